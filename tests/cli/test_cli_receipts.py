@@ -198,10 +198,60 @@ def test_a_request_is_carried_out_once(shop: Path) -> None:
     before = ((shop / "shop.model").read_bytes(), (shop / "receipts").read_bytes())
     assert "carried out before; nothing has changed" in forget("--refit", "--request", "r").stdout
     assert json.loads(forget("--refit", "--request", "r", "--json").stdout)["repeated"]
-    assert "carried out before" in run("refit", "shop.model", *EVIDENCE, "--request", "r").stdout
+    assert "for other rows" in run("refit", "shop.model", *EVIDENCE, "--request", "r", code=1).stderr
     assert ((shop / "shop.model").read_bytes(), (shop / "receipts").read_bytes()) == before
     run("add", "shop.model", "gone.csv")
     assert "use another id" in forget("--request", "r", code=1).stderr
+
+
+def test_a_used_id_with_other_rows_is_refused(shop: Path) -> None:
+    forget("--refit", "--request", "r")
+    before = ((shop / "shop.model").read_bytes(), (shop / "receipts").read_bytes())
+    table = purchases()
+    for other in (table[GONE : GONE + 30], table[: GONE - 1], table[: GONE + 1]):
+        other.to_csv("gone.csv", index=False)
+        told = forget("--refit", "--request", "r", code=1).stderr
+        assert "receipts has a receipt of request r for other rows, so nothing was done: use another id" in told
+    table[:GONE][::-1].to_json("gone.jsonl", orient="records", lines=True)  # the same rows
+    repeated = run("forget", "shop.model", "gone.jsonl", *EVIDENCE, "--refit", "--request", "r").stdout
+    assert "carried out before" in repeated
+    assert ((shop / "shop.model").read_bytes(), (shop / "receipts").read_bytes()) == before
+
+
+def test_a_used_id_with_other_documents_or_cases_is_refused(shop: Path) -> None:
+    log = pandas.DataFrame({"case": [n // 4 for n in range(160)], "event": [f"e{n * n % 7}{n}" for n in range(160)]})
+    log.to_csv("log.csv", index=False)
+    run("fit", "log.csv", "--h", 2, "--case", "case", "--event", "event", "--out", "log.model")
+    asked = ("forget", "log.model", "log.csv", "--refit", "--receipt", "log", "--keys", "keys", "--request", "r")
+    run(*asked, "--only", 0)
+    assert "carried out before" in run(*asked, "--only", 0).stdout
+    assert "for other rows" in run(*asked, "--only", 1, code=1).stderr
+
+
+def test_a_used_id_is_known_after_the_kinds_of_columns_have_changed(shop: Path) -> None:
+    X = pandas.DataFrame({"a": [1.5, 2.0, 3.0] + [1.0, 2.0] * 40, "b": ["x", "y", "z"] + ["x", "y"] * 40})
+    y = ["no", "yes", "no"] + ["no", "yes"] * 40
+    save(MemoryClassifier().fit(X, y), "few.model")
+    X.assign(y=y)[:3].to_csv("few.csv", index=False)
+    asked = ("forget", "few.model", "few.csv", "--label", "y", "--receipt", "few", "--keys", "keys", "--request", "r")
+    run(*asked, "--refit")
+    assert "carried out before" in run(*asked, "--refit").stdout
+
+
+def test_what_is_left_to_do_is_said(shop: Path) -> None:
+    left = "What was chosen and fitted still depends on forgotten examples: run hammemo refit shop.model."
+    assert left in run("forget", "shop.model", "gone.csv").stdout
+    assert "stale" in run("inspect", "shop.model").stdout
+    assert json.loads(run("inspect", "shop.model", "--json").stdout)["stale"]
+    told = run("predict", "shop.model", "rest.csv")
+    assert told.stderr.count(left) == 1
+    assert left not in told.stdout
+    assert left not in run("refit", "shop.model").stdout
+    assert not json.loads(run("inspect", "shop.model", "--json").stdout)["stale"]
+    assert run("predict", "shop.model", "rest.csv").stderr.count("refit") == 0
+    purchases()[GONE : GONE + 3].to_csv("more.csv", index=False)
+    facts = json.loads(run("forget", "shop.model", "more.csv", "--refit", "--json").stdout)
+    assert not facts["stale"]
 
 
 def test_a_request_that_fails_leaves_no_receipt(shop: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import random
 import stat
 import sys
@@ -18,7 +20,17 @@ pytest.importorskip("cryptography")
 
 from hammemo import Exact, Ledgered, MemoryClassifier, NotStoredError
 from hammemo.models.digests import PARTS
-from hammemo.receipts import Keys, NamedKey, ReceiptFile, SignedReceipt, change_keys, new_key_file, read_keys, recorded
+from hammemo.receipts import (
+    Keys,
+    NamedKey,
+    ReceiptFile,
+    RowHash,
+    SignedReceipt,
+    change_keys,
+    new_key_file,
+    read_keys,
+    recorded,
+)
 from hammemo.receipts.receipt import Receipt, keyed_digest
 from hammemo.receipts.strict_json import canonical
 
@@ -159,8 +171,62 @@ def test_what_is_no_removal_gets_no_receipt() -> None:
     clf = MemoryClassifier().fit(X, y)
     with pytest.raises(ValueError, match="Nothing was forgotten"), recorded(clf, KEYS, "r"):
         pass
-    with pytest.raises(ValueError, match="1 rows more than it forgot"), recorded(clf, KEYS, "r"):
-        clf.partial_fit(X[:1], y[:1])
+
+
+LEARNING: dict[str, Any] = {
+    "partial_fit": lambda clf, X, y: clf.partial_fit(X[:8], y[:8]),
+    "learn_one": lambda clf, X, y: clf.learn_one(X[0], y[0]),
+    "fit": lambda clf, X, y: clf.fit(X[10:], y[10:]),
+    "merge": lambda clf, X, y: clf.merge(clf.empty_like().partial_fit(X[:8], y[:8])),
+    "unmerge": lambda clf, X, y: clf.unmerge(clf.empty_like().partial_fit(X[10:12], y[10:12])),
+    "refit other rows": lambda clf, X, y: clf.refit(rows=(X[:50], y[:50])),
+}
+
+
+@pytest.mark.parametrize("way", LEARNING)
+def test_a_block_that_learns_is_refused(way: str) -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y)
+    with recorded(clf, KEYS, "17") as record:
+        clf.forget(X[:10], y[:10])
+        before = clf.digest()
+        with pytest.raises(ValueError, match="learn and merge before or after"):
+            LEARNING[way](clf, X, y)
+    assert clf.digest() == before
+    assert record.signed.receipt.rows == 10
+    LEARNING[way](clf, X, y)  # after the block it may
+
+
+def test_documents_are_not_learnt_in_a_block_and_are_counted() -> None:
+    visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+    shop = MemoryClassifier().fit_stream(visits, h=3, short="pad")
+    with recorded(shop, KEYS, "1") as record:
+        shop.forget_stream(visits[:2])
+        with pytest.raises(ValueError, match="learn and merge before or after"):
+            shop.partial_fit_stream(visits[:2])
+    assert record.signed.receipt.rows == 5
+
+
+def test_copies_may_learn_while_a_receipt_is_made() -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y)
+    with recorded(clf, KEYS, "17") as record:
+        clf.forget(X[:3], y[:3]).forget_one(X[3], y[3])
+        for copied in (clf.snapshot(), clf + clf, copy.deepcopy(clf), pickle.loads(pickle.dumps(clf))):  # noqa: S301
+            copied.partial_fit(X[:9], y[:9])
+        with pytest.raises(ValueError, match="being made already"), recorded(clf, KEYS, "18"):
+            pass
+    assert record.signed.receipt.rows == 4
+    clf.partial_fit(X[:4], y[:4])
+
+
+def test_a_receipt_has_a_keyed_hash_of_its_rows() -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y)
+    with recorded(clf, KEYS, "17") as record:
+        clf.forget(X[1:3], y[1:3]).forget_one(X[0], y[0]).refit()
+    rows = [[*row, label] for row, label in zip(X[:3], y[:3], strict=True)]
+    assert record.signed.receipt.rows_hash == RowHash(KEYS).plus(rows).of_request("17")
 
 
 @pytest.mark.parametrize("request_id", ["", "two\nlines", "x" * 201, "\ud800"])

@@ -117,7 +117,11 @@ def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypa
         assert (clf.sites_.positions, clf._chosen_at) == (before.sites_.positions, 200)
         rest = before.partial_fit(X[200:205], y[200:205]).forget(X[:3], y[:3])
         assert clf.digest() == rest.digest()
+        assert model.describe()["stale"]  # the choice saw rows that were forgotten while it was made
+        with Host(tmp_path, follower=True) as followers:
+            assert followers.get("t", "m").describe()["stale"]
         done(model, Edit("r", "refit"))
+        assert not model.describe()["stale"]
         whole = MemoryClassifier(memory=Ledgered(Exact()), random_state=5).fit(X[3:205], y[3:205])
         assert model_of(model).digest() == whole.digest()
     with Host(tmp_path) as host:

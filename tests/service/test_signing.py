@@ -100,6 +100,15 @@ def test_a_repeated_edit_has_the_same_receipt(hosts: Callable[..., Host], keys: 
             done(model, forget("plain", 4, subjects=subjects))
         model.snapshot()  # with it the ids go
         assert done(model, forget("f", 3, subjects=subjects)) == again
+        for other in (forget("f", 5, subjects=subjects), Edit("f", "refit", receipt=True)):
+            with pytest.raises(OpReused, match="'f' was used for another edit"):
+                done(model, other)
+        with pytest.raises(OpReused, match="Nothing was changed"):
+            done(model, forget("f", 3, 5, subjects=subjects * 2))
+        if subjects:
+            with pytest.raises(OpReused):
+                done(model, forget("f", 3, subjects=["another"]))
+        assert model.version == 3
         written = back_up(host.store, "t", name, tmp_path / "backups", keys=keys)
         host.close()
         host = hosts(keys=keys)
@@ -111,6 +120,26 @@ def test_a_repeated_edit_has_the_same_receipt(hosts: Callable[..., Host], keys: 
             signed(copy, forget("g", 5, subjects=subjects)).receipt.previous
             == SignedReceipt.decoded(answer.receipt.encode()).hash
         )
+
+
+def test_an_erasure_of_another_subject_under_a_used_id_is_refused(hosts: Callable[..., Host], keys: Path) -> None:
+    model = hosts(keys=keys, upkeep=Upkeep(retention=0.0)).create("t", "m", {**SETTINGS, "subjects": "required"})
+    for i in range(8):
+        done(model, Edit(f"{i}", "learn", [ROWS[i]], [LABELS[i]], subjects=[f"s{i % 4}"]))
+    answer = done(model, Edit("e", "forget_subject", subjects=["s1"]))
+    assert wait_until(lambda: bool(_receipt(model, Edit("e", "forget_subject", subjects=["s1"]))), 60)
+    for _ in range(2):  # with the id, and after it is forgotten
+        assert done(model, Edit("e", "forget_subject", subjects=["s1"])).version == answer.version
+        for other in (
+            Edit("e", "forget_subject", subjects=["s2"]),
+            Edit("e", "forget_subject", subjects=["s1"], refit=False),
+        ):
+            with pytest.raises(OpReused, match="'e' was used for another edit"):
+                done(model, other)
+        done(model, Edit("more", "learn", [ROWS[9]], [LABELS[9]], subjects=["s3"]))
+        model.snapshot()
+        assert not model._log.seen([model._journal.vault.hashed_op("e")])  # type: ignore[union-attr]
+    done(model, Edit("e2", "forget_subject", subjects=["s2"]))  # s2 was there all the time
 
 
 def test_receipts_of_edits_and_erasures_are_one_chain(hosts: Callable[..., Host], keys: Path, tmp_path: Path) -> None:

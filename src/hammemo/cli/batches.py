@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema
 
@@ -145,14 +146,19 @@ def _can_be_read_twice(where: str) -> bool:
 
 
 def forget_batches(
-    model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None, only: Sequence[str] = ()
+    model: MemoryClassifier,
+    schema: Schema,
+    files: Sequence[str],
+    file_format: str | None,
+    only: Sequence[str] = (),
+    note: Note = lambda _: None,
 ) -> int:
     """Remove the examples of files; return how many. What was never learnt is refused, and its place is named.
 
-    With `only`, those of the cases with these names.
+    With `only`, those of the cases with these names. `note` is called with the rows or documents that are removed.
     """
-    if isinstance(schema, SequenceSchema) and (only or isinstance(model._kept, KeptDocuments)):
-        documents = CountedDocuments(schema, files, file_format, only)
+    if _are_documents(schema, model, only):
+        documents = CountedDocuments(schema, files, file_format, only, note)
         return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
     seen = forgotten = 0
@@ -170,11 +176,40 @@ def forget_batches(
                     f"{place} was never learnt, or not so often: nothing was forgotten and the file is as it was. "
                     "Leave it out."
                 ) from error
+            note(_rows(X, y))
             forgotten += len(y)
             tell(forgotten, None)
     if not forgotten:
         raise ValueError(_nothing(schema, seen, "forget"))
     return forgotten
+
+
+def read_batches(
+    model: MemoryClassifier,
+    schema: Schema,
+    files: Sequence[str],
+    file_format: str | None,
+    only: Sequence[str],
+    note: Note,
+) -> None:
+    """Call `note` as `forget_batches` does, and forget nothing."""
+    if _are_documents(schema, model, only):
+        for _ in CountedDocuments(schema, files, file_format, only, note).through(lambda *_: None):
+            pass
+        return
+    chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
+    for batch in schema.examples(files, file_format):
+        note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
+
+
+def _are_documents(schema: Schema, model: MemoryClassifier, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
+    """Return whether whole documents are forgotten."""
+    return isinstance(schema, SequenceSchema) and (bool(only) or isinstance(model._kept, KeptDocuments))
+
+
+def _rows(X: NDArray[Any], y: NDArray[Any]) -> Iterator[list[Any]]:
+    """Yield rows with their labels last."""
+    return ([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
 def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> int:

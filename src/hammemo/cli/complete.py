@@ -218,10 +218,11 @@ class _ModelWriter(_Scored):
     """A model file that learnt sequences."""
 
     def __init__(self, path: Path, key: bytes | None) -> None:
-        from hammemo.cli.models import open_model
+        from hammemo.cli.models import open_model, say_what_is_left
         from hammemo.sources.schemas import SequenceSchema
 
         opened = open_model(path, key)
+        say_what_is_left(opened, path)
         if not isinstance(opened.schema, SequenceSchema):
             raise ValueError(
                 f"{path} learnt rows of a table, and only sequences go on: fit one with --h, or name a text."

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import SequenceSchema
 
@@ -30,6 +31,8 @@ class CountedDocuments:
     file_format : str, optional
     only : sequence of str
         Names of cases; all documents where there are none.
+    note : callable
+        Called with each document, in a list.
 
     Attributes
     ----------
@@ -42,9 +45,14 @@ class CountedDocuments:
     """
 
     def __init__(
-        self, schema: SequenceSchema, files: Sequence[str], file_format: str | None, only: Sequence[str] = ()
+        self,
+        schema: SequenceSchema,
+        files: Sequence[str],
+        file_format: str | None,
+        only: Sequence[str] = (),
+        note: Note = lambda _: None,
     ) -> None:
-        self._schema, self._files, self._format = schema, files, file_format
+        self._schema, self._files, self._format, self._note = schema, files, file_format, note
         self._only = set(only)
         self.missing = set(only)
         self.n_examples, self.kinds = 0, ""
@@ -59,6 +67,7 @@ class CountedDocuments:
             self.n_examples += max(0, len(tokens) - context_only)
             self.kinds = merged_kinds(self.kinds, kind_of(np.asarray(tokens)))
             tell(self.n_examples, None)
+            self._note([np.asarray(tokens).tolist()])
             yield tokens
 
 

@@ -83,8 +83,8 @@ def _change(
     as_json: bool,
     only: Sequence[str] = (),
 ) -> None:
-    from hammemo.cli.batches import example_count, forget_batches, learn_batches
-    from hammemo.cli.models import changing, open_model
+    from hammemo.cli.batches import example_count, forget_batches, learn_batches, read_batches
+    from hammemo.cli.models import changing, left_to_do, open_model
     from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
     target = edit.model if edit.out is None else edit.out
@@ -93,18 +93,19 @@ def _change(
     with changing(target, [edit.model], edit.wait):
         opened = open_model(edit.model, opt.read_key(key_file))
         learner = opened.learner(edit.model)
-        if evidence.is_done(opened, edit.model):
+        schema = given.changed(opened.rows_schema, edit.label)
+        _check_only(only, schema)
+        reading = (learner, schema, files, given.file_format, only)
+        say_where_from(files)
+        if evidence.is_done(opened, edit.model, lambda note: read_batches(*reading, note)):
             say_done(evidence, as_json=as_json)
             return
         if edit.refit:
             check_can_refit(learner, edit.model)  # before anything is read
-        schema = given.changed(opened.rows_schema, edit.label)
-        say_where_from(files)
         if verb == "added":
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
         else:
-            _check_only(only, schema)
-            changed = forget_batches(learner, schema, files, given.file_format, only)
+            changed = forget_batches(*reading, evidence.note)
         refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
         evidence.write(opened, edit.model, target, edit.wait)
     facts: dict[str, Any] = {
@@ -112,6 +113,7 @@ def _change(
         "examples": example_count(learner),
         "labels": len(learner.classes_),
         **refitted.facts,
+        **({"stale": learner._stale} if verb == "forgotten" else {}),
         "out": str(target),
         **evidence.facts,
     }
@@ -121,5 +123,7 @@ def _change(
     holds = f"the model holds {counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}."
     told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
     typer.echo(" ".join(filter(None, told)))
+    if verb == "forgotten" and (left := left_to_do(learner, target)):
+        typer.echo(left)
     if evidence.sentence:
         typer.echo(evidence.sentence)

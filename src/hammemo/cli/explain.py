@@ -46,7 +46,7 @@ def explain_contexts(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per context, one per line.")] = False,
 ) -> None:
     """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
-    from hammemo.cli.models import open_model
+    from hammemo.cli.models import open_model, say_what_is_left
 
     with one_line_errors():
         if plot is not None:
@@ -54,6 +54,7 @@ def explain_contexts(
             if plot.suffix.lower() not in _FIGURES:
                 raise ValueError(f"--plot {plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
         opened = open_model(model, opt.read_key(key_file))
+        say_what_is_left(opened, model)
         opened.schema = given.changed(opened.schema)
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
         shown = 0

@@ -68,6 +68,7 @@ def _facts_table(facts: dict[str, Any]) -> Table:
         which = "in plain text, all that it holds" if facts["keeps_all"] else "in plain text, some of those it holds"
         shown = f"{facts['kept_rows']:,} {which}; keep=False stores none" if facts["kept_rows"] else "none"
         rows["kept_rows"] = shown
+        rows["stale"] = "yes: it has forgotten examples since the last refit" if facts["stale"] else "no"
     unchecked = facts["forgot_unchecked"]
     rows["forgot_unchecked"] = "yes: certificates hold only if all of it was learnt" if unchecked else "no"
     for name, value in rows.items():

@@ -26,7 +26,7 @@ def merge_models(
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
     from hammemo.cli.batches import example_count
-    from hammemo.cli.models import changing, open_model
+    from hammemo.cli.models import changing, left_to_do, open_model
     from hammemo.cli.refit import NOT_ASKED
     from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
@@ -67,4 +67,7 @@ def merge_models(
         print_json(facts)
     else:
         examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
-        typer.echo(" ".join(filter(None, (f"{examples} of {labels}.", refitted.sentence, f"Written to {out}"))))
+        told = (f"{examples} of {labels}.", refitted.sentence, f"Written to {out}")
+        typer.echo(" ".join(filter(None, told)))
+        if left := left_to_do(learner, out):
+            typer.echo(left)

@@ -18,7 +18,7 @@ from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import refits_whole, silence_forgetting
 from hammemo.models.predictor import Predictor
 from hammemo.sources.kinds import ORDERED
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
@@ -109,6 +109,24 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     return opened
+
+
+def left_to_do(model: Any, path: Path) -> str:
+    """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
+    if not isinstance(model, MemoryClassifier) or not model._stale:
+        return ""
+    how = f"run hammemo refit {path}"
+    if not refits_whole(model):
+        how = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
+    return f"What was chosen and fitted still depends on forgotten examples: {how}."
+
+
+def say_what_is_left(opened: OpenModel, path: Path) -> None:
+    """Say on standard error what is left to do, instead of the warning that Python would print."""
+    sentence = left_to_do(opened.model, path)
+    if sentence:
+        silence_forgetting(opened.model)
+        _say(f"Warning: {sentence}")
 
 
 def _kinds_of(model: Any, h: int) -> str:

@@ -86,9 +86,10 @@ def answer_files(
     as_json: bool,
 ) -> None:
     """Answer all that is in files, batch by batch, and write the answers."""
-    from hammemo.cli.models import open_model
+    from hammemo.cli.models import open_model, say_what_is_left
 
     opened = open_model(path, opt.read_key(key_file))
+    say_what_is_left(opened, path)
     schema = given.changed(opened.schema)
     files = files or [STANDARD_INPUT]
     say_where_from(files)

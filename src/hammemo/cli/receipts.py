@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from hammemo.receipts.chains import ReceiptFile
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
+
+Note = Callable[[Iterable[Iterable[Any]]], None]
+"""A function that takes rows, each with its label last, or documents."""
 
 _PANEL: Final = "ReceiptFiles (needs the extra erase)"
 
@@ -84,9 +88,15 @@ class ReceiptFiles:
     is_signed = False
     """Whether there will be a receipt."""
 
-    def is_done(self, opened: OpenModel, model: Path) -> bool:  # noqa: ARG002
-        """Note what the model is before the command; return whether the request was carried out before."""
+    def is_done(self, opened: OpenModel, model: Path, read: Callable[[Note], None] | None = None) -> bool:  # noqa: ARG002
+        """Note what the model is before the command; return whether the request was carried out before.
+
+        `read` hands the rows that are to be forgotten to a function, and forgets nothing.
+        """
         return False
+
+    def note(self, rows: Iterable[Iterable[Any]]) -> None:
+        """Note rows that are forgotten."""
 
     def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None) -> None:  # noqa: ARG002
         """Write the model."""
@@ -99,9 +109,16 @@ class SignedReceiptFiles(ReceiptFiles):
     is_signed = True
 
     def __init__(self, file: ReceiptFile, keys: Keys, request: str) -> None:
-        self._file, self._keys, self._request = file, keys, request
+        from hammemo.receipts import RowHash
 
-    def is_done(self, opened: OpenModel, model: Path) -> bool:
+        self._file, self._keys, self._request = file, keys, request
+        self._forgotten = RowHash(keys)
+
+    def note(self, rows: Iterable[Iterable[Any]]) -> None:
+        """Note rows that are forgotten."""
+        self._forgotten = self._forgotten.plus(rows)
+
+    def is_done(self, opened: OpenModel, model: Path, read: Callable[[Note], None] | None = None) -> bool:
         """Note what the model is before the command; return whether the request was carried out before."""
         from hammemo.receipts import Moment
 
@@ -115,6 +132,13 @@ class SignedReceiptFiles(ReceiptFiles):
                 f"{self._file.path} has a receipt of request {self._request}, and the model is another one now: use "
                 "another id."
             )
+        if read is not None:
+            read(self.note)
+        if last.receipt.rows_hash != self._forgotten.of_request(self._request):
+            raise ValueError(
+                f"{self._file.path} has a receipt of request {self._request} for other rows, so nothing was done: use "
+                "another id for these."
+            )
         self._say(last)
         self.facts = {"repeated": True, **self.facts}
         self.sentence = f"This request was carried out before; nothing has changed. {self.sentence}"
@@ -125,7 +149,7 @@ class SignedReceiptFiles(ReceiptFiles):
         from hammemo.receipts import Moment
 
         after = Moment.of(opened.as_written(model))
-        signed = after.receipt_since(self._before, self._keys, self._request, self._previous)
+        signed = after.receipt_since(self._before, self._forgotten, self._request, self._previous)
         self._file.add(signed, lambda: opened.write(target, wait))
         self._say(signed)
 

@@ -124,6 +124,7 @@ def _classifier_parts(
         **descriptions.cutting_entry(model.cutting_),
         **({} if model._types is None else {"types": packed_types(model._types)}),
         **descriptions.forgetting_entry(memory),
+        **({descriptions.STALE: True} if model._stale else {}),
     }
     kept, rows = model._kept, {}
     if kept is not None:
@@ -190,9 +191,8 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    exactly(
-        about, (*entries, "pinned", "chosen_at"), optional=("held_out", "kept", "types", *_OPTIONAL, "parts", "notes")
-    )
+    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "parts", "notes")
+    exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, *descriptions.stored_parameters(cls))
@@ -224,12 +224,13 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its layout is not the one it declares")
     if given_codes(memory) != restorer.codes:
         raise ValueError("it has codes that its memory does not use")
-    memory.forgot_unchecked = descriptions.stored_forgetting(about)
+    memory.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     _check_ledger(memory, kept)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
     model._kept, model.cutting_ = kept, descriptions.stored_cutting(about)
     model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
+    model._stale = descriptions.stored_flag(about, descriptions.STALE)
     model._cells, model._columns = cells, None if cells is None else cells.kinds
     model._kinds = None if cells is None else ColumnKinds.of_cells(cells.kinds)
     model.n_features_in_ = n_columns
@@ -292,7 +293,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
-    compiled.forgot_unchecked = descriptions.stored_forgetting(about)
+    compiled.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     dtype = descriptions.stored_label_dtype(about, frame.labels)
     return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about), cells)
 

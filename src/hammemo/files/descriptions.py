@@ -48,6 +48,7 @@ MAX_NOTE_LENGTH: Final = 4096
 """The most characters of one note."""
 
 FORGOT_UNCHECKED: Final = "forgot_unchecked"
+STALE: Final = "stale"
 """The entry of models that have removed examples which may never have been stored, see `Memory.forgot_unchecked`."""
 
 
@@ -392,11 +393,11 @@ def stored_held_out(about: Mapping[str, Any]) -> HeldOut | None:
     return HeldOut(loss, accuracy, folds, rows)
 
 
-def stored_forgetting(about: Mapping[str, Any]) -> bool:
-    """Return whether examples were removed unchecked; a file says it only where it is true."""
-    if FORGOT_UNCHECKED in about and not field(about, FORGOT_UNCHECKED, bool):
-        raise ValueError(f"the entry {FORGOT_UNCHECKED} of its description is false, which no file says")
-    return FORGOT_UNCHECKED in about
+def stored_flag(about: Mapping[str, Any], name: str) -> bool:
+    """Return `FORGOT_UNCHECKED` or `STALE` of a description; a file has the entry only where it is true."""
+    if name in about and not field(about, name, bool):
+        raise ValueError(f"the entry {name} of its description is false, which no file says")
+    return name in about
 
 
 def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:

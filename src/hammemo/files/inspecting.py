@@ -70,7 +70,7 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
             "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
             "notes": descriptions.stored_notes(about),
             "needs_key": descriptions.stored_digest(about) is not None,
-            descriptions.FORGOT_UNCHECKED: descriptions.stored_forgetting(about),
+            descriptions.FORGOT_UNCHECKED: descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED),
             "fingerprint": about.get("fingerprint"),
             **_inspected_rows(about, archive.arrays),
             "bytes": {"file": len(archive.data), **groups},
@@ -81,12 +81,13 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return how many rows, or documents, a model keeps in plain text, and whether these are all."""
+    """Return how many rows or documents a model keeps in plain text, whether these are all, and if it needs a refit."""
     if about.get("kind") != "classifier":
         return {}
     kept = field({"kept": {}, **about}, "kept", dict)
     keeps_all = kept.get("threshold") == EVERYTHING and not len(arrays.get("kept.long_words", ()))
-    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": keeps_all}
+    stale = descriptions.stored_flag(about, descriptions.STALE)
+    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": keeps_all, "stale": stale}
 
 
 def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:

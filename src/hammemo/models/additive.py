@@ -41,6 +41,8 @@ class Additive(Versioned):
     """Whether the layout was given, so that `refit` does not choose another one."""
     _chosen_at: int = 0
     """How many examples were held when sites and vote were chosen; 0 where they were not."""
+    _stale: bool = False
+    """Whether rows were forgotten on which what was chosen or fitted may still depend. It is not in digests."""
     cutting_: Cutting | None
     n_features_in_: int
     _columns: str | None = None
@@ -89,6 +91,7 @@ class Additive(Versioned):
             except LayoutError as error:
                 model._merge_rows(other, error)
             model.cutting_, model.label_dtype_ = cutting, dtype
+            model._stale = model._stale or given._stale
             if model._kinds is not None:
                 model._kinds = model._kinds.plus(other._kinds)
 
@@ -128,6 +131,8 @@ class Additive(Versioned):
                 if rows is None:
                     raise
                 model._take_back_kept(rows)
+            if other.memory_.label_counts.any():
+                model._note_forgetting(None)
 
         self._edited(subtract)
         return self
@@ -184,6 +189,10 @@ class Additive(Versioned):
         elif rows is None and not memory.has_ledger:
             self.memory_ = memory.snapshot()
             self.memory_.make_ledger([] if before is None else before.batches())
+
+    def _note_forgetting(self, examples: Examples | None) -> None:
+        """Note that rows were forgotten; None where it is not known which."""
+        raise NotImplementedError
 
     def _take_back_kept(self, rows: Kept) -> None:
         """Forget the rows or documents that another model keeps."""

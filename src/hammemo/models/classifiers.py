@@ -22,7 +22,6 @@ from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.learning import has_forgotten, note_forgetting, note_refit
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
@@ -192,7 +191,6 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             Labels to keep as candidates even while they have no example.
         """
         self._edited(lambda model: model._learn(model._rows(X, y, sample_weight, reset=True), classes, whole=True))
-        note_refit(self)
         return self
 
     def fit_vote(
@@ -226,6 +224,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         def fit(model: MemoryClassifier) -> None:
             model._fit_vote_to(model._examples(X, y, sample_weight), leave_one_out=leave_one_out)
+            model._note_fitted_weights()
 
         self._edited(fit)
         return self
@@ -265,7 +264,6 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             self._edited(lambda model: model._refit(what))
         else:
             self._edited(lambda model: model._refit_to(rows))
-        note_refit(self)
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -373,7 +371,6 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         self._check_is_fitted()
         self._edited(lambda model: model._forget(X, y, sample_weight))
-        note_forgetting(self)
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
@@ -397,7 +394,6 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
         self._check_is_fitted()
         self._edited(lambda model: model._change_one(tokens, label, -1))
-        note_forgetting(self)
         return self
 
     @property
@@ -488,7 +484,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             free=tuple(site.name for site in model.sites_.free),
             keeps_documents=isinstance(kept, KeptDocuments),
             unread=model.vote_.unread(model.sites_),
-            is_stale=has_forgotten(self),
+            is_stale=model._stale,
             is_weighed=getattr(model.vote_, "class_weight", None) is not None,
             most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
             model=model,

@@ -10,8 +10,7 @@ import copy
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -107,6 +106,17 @@ class TableFacts:
         return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
 
 
+class Witness(Protocol):
+    """Counts and hashes the rows that a model forgets; it is a value."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were forgotten."""
+
+    def plus_examples(self, examples: Examples) -> Witness:
+        """Return it with more forgotten rows."""
+
+
 class Learning(Deciding):
     """A model of three settled parts, and the steps of its edits."""
 
@@ -124,6 +134,10 @@ class Learning(Deciding):
 
     _refitted: frozenset[str] = frozenset()
     """Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since."""
+    _warned: bool = False
+    """Whether a query has warned of forgotten rows, or must not warn. Pickles and deep copies start with False."""
+    _witness: Witness | None = None
+    """What counts the forgotten rows while a receipt is made; copies of the model do not have it."""
 
     @property
     def _held_out(self) -> HeldOut | None:
@@ -135,13 +149,26 @@ class Learning(Deciding):
         is_lost = kept is not None and not kept.holds_all and len(kept) < CHOICE_ROWS
         return None if self._pinned or not self._chosen_at or is_lost else self.choices_.held_out
 
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return {name: value for name, value in state.items() if name not in ("_warned", "_witness")}
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        copied = super().snapshot()
+        copied.__dict__.pop("_witness", None)
+        return copied
+
     def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
-        warn_of_forgotten_rows(self)
+        if self._stale and not self._warned:
+            warn_of_forgotten_rows(self)
         return super()._question(X)
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
         def counted(model: Self) -> Result:
             before = model._kept
+            if self._witness is not None:
+                model._witness = self._witness
             model._refitted = frozenset()
             n_jobs, verbose = getattr(model, "n_jobs", None), getattr(model, "verbose", 0)
             if verbose or n_jobs is not None:
@@ -149,11 +176,21 @@ class Learning(Deciding):
                     result = change(model)
             else:  # single edits take microseconds
                 result = change(model)
+            if self._witness is not None and _n_rows(self) != _n_rows(model):
+                model._refuse_to_record()
             model._settle_ledger(before)
             model.version_ = getattr(model, "version_", 0) + 1
             return result
 
         return super()._edited(counted)
+
+    def _refuse_to_record(self) -> None:
+        """Refuse an edit that learns or merges while a receipt is made of what is forgotten."""
+        if self._witness is not None:
+            raise ValueError(
+                "A receipt is being made, and it counts the rows that forget and forget_stream remove: learn and merge "
+                "before or after the block. Nothing was changed."
+            )
 
     def _make_memory(self) -> Memory:
         return resolved_memory(self.memory)
@@ -195,6 +232,7 @@ class Learning(Deciding):
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         self.cutting_ = None if layout is None else layout.cutting_
         self._pinned, self._chosen_at = layout is not None, 0
+        self._stale = layout is not None and layout._stale
         fresh = self._nothing_kept(h, self.memory_.seed, self.vote_, documents=documents)
         theirs = getattr(layout, "_kept", None)
         self._kept = theirs.emptied() if fresh is not None and type(theirs) is type(fresh) else fresh
@@ -249,6 +287,7 @@ class Learning(Deciding):
         With `whole` they are all that there is, so that everything is chosen by them. With `choose` they cut numbers
         into ranges where no rows did.
         """
+        self._refuse_to_record()
         reset = whole or not hasattr(self, "memory_")
         declared = rows.labels[:0] if classes is None else label_array(classes)
         dtype = common_label_dtype(rows.labels, declared, *([] if reset else [self._label_ends()]))
@@ -486,6 +525,7 @@ class Learning(Deciding):
             model.cutting_, model._types = chosen.cutting_, chosen._types  # as `refit` does
             declared = model.memory_.declared
             model._take_layout(chosen)
+            model._stale = False
             memory = chosen.memory_.empty_like()
             memory.declare_labels(declared)
             model._count_kept(memory, kept, 1)
@@ -512,6 +552,8 @@ class Learning(Deciding):
             self._count(memory, examples, -1)
             self._take_checked(memory)
             self._change_kept(examples, -1)
+            if len(examples):
+                self._note_forgetting(examples)
         except NotStoredError:
             kept = self._kept
             lacking = kept.lacking(examples) if isinstance(kept, KeptRows) and kept.holds_all else []
@@ -581,6 +623,8 @@ class Learning(Deciding):
             self._kept = self._kept.changed_one(row, by)
         elif self._kept is not None:
             self._change_kept(Examples.of([context], [label]), by)
+        if by < 0:
+            self._note_forgetting(None if self._witness is None else Examples.of([context], [label]))
 
     def _one_row(self, context: Sequence[Any]) -> list[Any]:
         """Return the tokens of one row with numbers."""
@@ -677,7 +721,7 @@ class Learning(Deciding):
                 self.vote_, self.choices_ = self._weighed(settled.vote), settled.choices
                 self._chosen_at = int(self.memory_.label_counts.sum())
                 self._fit_vote_to_kept()
-                self._refitted = _EVERYTHING_FITTED
+                self._refitted, self._stale = _EVERYTHING_FITTED, False
                 return
         if not self._pinned:
             how = "refit(rows=…)" if isinstance(kept, KeptRows) else "fit_stream(…)"
@@ -689,6 +733,19 @@ class Learning(Deciding):
         self.vote_ = self._weighed(clone(self.vote_))  # without what was fitted
         self._fit_vote_to_kept()
         self._refitted = _WEIGHTS_FITTED
+        self._note_fitted_weights()
+
+    def _note_forgetting(self, examples: Examples | None) -> None:
+        if self._witness is not None and examples is not None:
+            self._witness = self._witness.plus_examples(examples)
+        self._stale = self._stale or bool(
+            self._cells is not None or isinstance(self.kernel, AutoSites) or self.vote_.state()
+        )
+
+    def _note_fitted_weights(self) -> None:
+        """Note that the weights depend on no forgotten row any more; a layout that was chosen by rows still may."""
+        by_rows = self._cells is not None or self._kernel_is_automatic()
+        self._stale = self._stale and by_rows and not self._pinned
 
     def _fit_vote_to_kept(self, learnt: Examples | None = None) -> None:
         """Fit the vote to what is kept, or to what was learnt where nothing is kept; to nothing if that is too few."""
@@ -702,7 +759,12 @@ class Learning(Deciding):
         vote = clone(self.vote_)
         vote.restore(stored, self.sites_)
         stored.finish()
-        self._edited(lambda model: setattr(model, "vote_", vote))
+
+        def take(model: Learning) -> None:
+            model.vote_ = vote
+            model._note_fitted_weights()
+
+        self._edited(take)
 
     def _is_enough(self, examples: Examples) -> bool:
         """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
@@ -746,6 +808,11 @@ class Learning(Deciding):
                 self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
 
+def _n_rows(model: Learning) -> int:
+    """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
+    return int(model.memory_.label_counts.sum()) + (0 if model._witness is None else model._witness.rows)
+
+
 def _n_threads(n_jobs: Any) -> int:
     """Return how many threads `n_jobs` means, as in scikit-learn: -1 for all cores, -2 for all but one."""
     if n_jobs is None:
@@ -781,49 +848,34 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
     return settled.kernel.resolve(h).positions == model.sites_.positions
 
 
-_stale: WeakSet[Learning] = WeakSet()
-"""The models that have forgotten rows on which what was chosen or fitted still depends, until the next refit."""
-
-_told: WeakSet[Learning] = WeakSet()
-"""The models that have warned already, or must not warn."""
-
-
 def silence_forgetting(model: Learning) -> None:
     """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
-    _told.add(model)
-
-
-def note_forgetting(model: Learning) -> None:
-    """Note that a model has forgotten rows; its first query before a refit then warns."""
-    if model in _stale:
-        return
-    now = model._now()
-    if now.vote_.state() or now._cells is not None or isinstance(now.kernel, AutoSites):
-        _stale.add(model)
-
-
-def has_forgotten(model: Learning) -> bool:
-    """Return whether a model has forgotten rows on which what was chosen or fitted still depends."""
-    return model in _stale
-
-
-def note_refit(model: Learning) -> None:
-    """Note that everything was chosen and fitted again."""
-    _stale.discard(model)
+    model._warned = True
 
 
 def warn_of_forgotten_rows(model: Learning) -> None:
-    """Warn, once per model, that choices and weights depend on rows that the model has forgotten."""
-    if model not in _stale or model in _told:
-        return
-    _told.add(model)
-    how = "refit()" if model._kept is not None else "refit(rows=(X, y)), with the rows that are left"
+    """Warn that choices and weights depend on rows that the model has forgotten; the model warns once."""
+    model._warned = True
     warnings.warn(
-        f"Rows were forgotten, but what was chosen and fitted still depends on them until {how}. "
+        f"Rows were forgotten, but what was chosen and fitted still depends on them until {way_to_refit(model)}. "
         "Each model warns once.",
         UserWarning,
         stacklevel=5,
     )
+
+
+def refits_whole(model: Learning) -> bool:
+    """Return whether `refit` needs no data to make a model that depends on no forgotten row."""
+    return model._kept is not None and (model._kept.holds_all or model._pinned)
+
+
+def way_to_refit(model: Learning) -> str:
+    """Return the call after which nothing depends on forgotten rows."""
+    if refits_whole(model):
+        return "refit()"
+    if model.cutting_ is not None:
+        return "fit_stream(…), with the documents that are left"
+    return "refit(rows=(X, y)), with the rows that are left"
 
 
 def check_is_model(layout: Any) -> None:

@@ -84,6 +84,11 @@ class Report:
             f"held out: {self._held_out()}",
             *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
             *self._kept(),
+            *(
+                ["stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"]
+                if self.is_stale
+                else []
+            ),
         ]
         return "\n".join(lines)
 

@@ -19,7 +19,7 @@ from hammemo.models.documents import Way
 from hammemo.models.growing import watched
 from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.models.kept_rows import KeptRows
-from hammemo.models.learning import Learning, check_is_model, note_forgetting
+from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.column_kinds import ColumnKinds
@@ -181,6 +181,7 @@ class Streaming(Learning):
 
         `total` is how many documents there are, where that is known.
         """
+        self._refuse_to_record()
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
@@ -279,7 +280,6 @@ class Streaming(Learning):
                 UserWarning,
                 stacklevel=2,
             )
-        note_forgetting(self)
         return self
 
     def log_loss_stream(
@@ -339,6 +339,7 @@ class Streaming(Learning):
         for block in keeper.through(blocks):
             examples = block.examples() if labels is None else block.examples().only(labels)
             memory.update(examples, -1)
+            self._note_forgetting(examples)
         self._take_checked(memory)
         self._kept = keeper.kept
         return keeper.could_tell

@@ -1,9 +1,10 @@
 """What a receipt says, how it is signed, and how it is read from outside.
 
 A receipt holds numbers, digests and versions, never a row or a label. It states that a request was carried out: what
-the model was before, as a keyed hash, and what it is after, as the digest of each of its parts. The digest before is
-keyed because a plain one would let anyone who has the other rows confirm guesses about the removed ones: add the guess,
-fit, compare. The digest after is plain, so that an auditor can make it from the remaining rows.
+the model was before and which rows were removed, as keyed hashes, and what the model is after, as the digest of each of
+its parts. The digest before is keyed because a plain one would let anyone who has the other rows confirm guesses about
+the removed ones: add the guess, fit, compare. The digest after is plain, so that an auditor can make it from the
+remaining rows.
 
 A signed receipt is one line of JSON in canonical form (:mod:`hammemo.receipts.strict_json`). Its hash covers the
 signature, and is what the next receipt names as the one before it.
@@ -65,6 +66,8 @@ class Receipt:
         ``digest(parts=True)`` after it.
     rows, labels : int
         How many rows were removed, and how many labels with their last row. For documents, rows are their windows.
+    rows_hash : str
+        A keyed hash of the rows, or of the subject, that the request names (:mod:`hammemo.receipts.row_hash`).
     layout_refitted, weights_refitted : bool
         Whether the layout was chosen again and the weights were fitted again after the last removal.
     previous : str or None
@@ -86,6 +89,7 @@ class Receipt:
     parts_after: Mapping[str, str]
     rows: int
     labels: int
+    rows_hash: str
     layout_refitted: bool
     weights_refitted: bool
     previous: str | None
@@ -107,7 +111,7 @@ class Receipt:
             "request": self.request,
             "before": {"version": self.version_before, "keyed_digest": self.digest_before},
             "after": {"version": self.version_after, "digest": self.digest_after, "parts": dict(self.parts_after)},
-            "removed": {"rows": self.rows, "labels": self.labels},
+            "removed": {"rows": self.rows, "labels": self.labels, "keyed_hash": self.rows_hash},
             "refitted": {"layout": self.layout_refitted, "weights": self.weights_refitted},
             "backups": [{"name": name, "expires": expires} for name, expires in self.backups],
             "libraries": dict(self.libraries),
@@ -125,7 +129,7 @@ class Receipt:
         before = check_names(held["before"], ("version", "keyed_digest"), "before")
         after = check_names(held["after"], ("version", "digest", "parts"), "after")
         parts = check_names(after["parts"], PARTS, "the parts of the digest")
-        removed = check_names(held["removed"], ("rows", "labels"), "removed")
+        removed = check_names(held["removed"], ("rows", "labels", "keyed_hash"), "removed")
         refitted = check_names(held["refitted"], ("layout", "weights"), "refitted")
         previous = held["previous"]
         receipt = cls(
@@ -136,6 +140,7 @@ class Receipt:
             {part: check_hex(parts[part], f"the digest of {part}") for part in PARTS},
             check_number(removed["rows"], "the number of rows"),
             check_number(removed["labels"], "the number of labels"),
+            check_hex(removed["keyed_hash"], "the keyed hash of the rows"),
             check_truth(refitted["layout"], "whether the layout was refitted"),
             check_truth(refitted["weights"], "whether the weights were refitted"),
             None if previous is None else check_hex(previous, "the hash of the receipt before"),
@@ -234,6 +239,7 @@ def new_receipt(
     parts_after: Mapping[str, str],
     rows: int,
     labels: int,
+    rows_hash: str,
     layout_refitted: bool,
     weights_refitted: bool,
     previous: str | None,
@@ -254,6 +260,7 @@ def new_receipt(
         parts_after=dict(parts_after),
         rows=rows,
         labels=labels,
+        rows_hash=rows_hash,
         layout_refitted=layout_refitted,
         weights_refitted=weights_refitted,
         previous=previous,

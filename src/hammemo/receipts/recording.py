@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._versions import Versioned
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.receipts.receipt import new_receipt
+from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
 
 if TYPE_CHECKING:
@@ -64,19 +66,22 @@ class Moment:
     def receipt_since(
         self,
         before: Moment,
-        keys: Keys,
+        forgotten: RowHash,
         request: str,
         previous: str | None = None,
         backups: Iterable[tuple[str, str]] = (),
     ) -> SignedReceipt:
-        """Return a signed receipt of what was removed between another moment and this one."""
+        """Return a receipt of what was removed between another moment and this one, signed with the keys of the hash.
+
+        The hash is that of the rows as they were given; rows of a receipt are windows where these are documents.
+        """
         if self.rows > before.rows:
             raise ValueError(
-                f"The model has learnt {self.rows - before.rows:,} rows more than it forgot, and a receipt is for "
-                "forget, forget_stream and refit: learn before or after."
+                f"The model holds {self.rows - before.rows:,} rows more than before, and a receipt is for forget, "
+                "forget_stream and refit: learn before or after."
             )
         return new_receipt(
-            keys,
+            forgotten.keys,
             request,
             version_before=before.version,
             digest_before=before.digest,
@@ -84,6 +89,7 @@ class Moment:
             parts_after=self.parts,
             rows=before.rows - self.rows,
             labels=len(before.labels - self.labels),
+            rows_hash=forgotten.of_request(request),
             layout_refitted="layout" in self.refitted,
             weights_refitted="weights" in self.refitted,
             previous=previous,
@@ -110,7 +116,7 @@ def recorded(
 ) -> Iterator[Record]:
     """Make a signed receipt of what a block of code does to a model with `forget`, `forget_stream` and `refit`.
 
-    If the block ends with an error, there is no receipt.
+    To learn or to merge in the block is refused. If the block ends with an error, there is no receipt.
 
     Parameters
     ----------
@@ -136,9 +142,26 @@ def recorded(
     """
     keys.public_key  # noqa: B018  (refused before the model changes where cryptography is missing)
     check_line(request, "request")
-    before, record = Moment.of(model), Record()
-    yield record
-    after = Moment.of(model)
+    _set_witness(model, RowHash(keys))
+    record = Record()
+    try:
+        before = Moment.of(model)
+        yield record
+        after, forgotten = Moment.of(model), cast("RowHash", model._witness)
+    finally:
+        _set_witness(model, None)
     if after.version == before.version:
         raise ValueError("Nothing was forgotten or refitted in the block, so there is nothing to give a receipt for.")
-    record._signed = after.receipt_since(before, keys, request, None if previous is None else previous.hash)
+    record._signed = after.receipt_since(before, forgotten, request, None if previous is None else previous.hash)
+
+
+def _set_witness(model: MemoryClassifier, witness: RowHash | None) -> None:
+    """Let a model count and hash what it forgets from now on, or no longer; it is no edit of the model."""
+
+    def change(private: MemoryClassifier) -> None:
+        if witness is not None and model._witness is not None:
+            raise ValueError("A receipt of this model is being made already: begin another one after its block.")
+        private._witness = witness
+
+    check_is_fitted(model)
+    Versioned._edited(model, change)

@@ -118,7 +118,7 @@ class Applier:
             if isinstance(first, LoggedRefit):  # it is alone in its run
                 self._refit(first, start)
             elif isinstance(first, LoggedChoice):  # so is this
-                self._take_choice(first.chosen)
+                self._take_choice(first)
             elif isinstance(first, LoggedDocuments):
                 self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
             else:
@@ -141,7 +141,6 @@ class Applier:
         columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
             raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
-        silence_forgetting(model)  # clients read of it in the documentation
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         if len(rows) == 1:
@@ -169,7 +168,6 @@ class Applier:
         else:
             for body in run:
                 _check_long_enough(body, n_context)
-        silence_forgetting(model)
         how: Any = {} if given is None else {"short": cutting.short, "pad": cutting.pad}
         if documents:
             (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents, **how)
@@ -187,19 +185,21 @@ class Applier:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
+        self.model._note_fitted_weights()  # also where they are as they were
 
     def _chosen_again(self, model: MemoryClassifier) -> LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
         choice = LoggedChoice("choice", packed_choice(model.snapshot().refit()))
-        self._take_choice(choice.chosen)
+        self._take_choice(choice)
         self._is_refitted = True
         return choice
 
-    def _take_choice(self, choice: bytes) -> None:
+    def _take_choice(self, choice: LoggedChoice) -> None:
         """Take the layout that was chosen by the rows of this version or of an earlier one."""
         if self.model is None:
             raise NothingLearnt("The model holds no example, so no sites were chosen by any.")
-        take_choice(self.model, choice)
+        take_choice(self.model, choice.chosen)
+        self.model._stale = choice.late
         self._is_refitted = False
 
     def _fitted_again(self, model: MemoryClassifier) -> bytes:
@@ -224,6 +224,7 @@ class Applier:
         model, h = self.settings.model(), self.settings.width or len(first.rows[0])
         if self.limits is not None:
             check_parts(model, h, self.limits)
+        silence_forgetting(model)  # `describe` says it
         return model.open(h)
 
 
@@ -275,6 +276,7 @@ def _restored(log: Log, settings: Settings) -> State:
     """Return the state that the newest snapshot holds, or that of a model that was just made."""
     found = log.snapshot()
     if found is not None:
+        silence_forgetting(found[0])  # `describe` says it
         return State(*found)
     if settings.uploaded:
         raise LogDamaged("The model was uploaded, and its snapshot is missing.")

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hammemo.receipts.row_hash import RowHash
 from hammemo.service.applying import Applier, State
-from hammemo.service.erasing import ErasureFacts, destroy, issue, keyed_digest_of, sealed_facts
+from hammemo.service.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
 from hammemo.service.log import Entry, Erasure
 from hammemo.service.operations import (
     Acknowledgement,
     LoggedChoice,
     LoggedRefit,
     NoSuchSubject,
+    asked_rows,
     checked,
     decoded,
     digest,
@@ -28,7 +30,7 @@ from hammemo.service.operations import (
 )
 from hammemo.service.signing import Signing
 from hammemo.service.vault import KeyGone
-from hammemo.service.writing import Upkeep, Waiting, WrittenModel, entry_of
+from hammemo.service.writing import Upkeep, Waiting, WrittenModel, entry_of, reused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,6 +60,12 @@ class WaitingForSubjects(Waiting):
     def given_op(self) -> str:
         """The operation id as the client gave it."""
         return self.request
+
+    def asked(self) -> Iterable[list[Any]]:
+        """Return whose rows are forgotten, and for a plain forget which; an erasure is of all that a subject has."""
+        for subject, part in self.parts.items():
+            rows: Iterable[list[Any]] = [[bool(self.refit)]] if self.erases else asked_rows(decoded(part))
+            yield from ([subject.hex(), *row] for row in rows)
 
     @property
     def erases(self) -> bool:
@@ -240,7 +248,10 @@ class ErasableModel(WrittenModel):
         """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
-            waiting.future.set_result(Acknowledgement(erasure.position, "repeated"))
+            if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
+                waiting.future.set_result(Acknowledgement(erasure.position, "repeated"))
+            else:
+                waiting.refuse(reused(waiting.request))
             return None
         found = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
         if found is None:
@@ -273,7 +284,15 @@ class ErasableModel(WrittenModel):
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
             op, version = waiting.op, state.version
             facts = ErasureFacts(
-                waiting.request, version, digest_before, rows, labels, layout, refit is not None, contents
+                waiting.request,
+                version,
+                digest_before,
+                rows,
+                labels,
+                layout,
+                refit is not None,
+                self._hash_of(waiting),
+                contents,
             )
             erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
             body = journal.erasure_body(key)
@@ -283,6 +302,10 @@ class ErasableModel(WrittenModel):
             op = f"refit {position}"  # no id of a client has a space
             entries.append(Entry(op, digest(refit, self._log.key), journal.sealed_body(refit, position), "refit"))
         return entries
+
+    def _hash_of(self, waiting: WaitingForSubjects) -> str:
+        """Return the keyed hash of the subject that a request erases."""
+        return RowHash(self._journal.vault.keys()).plus(waiting.asked()).of_request(waiting.request)
 
     def finish_erasures(self) -> None:
         """Write a snapshot that holds erasures, destroy the keys of their subjects, and issue the receipts."""

@@ -46,6 +46,8 @@ class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     labels: int
     layout_refitted: bool
     weights_refitted: bool
+    rows_hash: str
+    """Keyed: that of the subject."""
     contents: int
     """The contents key from which on nothing holds the subject."""
 
@@ -56,6 +58,11 @@ _decoder = msgspec.msgpack.Decoder(ErasureFacts)
 def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
     """Return the facts as the database keeps them: the request id is for the owner of the key file."""
     return journal.vault.notes.sealed(msgspec.msgpack.encode(facts), op.encode())
+
+
+def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
+    """Return the facts of an erasure that the database keeps."""
+    return _decoder.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()))
 
 
 def keyed_digest_of(journal: Journal, model: MemoryClassifier) -> str:
@@ -71,7 +78,7 @@ def receipt_of(journal: Journal, erasure: Erasure) -> bytes:
 def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
     """Destroy the keys of subjects whose rows a snapshot no longer holds (step 3)."""
     vault, doomed = journal.vault, log.stored_keys([erasure.key for erasure in erasures])
-    facts = [_decoder.decode(vault.notes.opened(erasure.facts, erasure.op.encode())) for erasure in erasures]
+    facts = [opened_facts(journal, erasure) for erasure in erasures]
     with journal.lock:  # no key is made meanwhile
         rewrapped: list[StoredKey] = []
         numbers = sorted({stored.wrapping for stored in doomed.values()})
@@ -103,7 +110,7 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Memory
     finished: list[tuple[Erasure, Line]] = []
     for erasure in erasures:
         place = erasure.op.encode()
-        facts = _decoder.decode(vault.notes.opened(erasure.facts, place))
+        facts = opened_facts(journal, erasure)
         signed = Receipt(
             request=facts.request,
             version_before=facts.version_before,
@@ -112,6 +119,7 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Memory
             parts_after=parts,
             rows=facts.rows,
             labels=facts.labels,
+            rows_hash=facts.rows_hash,
             layout_refitted=facts.layout_refitted,
             weights_refitted=facts.weights_refitted,
             previous=previous,

@@ -167,13 +167,6 @@ class Host:
         with _reaching("The logs cannot be reached"):
             return self.store.tenants()
 
-    def open_all(self) -> None:
-        """Open every model now, so that no request waits for it."""
-        for tenant in self.tenants():
-            for name in self.names(tenant):
-                with suppress(NoSuchModel):  # deleted meanwhile
-                    self.get(tenant, name)
-
     def opened(self) -> list[HostedModel]:
         """Return the models that are open."""
         return list(self._models.values())

@@ -150,6 +150,7 @@ class HostedModel:
             "cutting": None if model is None or model.cutting_ is None else asdict(model.cutting_),
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
+            "stale": model is not None and model._stale,
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,

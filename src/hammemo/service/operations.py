@@ -19,11 +19,13 @@ import math
 import re
 from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hammemo.service.limits import Limits
 
 Kind = Literal["learn", "forget"]
@@ -263,6 +265,8 @@ class LoggedChoice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     kind: Literal["choice"]
     chosen: bytes
+    late: bool = False
+    """Whether rows were forgotten while it was chosen, so that it may depend on them."""
 
     @property
     def n_rows(self) -> int:
@@ -313,6 +317,14 @@ def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
     if len(body) > limits.logged:
         raise TooLarge(f"The edit has {len(body):,} bytes, and one may have {limits.logged:,}: send it in parts.")
     return content, body
+
+
+def asked_rows(content: Content) -> Iterator[list[Any]]:
+    """Yield what an edit learns or forgets, as a receipt hashes it: rows with their labels last, or documents."""
+    if isinstance(content, LoggedRows):
+        yield from ([*row, label] for row, label in zip(content.rows, content.labels, strict=True))
+    elif isinstance(content, LoggedDocuments):
+        yield from content.documents
 
 
 def _checked_content(edit: Edit, limits: Limits) -> Content:

@@ -193,11 +193,6 @@ class PostgresLog(BaseLog):
             self._db.close()
             raise
 
-    @property
-    def epoch(self) -> int:
-        """The number of the lease that this writer took."""
-        return self._epoch
-
     def head(self) -> int:
         """Return the position of the last edit, 0 if there was none."""
         return self._ends()[0]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hammemo.receipts.recording import Moment
+from hammemo.receipts.row_hash import RowHash
 from hammemo.service.log import NEWEST_RECEIPT, IssuedReceipt
 from hammemo.service.operations import LoggedChoice, LoggedRefit, decoded
 
@@ -51,9 +52,13 @@ class Signing:
         before: tuple[MemoryClassifier, int],
         after: tuple[MemoryClassifier, int],
         body: bytes,
+        asked: Iterable[list[Any]],
         backups: Iterable[tuple[str, str]] = (),
     ) -> SignedReceipt:
-        """Return the receipt of one edit; models come with their versions, `body` is what the log keeps of the edit."""
+        """Return the receipt of one edit.
+
+        Models come with their versions; `body` is what the log keeps of the edit, `asked` are the rows that it forgets.
+        """
         content = decoded(body)
         refitted = frozenset(("layout", "weights")) if isinstance(content, LoggedChoice) else frozenset[str]()
         if isinstance(content, LoggedRefit):
@@ -61,7 +66,12 @@ class Signing:
         newest = self._log.mark(NEWEST_RECEIPT)
         previous = None if newest is None else newest.hex()
         first, then = Moment.of(*before), replace(Moment.of(*after), refitted=refitted)
-        return then.receipt_since(first, self._keys(), request, previous, backups)
+        return then.receipt_since(first, RowHash(self._keys()).plus(asked), request, previous, backups)
+
+    def is_of(self, signed: SignedReceipt, asked: Iterable[list[Any]]) -> bool:
+        """Return whether a receipt is that of an edit which forgets these rows."""
+        receipt = signed.receipt
+        return receipt.rows_hash == RowHash(self._keys()).plus(asked).of_request(receipt.request)
 
     def issued(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
         """Return a receipt as the log keeps it; `op` is the id as it is stored."""

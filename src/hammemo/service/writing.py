@@ -35,6 +35,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from hammemo.receipts.receipt import SignedReceipt
 from hammemo.service.applying import Applier, State, caught_up
 from hammemo.service.choices import chooses, chosen_quickly
 from hammemo.service.hosted import HostedModel
@@ -51,6 +54,7 @@ from hammemo.service.operations import (
     ServiceError,
     TooMany,
     Unavailable,
+    asked_rows,
     checked,
     digest,
 )
@@ -60,7 +64,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.receipts.receipt import SignedReceipt
     from hammemo.service.journal import Journal
     from hammemo.service.log import IssuedReceipt, Log, Seen
     from hammemo.service.operations import Content, Edit
@@ -114,8 +117,8 @@ class Waiting:
     body: bytes
     content: Content
     digest: bytes
-    refits: int | None = None
-    """Of a choice: how many refits had been made when it began."""
+    began: tuple[int, int] | None = None
+    """Of a choice: how many refits and how many edits that forget there had been when it began."""
     token: str = ""
     receipt: bool = False
     """Whether a receipt is to be issued."""
@@ -127,6 +130,10 @@ class Waiting:
     def given_op(self) -> str:
         """The operation id as the client gave it."""
         return self.op
+
+    def asked(self) -> Iterable[list[Any]]:
+        """Return what is forgotten, as a receipt hashes it."""
+        return asked_rows(self.content)
 
     def acknowledge(self, version: int) -> None:
         """Answer that it was applied, with its receipt."""
@@ -178,7 +185,8 @@ class WrittenModel(HostedModel):
         self._closing = False
         self._must_recover = False
         self._looked_after = time.monotonic()
-        self._refits = 0
+        self._refits = self._forgets = 0
+        """How many accepted edits were refits, and how many forgot something."""
         self._chooser: threading.Thread | None = None
         self._tried_at = 0
         """At how many examples the last choice was begun that came to nothing."""
@@ -334,6 +342,7 @@ class WrittenModel(HostedModel):
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
             self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
+            self._forgets += sum(_forgets(waiting.content) for waiting in accepted)
             self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
@@ -353,7 +362,12 @@ class WrittenModel(HostedModel):
             assert before is not None
             assert after is not None
             waiting.issued = self._signing.signed(
-                waiting.given_op, (before, state.version), (after, state.version + 1), body, self._backups_of(waiting)
+                waiting.given_op,
+                (before, state.version),
+                (after, state.version + 1),
+                body,
+                waiting.asked(),
+                self._backups_of(waiting),
             )
             return self._append(accepted, bodies)
 
@@ -379,7 +393,7 @@ class WrittenModel(HostedModel):
         """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
         op = waiting.given_op
         if not self._is_same(waiting, seen):
-            waiting.refuse(OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own."))
+            waiting.refuse(reused(op))
         elif not waiting.receipt:
             waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
         elif not self._has_receipt(waiting):
@@ -387,10 +401,14 @@ class WrittenModel(HostedModel):
 
     def _has_receipt(self, waiting: Waiting) -> bool:
         """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
-        found = self._signing.kept(waiting.op) if waiting.receipt and self._signing is not None else None
-        if found is None:
+        signing = self._signing
+        found = signing.kept(waiting.op) if waiting.receipt and signing is not None else None
+        if found is None or signing is None:
             return False
-        waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+        if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
+            waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+        else:
+            waiting.refuse(reused(waiting.given_op))
         return True
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
@@ -407,17 +425,20 @@ class WrittenModel(HostedModel):
             self._tried_at = int(model.memory_.label_counts.sum())
             name = f"hammemo choice {self.tenant}/{self.name}"
             self._chooser = threading.Thread(
-                target=self._choose, args=(model, self._state.version, self._refits), name=name, daemon=True
+                target=self._choose,
+                args=(model, self._state.version, (self._refits, self._forgets)),
+                name=name,
+                daemon=True,
             )
             self._chooser.start()
 
-    def _choose(self, model: MemoryClassifier, version: int, refits: int) -> None:
+    def _choose(self, model: MemoryClassifier, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
             content = LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            waiting = Waiting(op, body, content, digest(body, self._log.key), refits)
+            waiting = Waiting(op, body, content, digest(body, self._log.key), began)
             with self._arrived:
                 if self._closing:
                     return
@@ -437,13 +458,21 @@ class WrittenModel(HostedModel):
             self._report("no sites were chosen", error)
 
     def _without_stale(self, group: list[Waiting]) -> list[Waiting]:
-        """Return the group without choices that a refit has overtaken, which are refused."""
-        refits, current = self._refits, []
+        """Return the group without choices that a refit has overtaken, which are refused.
+
+        A choice that an edit which forgets has overtaken is marked: it may depend on what was forgotten.
+        """
+        refits, forgets, current = self._refits, self._forgets, []
         for waiting in group:
-            if waiting.refits is not None and waiting.refits != refits:
+            if waiting.began is not None and waiting.began[0] != refits:
                 waiting.refuse(_Stale())
                 continue
+            if waiting.began is not None and waiting.began[1] != forgets:
+                assert isinstance(waiting.content, LoggedChoice)
+                waiting.content = msgspec.structs.replace(waiting.content, late=True)
+                waiting.body = waiting.content.body()
             refits += isinstance(waiting.content, LoggedRefit)
+            forgets += _forgets(waiting.content)
             current.append(waiting)
         return current
 
@@ -573,6 +602,15 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
     """Return an edit as the log takes it."""
     content = waiting.content
     return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
+
+
+def reused(op: str) -> OpReused:
+    """Return the refusal of an id that was used for another edit."""
+    return OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own. Nothing was changed.")
+
+
+def _forgets(content: Content) -> bool:
+    return content.kind in ("forget", "forgetstream")
 
 
 def _may_take_long(contents: list[Content]) -> bool:
