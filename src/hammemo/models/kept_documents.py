@@ -130,6 +130,11 @@ class KeptDocuments(Kept):
         """Whether a document is kept with its case."""
         return self.held.has_cases or any(key[1] != NO_CASE for key in self.overlay.counts())
 
+    @property
+    def all_have_cases(self) -> bool:
+        """Whether every document is kept with its case."""
+        return bool(self.base.held.cases.any(axis=1).all())
+
     def without_cases(self) -> KeptDocuments:
         """Return the same documents without their cases."""
         return replace(self.base, held=self.base.held.without_cases)
