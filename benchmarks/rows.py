@@ -310,7 +310,7 @@ class DocumentHistory(History):
 
     as_frame = False
     configurations = DOCUMENTS
-    steps = (
+    steps: tuple[str, ...] = (
         *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
         *("merge", "unmerge", "refit", "pickled", "saved"),
     )
@@ -319,7 +319,7 @@ class DocumentHistory(History):
         """Draw what the tokens are, and how documents are cut into windows."""
         self.h, self.size = int(self.rng.integers(1, 4)), int(self.rng.choice([3, 20, 80]))
         self.n_tokens = int(self.rng.choice([2, 8, 40, 400]))  # more than 256: a mixture
-        self.as_token = (int, str)[int(self.rng.integers(2))]
+        self.as_token: Callable[[Any], Any] = (int, str)[int(self.rng.integers(2))]
         pad = None if self.rng.random() < 0.7 else self.as_token(10**6)
         self.how: dict[str, Any] = {"short": "drop"} if self.rng.random() < 0.5 else {"short": "pad", "pad": pad}
         if self.rng.random() < 0.2:

@@ -47,7 +47,9 @@ class TableHistory(History):
     configurations = _SEEDS
     values = _VALUES
     kinds_known: tuple[str, ...] = tuple(_VALUES)
-    steps = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "merge", "refit", "saved")
+    steps: tuple[str, ...] = (
+        *("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "merge", "refit", "saved"),
+    )
 
     def draw_kinds(self) -> None:
         """Draw the kinds of the columns."""
@@ -173,7 +175,7 @@ class CommandHistory(TableHistory):
     """A history of a model file that commands change."""
 
     way = "command line"
-    steps = ("partial_fit", "partial_fit", "forget", "forget_one", "merge", "refit")
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "merge", "refit")
 
     def run(self) -> list[str]:
         """Live through it in a folder of its own."""
@@ -213,7 +215,8 @@ class CommandHistory(TableHistory):
     def fitted(self, rows: Held) -> MemoryClassifier:
         """Return what ``hammemo fit`` makes of a file of these rows."""
         command("fit", self.written(rows, self.folder), *self.options(), "--out", self.folder / "fresh")
-        return load(self.folder / "fresh")
+        fresh: MemoryClassifier = load(self.folder / "fresh")
+        return fresh
 
     def differences(self) -> list[str]:
         """Compare the file with that of the rows that are left."""
@@ -226,7 +229,16 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
     """The same for an event log, whose cases come in several files."""
 
     kind = CaseHistory.kind
-    steps = ("partial_fit", "partial_fit", "partial_fit", "forget_events", "forget_ids", "forget_ids", "merge", "refit")
+    steps: tuple[str, ...] = (
+        "partial_fit",
+        "partial_fit",
+        "partial_fit",
+        "forget_events",
+        "forget_ids",
+        "forget_ids",
+        "merge",
+        "refit",
+    )
     drawn = CaseHistory.drawn
 
     def draw_kinds(self) -> None:
@@ -260,7 +272,8 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
             times[row[1]] += 1
         written = [self.written(held, self.folder, f"rows-{number}") for number, held in enumerate(files)]
         command("fit", *written, *self.options(), "--out", self.folder / "fresh")
-        return load(self.folder / "fresh")
+        fresh: MemoryClassifier = load(self.folder / "fresh")
+        return fresh
 
     def _forget_cases(self, forget: Any) -> None:
         if len({case for _, case in self.held}) > 1:
@@ -272,7 +285,7 @@ class ServerHistory(TableHistory):
 
     way = "server"
     kinds_known = ("names", "integers", "measures") if RISKY else ("names", "measures")
-    steps = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
 
     def run(self) -> list[str]:
         """Live through it on the server of this process."""
@@ -285,7 +298,8 @@ class ServerHistory(TableHistory):
     @property
     def hosted(self) -> HostedModel:
         """The model on the server."""
-        return _host().get("t", "model")
+        model: HostedModel = _host().get("t", "model")
+        return model
 
     def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:
         """Send an edit and wait until it is applied."""
@@ -337,7 +351,7 @@ class ServerDocumentHistory(ServerHistory, DocumentHistory):
 
     kind = DocumentHistory.kind
     drawn, fitted = DocumentHistory.drawn, DocumentHistory.fitted
-    steps = ("partial_fit", "partial_fit", "forget", "forget_one", "refit")
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "refit")
 
     def draw_kinds(self) -> None:
         """Draw what the tokens are, and how documents are cut: an edit does not choose labels."""

@@ -190,7 +190,7 @@ def test_damaged_cases_are_refused() -> None:
     kept = learnt(OLD, NEW)._kept
     assert isinstance(kept, KeptDocuments)
     arrays = kept.state()
-    for cases in (arrays["cases"][::-1], arrays["cases"] * np.uint64(0), arrays["cases"][1:], arrays["cases"][:, :1]):
+    for cases in (arrays["cases"] * np.uint64(0), arrays["cases"][1:], arrays["cases"][:, :1]):
         with pytest.raises(ValueError, match=r"cases|canonical"):
             kept.emptied().restored(StoredArrays({**arrays, "cases": np.ascontiguousarray(cases)}))
 
