@@ -194,7 +194,8 @@ def read_batches(
 ) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
     if _are_documents(schema, model, only):
-        for _ in CountedDocuments(schema, files, file_format, only, note).through(lambda *_: None):
+        documents, _ = CountedDocuments(schema, files, file_format, only, note).through(lambda *_: None)
+        for _document in documents:
             pass
         return
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None

@@ -11,7 +11,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
+from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def forget_files(
     recording: ReceiptOptions,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CASE", help="Event logs: forget only this case (repeatable)."),
+        typer.Option(
+            metavar="CASE",
+            help="Event logs: forget only this case (repeatable). Without FILE, the model finds its events.",
+        ),
     ] = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
@@ -57,6 +60,8 @@ def forget_files(
     """Remove examples, as if they had never been learnt; unknown examples are refused, and nothing changes.
 
     The weights still depend on them until they are fitted again: now with --refit, or later with hammemo refit.
+
+    hammemo forget MODEL --only u5, without a file, forgets all events of the case u5 that MODEL has learnt.
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse those they can detect.
 
@@ -96,14 +101,27 @@ def _change(
         schema = given.changed(opened.rows_schema, edit.label)
         _check_only(only, schema)
         reading = (learner, schema, files, given.file_format, only)
-        say_where_from(files)
-        if evidence.is_done(opened, edit.model, lambda note: read_batches(*reading, note)):
+        by_id = bool(only) and not edit.files
+        if not by_id:
+            say_where_from(files)
+
+        def read(note: Note) -> None:
+            if by_id:
+                note(("case", case) for case in only)
+            else:
+                read_batches(*reading, note)
+
+        if evidence.is_done(opened, edit.model, read):
             say_done(evidence, as_json=as_json)
             return
         if edit.refit:
             check_can_refit(learner, edit.model)  # before anything is read
         if verb == "added":
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
+        elif by_id:
+            read(evidence.note)
+            before = example_count(learner)
+            changed = before - example_count(learner.forget_cases(only))
         else:
             changed = forget_batches(*reading, evidence.note)
         refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
