@@ -289,7 +289,7 @@ class Streaming(Learning):
             if cases is not None and isinstance(kept, KeptDocuments):
                 way = Way.of(_given_cutting(short, pad) or model.cutting_ or Cutting(), labels)
                 found, whole = kept.of_events(documents, cases, way)
-                model._take_back_kept(found)
+                model._forget_kept(found)
                 if not whole:
                     return True
             cutting = _given_cutting(short, pad) or model._known_cutting()
@@ -340,10 +340,9 @@ class Streaming(Learning):
                     "The model does not keep all its documents, so it cannot find all those of a case by its id. "
                     "Nothing was changed. Give the events of the case: forget_stream(frame, case=…, item=…)."
                 )
-            model._take_back_kept(kept.of_ids(listed))
+            model._forget_kept(kept.of_ids(listed))
 
         self._edited(forget)
-        note_forgetting(self)
         return self
 
     def log_loss_stream(
@@ -396,6 +395,12 @@ class Streaming(Learning):
                 "was learnt, or the model is from an old file. Say short='drop' or short='pad', as they were learnt."
             )
         return self.cutting_
+
+    def _forget_kept(self, documents: KeptDocuments) -> None:
+        """Take back documents that are kept."""
+        self._take_back_kept(documents)
+        for examples in documents.batches():
+            self._note_forgetting(examples)
 
     def _forget_blocks(self, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None) -> bool:
         """Take documents back; return whether the kept documents, if there are any, knew that each was learnt whole."""
