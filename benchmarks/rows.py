@@ -373,7 +373,7 @@ class CaseHistory(DocumentHistory):
     """
 
     kind = "documents in cases"
-    steps = (
+    steps: tuple[str, ...] = (
         *("partial_fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
         *("forget_events", "forget_ids", "forget_ids", "merge", "unmerge", "refit", "pickled", "saved"),
     )
