@@ -81,3 +81,25 @@ def test_only_is_for_event_logs(tmp_path: Path) -> None:
     table.write_text("a,b\nx,1\ny,2\n")
     run("fit", str(table), "--out", str(tmp_path / "m"), "--label", "b")
     assert "--only names cases" in run("forget", str(tmp_path / "m"), str(table), "--only", "1", code=2)
+
+
+def test_a_case_in_two_files_is_forgotten_by_its_id(clicks: Path, tmp_path: Path) -> None:
+    head, *lines = clicks.read_text().splitlines()
+    parts = [tmp_path / f"{part}.tsv" for part in range(2)]
+    rests = [tmp_path / f"rest-{part}.tsv" for part in range(2)]
+    for i, (part, rest) in enumerate(zip(parts, rests, strict=True)):
+        held = [line for line in lines if int(line.split("\t")[2]) % 2 == i]
+        part.write_text("\n".join([head, *held]) + "\n")
+        rest.write_text("\n".join([head, *(line for line in held if not line.startswith("17\t"))]) + "\n")
+    model, wanted = str(tmp_path / "m"), str(tmp_path / "wanted")
+    run("fit", *map(str, rests), "--out", wanted, *FIT)
+    for forgotten in (("--only", "17"), (str(clicks), "--only", "17")):
+        run("fit", str(parts[0]), "--out", model, *FIT)
+        run("add", model, str(parts[1]))
+        answer = json.loads(run("forget", model, *forgotten, "--refit", "--json"))
+        assert answer["forgotten"] == sum(line.startswith("17\t") for line in lines)
+        assert load(model).digest() == load(wanted).digest()
+    assert "Case '17' was never learnt" in run("forget", model, "--only", "17", code=1)
+    assert "Case '18': the events given" in run("forget", model, str(parts[0]), str(clicks), "--only", "18", code=1)
+    shown = run("verify", model, "--rows", str(rests[0]), "--rows", str(rests[1]))
+    assert "Proven" in shown

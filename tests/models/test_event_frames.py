@@ -27,7 +27,8 @@ def learnt(tokens: Any, **more: Any) -> MemoryClassifier:
     return MemoryClassifier(random_state=0).fit_stream(tokens, **more)
 
 
-PLAIN = learnt(documents(CLICKS), h=30, short="pad")
+IDS = sorted(set(CLICKS.visit))
+PLAIN = learnt(documents(CLICKS), h=30, short="pad", cases=IDS)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,20 @@ PLAIN = learnt(documents(CLICKS), h=30, short="pad")
         pa.Table.from_pandas(CLICKS),
         CLICKS.assign(at=pd.to_datetime(CLICKS["at"], unit="h")),
         CLICKS.astype({"visit": "Int64", "item": "Int64"}),
-        CLICKS.assign(visit=CLICKS.visit.map("v{:03d}".format)),
+        CLICKS.assign(visit=CLICKS.visit.astype(float)),
+        CLICKS.assign(visit=CLICKS.visit.astype(str)),
     ],
-    ids=["pandas", "polars", "arrow", "dates", "nullable", "strings"],
+    ids=["pandas", "polars", "arrow", "dates", "nullable", "floats", "strings"],
 )
 def test_events_are_documents(clicks: Any) -> None:
     assert learnt(clicks, **COLUMNS).digest() == PLAIN.digest()
+
+
+def test_cases_change_nothing_but_what_is_kept() -> None:
+    named = learnt(CLICKS.assign(visit=CLICKS.visit.map("v{:03d}".format)), **COLUMNS).digest(parts=True)
+    for other in (PLAIN, learnt(documents(CLICKS), h=30, short="pad")):
+        parts = other.digest(parts=True)
+        assert [part for part in parts if parts[part] != named[part]] == ["kept rows"]
 
 
 def test_a_person_is_forgotten_and_events_come_later() -> None:

@@ -29,7 +29,7 @@ from hammemo import (
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_pieces
 from hammemo.models import documents as documents_module
-from hammemo.models.documents import PIECE, DocumentCutter, Way
+from hammemo.models.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.models.kept import THRESHOLDS
 from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.tokens.contexts import Examples
@@ -87,7 +87,7 @@ WAYS = [
 @given(documents=DOCUMENTS, h=st.integers(1, 4), size=st.integers(1, 40), way=st.sampled_from(WAYS))
 @settings(max_examples=150)
 def test_documents_do_not_depend_on_blocks(documents: list[list[int]], h: int, size: int, way: Way) -> None:
-    expected = [(way, *document) for document in documents if len(document) > way.n_context(h)]
+    expected = [(way, NO_CASE, *document) for document in documents if len(document) > way.n_context(h)]
     assert sorted(cut(documents, h, way, block_tokens=size)) == sorted(expected)
     flat = np.array([token for document in documents for token in document], np.int64)
     starts = np.cumsum([0, *map(len, documents)])[:-1]
@@ -317,7 +317,7 @@ def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory
     documents = [[f"{k}-{place}" for place in range(4)] for k in range(100)]  # no token twice
     clf = MemoryClassifier(Suffixes(1), memory, Mixture(), keep=40).fit_stream(documents, h=2, short="pad")
     assert isinstance(clf._kept, KeptDocuments)
-    held = {key[1:] for key in clf._kept.base.held.as_keys()}
+    held = {key[2:] for key in clf._kept.base.held.as_keys()}
     kept, beyond = ([d for d in documents if (tuple(d) in held) == low] for low in (True, False))
     assert kept
     clf.forget_stream(kept[:1])  # whole, and kept: no warning

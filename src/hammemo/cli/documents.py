@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import tee
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +50,12 @@ class CountedDocuments:
         self.missing = set(only)
         self.n_examples, self.kinds = 0, ""
 
-    def through(self, tell: Callable[[int, None], None]) -> Iterator[NDArray[Any]]:
-        """Yield the documents."""
+    def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[NDArray[Any]], Iterator[Any] | None]:
+        """Return the documents and, for an event log, their cases; each is read as the other is."""
+        documents, cases = tee(self._counted(tell))
+        return (tokens for _, tokens in documents), (name for name, _ in cases) if self._schema.is_log else None
+
+    def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, NDArray[Any]]]:
         context_only = 0 if self._schema.short == "pad" else self._schema.h
         for name, tokens in self._schema.documents(self._files, self._format):
             if self._only and str(name) not in self._only:
@@ -59,7 +64,7 @@ class CountedDocuments:
             self.n_examples += max(0, len(tokens) - context_only)
             self.kinds = merged_kinds(self.kinds, kind_of(np.asarray(tokens)))
             tell(self.n_examples, None)
-            yield tokens
+            yield name, tokens
 
 
 def learn_documents(
@@ -76,7 +81,8 @@ def learn_documents(
     learn = model.fit_stream if fresh else model.partial_fit_stream
     short: Any = schema.short
     with progress_bar("Learning") as tell:
-        learn(documents.through(tell), schema.h, classes=classes, short=short, layout=layout)
+        read, cases = documents.through(tell)
+        learn(read, schema.h, classes=classes, short=short, layout=layout, cases=cases)
     learnt = int(model.memory_.label_counts.sum()) - before
     return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
 
@@ -89,8 +95,11 @@ def forget_documents(
     short: Any = schema.short
     try:
         with progress_bar("Forgetting") as tell:
-            model.forget_stream(documents.through(tell), classes=classes, short=short)
+            read, cases = documents.through(tell)
+            model.forget_stream(read, classes=classes, short=short, cases=cases)
     except NotStoredError as error:
+        if str(error).startswith("Case "):
+            raise
         raise NotStoredError(
             "A document was never learnt, or not so often: nothing was forgotten and the file is as it was. Leave it "
             "out, or name those that were learnt with --only."

@@ -49,7 +49,10 @@ def forget_files(
     recording: ReceiptOptions,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CASE", help="Event logs: forget only this case (repeatable)."),
+        typer.Option(
+            metavar="CASE",
+            help="Event logs: forget only this case (repeatable). Without FILE, the model finds its events.",
+        ),
     ] = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
@@ -57,6 +60,8 @@ def forget_files(
     """Remove examples, as if they had never been learnt; unknown examples are refused, and nothing changes.
 
     The weights still depend on them until they are fitted again: now with --refit, or later with hammemo refit.
+
+    hammemo forget MODEL --only u5, without a file, forgets all events of the case u5 that MODEL has learnt.
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse those they can detect.
 
@@ -99,9 +104,13 @@ def _change(
         if edit.refit:
             check_can_refit(learner, edit.model)  # before anything is read
         schema = given.changed(opened.rows_schema, edit.label)
-        say_where_from(files)
+        if edit.files or not only:
+            say_where_from(files)
         if verb == "added":
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
+        elif only and not edit.files:
+            before = example_count(learner)
+            changed = before - example_count(learner.forget_cases(only))
         else:
             _check_only(only, schema)
             changed = forget_batches(learner, schema, files, given.file_format, only)

@@ -110,8 +110,10 @@ def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: Signed
 
     schema, files = read.changed(opened.rows_schema, given.label), given.rows or []
     if isinstance(schema, SequenceSchema):
-        documents = (tokens for _, tokens in schema.documents(files, read.file_format))
-        check = check_documents(opened.model, documents, sorted(declared(opened.model)) if schema.chosen else None)
+        named = list(schema.documents(files, read.file_format))
+        cases = [name for name, _ in named] if schema.is_log else None
+        classes = sorted(declared(opened.model)) if schema.chosen else None
+        check = check_documents(opened.model, [tokens for _, tokens in named], classes, cases)
     else:
         check = check_rows(opened.model, ((batch.X, batch.y) for batch in schema.examples(files, read.file_format)))
     sentence, elsewhere = check.sentence, "" if signed is None else made_elsewhere(signed.receipt)

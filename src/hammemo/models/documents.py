@@ -61,7 +61,10 @@ class Way(NamedTuple):
 ROW: Final = Way("row")
 
 Key = tuple[Any, ...]
-"""The way of a document, and then all its tokens."""
+"""The way of a document, its case and then all its tokens."""
+
+NO_CASE: Final = (0, 0)
+"""The case of a document that was learnt without one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,9 @@ class Documents(Cached):
         In the order of their JSON.
     way_codes, counts : ndarray of int64, shape (n,)
     words : ndarray of uint64, shape (n,)
+        The hashes, which do not depend on cases.
+    cases : ndarray of uint64, shape (n, 2)
+        The hash of each document's case (`hammemo.tokens.event_frames.case_words`); `NO_CASE` where it has none.
     """
 
     tokens: Vocabulary
@@ -88,27 +94,36 @@ class Documents(Cached):
     way_codes: NDArray[np.int64]
     counts: NDArray[np.int64]
     words: NDArray[np.uint64]
+    cases: NDArray[np.uint64]
 
     @classmethod
     def of(
-        cls, tokens: Vocabulary, ranks: NDArray[np.int64], lengths: NDArray[np.int64], way: Way, seed: int
+        cls,
+        tokens: Vocabulary,
+        ranks: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        way: Way,
+        seed: int,
+        cases: NDArray[np.uint64] | None = None,
     ) -> Documents:
         """Return documents that were all cut in one way, given the ranks of all their tokens."""
         nothing = np.zeros(len(lengths), np.int64)
-        made = cls(tokens, narrow(ranks + 1), lengths, (way,), nothing, nothing + 1, nothing.astype(np.uint64))
-        return made.hashed(seed)
+        owners = _no_cases(len(lengths)) if cases is None else cases
+        words = nothing.astype(np.uint64)
+        return cls(tokens, narrow(ranks + 1), lengths, (way,), nothing, nothing + 1, words, owners).hashed(seed)
 
     @classmethod
     def of_keys(cls, counts: Mapping[Key, int], seed: int) -> Documents:
         """Return the documents with these keys, each repeated this often."""
         keys = list(counts)
-        tokens, ranks = factorize(object_array(token for key in keys for token in key[1:]))
+        tokens, ranks = factorize(object_array(token for key in keys for token in key[2:]))
         ways = in_order(key[0] for key in keys)
         way_codes = np.array([ways.index(key[0]) for key in keys], np.int64)
-        lengths = np.array([len(key) - 1 for key in keys], np.int64)
+        lengths = np.array([len(key) - 2 for key in keys], np.int64)
         times = np.fromiter(counts.values(), np.int64, len(keys))
         words = np.zeros(len(keys), np.uint64)
-        return cls(tokens, narrow(ranks + 1), lengths, ways, way_codes, times, words).hashed(seed)
+        cases = np.array([key[1] for key in keys], np.uint64).reshape(-1, 2)
+        return cls(tokens, narrow(ranks + 1), lengths, ways, way_codes, times, words, cases).hashed(seed)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -117,6 +132,16 @@ class Documents(Cached):
     def starts(self) -> NDArray[np.int64]:
         """Where each document starts in the codes."""
         return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def has_cases(self) -> bool:
+        """Whether one of them has a case."""
+        return bool(self.cases.any())
+
+    @cached_property
+    def without_cases(self) -> Documents:
+        """The same documents in canonical form, whoever's they are."""
+        return summed([replace(self, cases=_no_cases(len(self)))]) if self.has_cases else self
 
     def hashed(self, seed: int) -> Documents:
         """Return the same documents with their hashes under a seed."""
@@ -158,6 +183,7 @@ class Documents(Cached):
             (np.cumsum(used_ways) - 1)[way_codes],
             self.counts[places],
             self.words[places],
+            self.cases[places],
         )
 
     def below(self, threshold: int) -> Documents:
@@ -171,22 +197,22 @@ class Documents(Cached):
         """Return each document as a key."""
         tokens = [NO_TOKEN, *self.tokens.tolist()]
         flat, ends = self.codes.tolist(), (self.starts + self.lengths).tolist()
-        rows = zip(self.way_codes.tolist(), self.lengths.tolist(), ends, strict=True)
-        return [(self.ways[way], *(tokens[code] for code in flat[end - n : end])) for way, n, end in rows]
+        rows = zip(self.way_codes.tolist(), map(tuple, self.cases.tolist()), self.lengths.tolist(), ends, strict=True)
+        return [(self.ways[way], case, *(tokens[code] for code in flat[end - n : end])) for way, case, n, end in rows]
 
-    def times(self, others: Documents) -> list[int]:
-        """Return how often each of some other documents is held here, where they are in the order of hashes."""
+    def copies(self, others: Documents) -> list[Counter[tuple[int, int]]]:
+        """Return how often each of some other documents is held here for each case; here is the order of hashes."""
         here = np.append(0, self.tokens.find(others.tokens) + 1)  # 0 where it is not here
         unknown = np.append(False, here[1:] == 0)
         found = []
         for i, (start, n) in enumerate(zip(others.starts.tolist(), others.lengths.tolist(), strict=True)):
-            codes, times = others.codes[start : start + n], 0
+            codes, times = others.codes[start : start + n], Counter[tuple[int, int]]()
             place = int(self.words.searchsorted(others.words[i]))
             while place < len(self) and self.words[place] == others.words[i] and not unknown[codes].any():
                 same = self.lengths[place] == n and self.ways[self.way_codes[place]] == others.ways[others.way_codes[i]]
                 first = int(self.starts[place])
                 if same and np.array_equal(self.codes[first : first + n], here[codes]):
-                    times = int(self.counts[place])
+                    times[tuple(self.cases[place].tolist())] = int(self.counts[place])
                 place += 1
             found.append(times)
         return found
@@ -200,8 +226,13 @@ NONE: Final = Documents(
     np.empty(0, np.int64),
     np.empty(0, np.int64),
     np.empty(0, np.uint64),
+    np.empty((0, 2), np.uint64),
 )
 """No documents."""
+
+
+def _no_cases(n: int) -> NDArray[np.uint64]:
+    return np.zeros((n, 2), np.uint64)
 
 
 def summed(parts: Sequence[Documents]) -> Documents:
@@ -223,6 +254,7 @@ def summed(parts: Sequence[Documents]) -> Documents:
         np.concatenate([new[part.way_codes] for new, part in zip(known_ways, parts, strict=True)]),
         np.concatenate([part.counts for part in parts]),
         np.concatenate([part.words for part in parts]),
+        np.concatenate([part.cases for part in parts]),
     )
     order, firsts = _distinct_order(together)
     sums = np.add.reduceat(together.counts[order], firsts)
@@ -233,14 +265,19 @@ def summed(parts: Sequence[Documents]) -> Documents:
 
 
 def _distinct_order(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the order of documents by their hashes, and where in it each distinct one stands first.
+    """Return the order of documents by their hashes and cases, and where in it each distinct one stands first.
 
     Different documents with equal hashes stay apart, in the order of their lengths, ways and tokens: tokens can be made
     that give the hash of others.
     """
-    words = documents.words
-    order = np.argsort(words, kind="stable")
-    again = np.flatnonzero(words[order][1:] == words[order][:-1])
+    words, cases = documents.words, documents.cases
+    if documents.has_cases:
+        order = np.lexsort((cases[:, 1], cases[:, 0], words))
+        again = (words[order][1:] == words[order][:-1]) & (cases[order][1:] == cases[order][:-1]).all(axis=1)
+    else:
+        order = np.argsort(words, kind="stable")
+        again = words[order][1:] == words[order][:-1]
+    again = np.flatnonzero(again)
     if _differ(documents, order[again], order[again + 1]).any():
         order = np.array(sorted(order.tolist(), key=lambda i: _sort_key(documents, i)), np.int64)
     is_first = np.ones(len(words), bool)
@@ -251,7 +288,7 @@ def _distinct_order(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np
 def _sort_key(documents: Documents, i: int) -> tuple[Any, ...]:
     start, length = int(documents.starts[i]), int(documents.lengths[i])
     codes = documents.codes[start : start + length].tolist()
-    return int(documents.words[i]), length, int(documents.way_codes[i]), codes
+    return int(documents.words[i]), documents.cases[i].tolist(), length, int(documents.way_codes[i]), codes
 
 
 def _differ(documents: Documents, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -296,6 +333,7 @@ class DocumentCutter:
         self._n_context = self._way.n_context(self._h)
         self._sum = np.uint64(0)
         self._is_long = False
+        self._case: NDArray[np.uint64] | None = None
 
     def cut(self, block: Block) -> Iterator[Documents]:
         """Yield the documents that end in a block, the present one apart."""
@@ -316,8 +354,10 @@ class DocumentCutter:
         if len(short):
             before = np.cumsum(lengths[short]) - lengths[short]
             places = np.repeat(starts[short] + filled - before, lengths[short])
-            yield self._documents(block.tokens[np.arange(len(places)) + places], lengths[short])
+            tokens = block.tokens[np.arange(len(places)) + places]
+            yield self._documents(tokens, lengths[short], None if block.cases is None else block.cases[short])
         for i in whole[(lengths[whole] > longest()) | (whole == last)].tolist():
+            self._case = None if block.cases is None else block.cases[i : i + 1]
             yield from self._go_on(block.tokens[starts[i] + filled : ends[i]])
             if i < last:
                 yield from self.finish()
@@ -354,11 +394,18 @@ class DocumentCutter:
     def _piece(self, tokens: NDArray[Any]) -> Documents:
         is_later = self._is_long and self._n_context and self._way.short == "pad"
         way = Way("drop", None, self._way.classes) if is_later else self._way
-        return self._documents(tokens, np.array([len(tokens)], np.int64), way)
+        case = None if self._is_long else self._case  # a piece is not what the case holds
+        return self._documents(tokens, np.array([len(tokens)], np.int64), case, way)
 
-    def _documents(self, tokens: NDArray[Any], lengths: NDArray[np.int64], way: Way | None = None) -> Documents:
+    def _documents(
+        self,
+        tokens: NDArray[Any],
+        lengths: NDArray[np.int64],
+        cases: NDArray[np.uint64] | None,
+        way: Way | None = None,
+    ) -> Documents:
         vocabulary, ranks = factorize(tokens)
-        return Documents.of(vocabulary, ranks, lengths, self._way if way is None else way, self._seed)
+        return Documents.of(vocabulary, ranks, lengths, way or self._way, self._seed, cases)
 
 
 def longest() -> int:

@@ -9,13 +9,18 @@ is a document with one window.
 A document of more than an eighth of the tokens is not kept. Its hash is, so that the model knows that it does not hold
 everything, and a sample of its pieces, so that a vote can be fitted.
 
-**The documents themselves are stored**, token by token, in plain text: anyone with the model can read them.
+A document may belong to a case, such as a user: then a hash of the case's id is kept with it, so that all documents of
+a case are found again, whatever batches they came in. Equal documents of two cases are two entries here. What is chosen
+and fitted depends on the documents alone (`Documents.without_cases`).
+
+**The documents themselves are stored**, token by token, in plain text: anyone with the model can read them. Of a case,
+only the hash of its id is stored: anyone with the model can test whether an id is there.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +32,7 @@ from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import Ledger
 from hammemo.models.axes import StreamFacts, repeated_share
 from hammemo.models.documents import (
+    NO_CASE,
     NONE,
     PIECE,
     ROW,
@@ -37,18 +43,21 @@ from hammemo.models.documents import (
     Way,
     in_order,
     in_parts,
+    longest,
     not_kept,
     summed,
 )
 from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
 from hammemo.models.kept_rows import MOST_TOKENS, KeptRows
-from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
+from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.vocabulary import Vocabulary, as_token
+from hammemo.tokens.streams import with_cases
+from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -103,7 +112,7 @@ class KeptDocuments(Kept):
         return {name: value for name, value in vars(base).items() if name != "base"}
 
     def __len__(self) -> int:
-        return len(self.base.held)
+        return len(self.base.held.without_cases)
 
     @property
     def holds_all(self) -> bool:
@@ -115,6 +124,20 @@ class KeptDocuments(Kept):
         """Whether one is kept that was not learnt as a row."""
         ways = [*self.held.ways, *(key[0] for key in self.overlay.counts())]
         return bool(self.long.counts()) or any(way != ROW for way in ways)
+
+    @property
+    def has_cases(self) -> bool:
+        """Whether a document is kept with its case."""
+        return self.held.has_cases or any(key[1] != NO_CASE for key in self.overlay.counts())
+
+    @property
+    def all_have_cases(self) -> bool:
+        """Whether every document is kept with its case."""
+        return bool(self.base.held.cases.any(axis=1).all())
+
+    def without_cases(self) -> KeptDocuments:
+        """Return the same documents without their cases."""
+        return replace(self.base, held=self.base.held.without_cases)
 
     @cached_property
     def base(self) -> KeptDocuments:
@@ -132,7 +155,7 @@ class KeptDocuments(Kept):
 
     def facts(self, n_labels: int) -> StreamFacts:
         """Return what the documents tell of the stream, with this many labels."""
-        held = self.base.held
+        held = self.base.held.without_cases
         mean_length = int((held.lengths * held.counts).sum()) / max(int(held.counts.sum()), 1)
         return StreamFacts(n_labels, mean_length, repeated_share(held.codes, held.lengths))
 
@@ -162,18 +185,97 @@ class KeptDocuments(Kept):
     def _holds(self, documents: Documents) -> list[bool]:
         """Return whether each of these is kept at least this often."""
         documents = summed([documents])
-        held, keys = self.held.times(documents), documents.as_keys()
+        held, keys = self.held.copies(documents), documents.as_keys()
         times = zip(held, keys, documents.counts.tolist(), strict=True)
-        return [n + self.overlay.count(key) >= wanted for n, key, wanted in times]
+        return [copies[key[1]] + self.overlay.count(key) >= wanted for copies, key, wanted in times]
 
     def with_documents(self, documents: Documents, sign: int) -> KeptDocuments:
         """Return it with these learnt or, with sign -1, forgotten; NotStoredError if one would be kept and is not."""
         low = documents.below(self.threshold)
+        if sign < 0 and self.has_cases:
+            low = self._whose(low)
         if len(low.codes) <= max(_SMALL_EDIT, len(self.held.codes) // 32):
             return self._overlaid(low, sign)
         base = self.base
         low = low.below(base.threshold)
         return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)]))._bounded()
+
+    def _whose(self, documents: Documents) -> Documents:
+        """Return documents to be forgotten, those without a case as copies that are held.
+
+        Copies without a case go first. Those of cases follow where it is clear whose they are.
+        """
+        documents, found = summed([documents]), Counter[Key]()
+        later: defaultdict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
+        for key, times in self.overlay.counts().items():
+            later[key[0], *key[2:]][key[1]] += times
+        counts = zip(documents.as_keys(), self.held.copies(documents), documents.counts.tolist(), strict=True)
+        for (way, case, *tokens), copies, wanted in counts:
+            copies.update(later[way, *tokens])
+            taken = {case: wanted} if case != NO_CASE else _copies_to_forget(copies, wanted)
+            found.update({(way, owner, *tokens): times for owner, times in taken.items()})
+        return Documents.of_keys(found, self.seed)
+
+    def of_cases(self, cases: NDArray[np.uint64]) -> dict[tuple[int, int], Counter[Key]]:
+        """Return all documents of some cases, given the hashes of these, and how often each is stored."""
+        found: dict[tuple[int, int], Counter[Key]] = {(first, second): Counter() for first, second in cases.tolist()}
+        held = self.held.chosen(np.flatnonzero(np.isin(self.held.cases[:, 0], cases[:, 0])))
+        for key, times in [*zip(held.as_keys(), held.counts.tolist(), strict=True), *self.overlay.counts().items()]:
+            if key[1] in found:
+                found[key[1]][key] += times
+        return {case: +documents for case, documents in found.items()}
+
+    def of_ids(self, ids: Sequence[Any]) -> KeptDocuments:
+        """Return all documents of the cases with these ids, or refuse an id that has none."""
+        words = case_words(ids)
+        found = self.of_cases(words)
+        for name, case in zip(ids, map(tuple, words.tolist()), strict=True):
+            if not found[case]:
+                raise _other_events(name, is_known=False)
+        return self._only(Counter({key: times for documents in found.values() for key, times in documents.items()}))
+
+    def of_events(
+        self, documents: Iterable[Any], cases: Iterable[Any], way: Way
+    ) -> tuple[KeptDocuments, list[NDArray[Any]]]:
+        """Return the kept documents that hold lists of events, each with the id of its case.
+
+        The events of a case are all that it holds, or those of some of its documents (`matched_documents`). Of a case
+        without kept documents, one that was learnt without a case is taken.
+
+        Returns
+        -------
+        found : KeptDocuments
+        beyond : list of ndarray
+            Events that are not kept and need not be: above the threshold, too long or, cut in this way, too short.
+        """
+        pairs = [(events, name) for events, name in with_cases(map(document, documents), cases) if len(events)]
+        given = self._given([events for events, _ in pairs], case_words([name for _, name in pairs]), way)
+        held, found, beyond = self.of_cases(given.cases), Counter[Key](), []
+        may_lack = ~self._are_low(given.words) | (given.lengths <= way.n_context(self.h)) | (given.lengths > longest())
+        for i, key in enumerate(given.as_keys()):
+            left, plain = held[key[1]], (way, NO_CASE, *key[2:])
+            taken = matched_documents(key, left)
+            if not left and all(self._holds(Documents.of_keys({plain: found[plain] + 1}, self.seed))):
+                taken = Counter([plain])
+            if taken:
+                found.update(taken)
+                held[key[1]] = left - taken
+            elif may_lack[i]:
+                beyond.append(pairs[i][0])
+            else:
+                raise _other_events(pairs[i][1], is_known=bool(left))
+        return self._only(found), beyond
+
+    def _given(self, documents: list[NDArray[Any]], cases: NDArray[np.uint64], way: Way) -> Documents:
+        if not documents:
+            return NONE
+        tokens, ranks = factorize(joined(documents))
+        return Documents.of(tokens, ranks, np.array(list(map(len, documents)), np.int64), way, self.seed, cases)
+
+    def _only(self, documents: Counter[Key]) -> KeptDocuments:
+        """Return one that keeps just these."""
+        held = summed([Documents.of_keys(documents, self.seed)])
+        return KeptDocuments(self.h, self.seed, max(self.most, len(held.codes)), held=held)
 
     def _overlaid(self, documents: Documents, sign: int) -> KeptDocuments:
         if sign < 0 and not all(self._holds(documents)):
@@ -246,7 +348,7 @@ class KeptDocuments(Kept):
         change nothing while the sample is small.
         """
         documents, numbers, sizes = self._pieces()
-        words = self.base.held.words[documents]
+        words = self.base.held.without_cases.words[documents]
         words = np.where(numbers == 0, words, np.maximum(words, mix(words + numbers.astype(np.uint64))))
         order = np.argsort(words, kind="stable")
         found, n_examples, n_pieces = [self._windows(documents[:0], numbers[:0])], 0, 0
@@ -270,7 +372,7 @@ class KeptDocuments(Kept):
 
     def _pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the pieces of all documents: whose each is, the how manieth it is there, and how many targets."""
-        held = self.base.held
+        held = self.base.held.without_cases
         targets = held.lengths - self._n_context(held)
         n_pieces = -(-targets // PIECE)
         documents = np.repeat(np.arange(len(held)), n_pieces)
@@ -282,7 +384,8 @@ class KeptDocuments(Kept):
 
     def _windows(self, documents: NDArray[np.int64], numbers: NDArray[np.int64]) -> Examples:
         """Return the windows of some pieces, each piece a case, numbered in this order."""
-        held, pads = self.base.held, Vocabulary.of(way.pad for way in self.base.held.ways if way.pad is not None)
+        held = self.base.held.without_cases
+        pads = Vocabulary.of(way.pad for way in held.ways if way.pad is not None)
         vocabulary = held.tokens.union(pads)
         ranks = np.append(-1, vocabulary.find(held.tokens))
         filler = np.array([_rank(vocabulary, way.pad) for way in held.ways] or [0], np.int64)
@@ -315,6 +418,7 @@ class KeptDocuments(Kept):
             "ways": np.frombuffer(json.dumps(held.ways).encode(), np.uint8),
             "way_codes": narrow(held.way_codes),
             "counts": narrow(held.counts),
+            **({"cases": held.cases} if held.has_cases else {}),
             "long_words": np.array([word for word, _ in long], np.uint64),
             "long_counts": narrow(np.array([times for _, times in long], np.int64)),
         }
@@ -329,12 +433,15 @@ class KeptDocuments(Kept):
         way_codes = stored.whole_numbers("way_codes", (len(counts),), below=max(len(ways), 1)).astype(np.int64)
         long = stored.ascending("long_words", "uint64").tolist()
         times = stored.whole_numbers("long_counts", (len(long),), least=1, below=MAX_EXAMPLES).tolist()
-        words = np.zeros(len(counts), np.uint64)
-        given = Documents(tokens, codes, lengths, ways, way_codes, counts, words).hashed(self.seed)
+        words, cases = np.zeros(len(counts), np.uint64), np.zeros((len(counts), 2), np.uint64)
+        has_cases = "cases" in stored
+        cases = stored.take("cases", "uint64", (len(counts), 2)) if has_cases else cases
+        given = Documents(tokens, codes, lengths, ways, way_codes, counts, words, cases).hashed(self.seed)
         held = summed([given])
         kept = replace(self, held=held, long=Ledger((dict(zip(long, times, strict=True)),)))
         same = held.tokens == tokens and held.ways == ways and np.array_equal(held.codes, codes)
         same = same and np.array_equal(held.words, given.words) and np.array_equal(held.way_codes, way_codes)
+        same = same and np.array_equal(held.cases, cases) and held.has_cases == has_cases
         proper = (lengths > kept._n_context(held)).all() if same else False
         if not proper or given.below(self.threshold) is not given or not _are_rows(held, self.h):
             raise ValueError("the kept documents are not in canonical order, or their hashes are above the threshold")
@@ -405,6 +512,62 @@ class Keeper:
                 examples = block.examples()
                 self.kept = kept.changed(examples if self._labels is None else examples.only(self._labels), -1)
             yield block
+
+
+def matched_documents(events: Key, held: Counter[Key]) -> Counter[Key]:
+    """Return the documents of a case that hold these events; nothing if the events are not theirs.
+
+    They are all documents of the case, whose events may be given in any order, or some of them one after the other. In
+    a sequence, the longest document that comes next is taken each time.
+
+    Examples
+    --------
+    >>> from collections import Counter
+    >>> from hammemo.models.kept_documents import matched_documents
+    >>> held = Counter({("pad", 7, "a", "b"): 1, ("pad", 7, "c"): 1, ("pad", 7, "a"): 1})
+    >>> sorted(matched_documents(("pad", 7, "a", "b", "c"), held))
+    [('pad', 7, 'a', 'b'), ('pad', 7, 'c')]
+    >>> matched_documents(("pad", 7, "b", "a"), held)
+    Counter()
+    """
+    tokens = events[2:]
+    if Counter(tokens) == Counter(token for key, times in held.items() for token in key[2:] * times):
+        return held.copy()
+    left, found = held.copy(), Counter[Key]()
+    ordered = sorted(held, key=lambda key: (-len(key), key[0] != events[0], str(key[0])))
+    while tokens:
+        following = next((key for key in ordered if left[key] and tokens[: len(key) - 2] == key[2:]), None)
+        if following is None:
+            return Counter()
+        left[following] -= 1
+        found[following] += 1
+        tokens = tokens[len(following) - 2 :]
+    return found
+
+
+def _copies_to_forget(copies: Mapping[tuple[int, int], int], wanted: int) -> dict[tuple[int, int], int]:
+    """Return which copies of a document are forgotten if no case is named: of each case, how many."""
+    plain = copies.get(NO_CASE, 0)
+    owners = {case: times for case, times in copies.items() if times > 0 and case != NO_CASE}
+    if wanted <= plain or not owners or wanted > plain + sum(owners.values()):
+        return {NO_CASE: wanted}
+    if wanted == plain + sum(owners.values()):
+        return {**owners, **({NO_CASE: plain} if plain else {})}
+    if len(owners) > 1:
+        raise NotStoredError(
+            "A document to be forgotten was learnt for several cases, and none is named. Nothing was changed. Name the "
+            "case: forget_stream(frame, case=…), forget_stream(documents, cases=…) or forget_cases(ids)."
+        )
+    return {**dict.fromkeys(owners, wanted - plain), **({NO_CASE: plain} if plain else {})}
+
+
+def _other_events(name: Any, *, is_known: bool) -> NotStoredError:
+    if not is_known:
+        return NotStoredError(f"Case {name!r} was never learnt. Nothing was changed. Leave it out.")
+    return NotStoredError(
+        f"Case {name!r}: the events given are not those that the model holds of it. Nothing was changed. Give all its "
+        f"events, or those of a batch as they were learnt. forget_cases([{name!r}]) forgets all that the model holds."
+    )
 
 
 def _stored_ways(text: bytes) -> tuple[Way, ...]:

@@ -61,6 +61,7 @@ class Streaming(Learning):
         case: str | None = None,
         item: str | None = None,
         time: str | None = None,
+        cases: Iterable[Any] | None = None,
     ) -> Self:
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
@@ -88,6 +89,10 @@ class Streaming(Learning):
         case, item, time : str, optional
             Columns of a data frame: which events belong together, such as those of a visit, what is predicted, and when
             it was. Without a time the rows are in order.
+        cases : iterable, optional
+            For documents in an iterable, the id of the case of each one, in the same order, as ``case`` gives for a
+            data frame. The model keeps a hash of it with each kept document: `forget_stream` and `forget_cases` find
+            all documents of a case again. 5, 5.0 and "5" are the same id.
 
         Examples
         --------
@@ -107,13 +112,12 @@ class Streaming(Learning):
         >>> shop.predict([["pen"]]).tolist()
         ['ink']
         """
-        is_frame = _is_frame(tokens, case, item, time)
+        is_frame, documents, cases = _read(tokens, case, item, time, cases)
         n_context = FRAME_CONTEXT if h is None and is_frame else h
         if n_context is None:
             raise ValueError("Say how many tokens a context has: h=…")
-        documents = event_documents(tokens, case, item, time) if is_frame else tokens
         cutting = _given_cutting(short, pad) or Cutting("pad" if is_frame else "drop")
-        blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad)
+        blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad, cases=cases)
 
         def learn(model: Streaming) -> None:
             model.__dict__.pop("memory_", None)
@@ -143,15 +147,16 @@ class Streaming(Learning):
         case: str | None = None,
         item: str | None = None,
         time: str | None = None,
+        cases: Iterable[Any] | None = None,
     ) -> Self:
         """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
 
-        By default, h, short and pad are those of the streams learnt before, or of the layout.
+        By default, h, short and pad are those of the streams learnt before, or of the layout. New events of a case that
+        was learnt before are a document of their own: no window reaches back to the earlier ones.
         """
         if layout is not None:
             check_is_model(layout)
-        is_frame = _is_frame(tokens, case, item, time)
-        documents = event_documents(tokens, case, item, time) if is_frame else tokens
+        is_frame, documents, cases = _read(tokens, case, item, time, cases)
 
         def learn(model: Streaming) -> None:
             known = model if hasattr(model, "memory_") else layout
@@ -159,7 +164,7 @@ class Streaming(Learning):
             n_context = h or of_first or _context_length(known)
             default = Cutting("pad" if is_frame else "drop")
             cutting = _given_cutting(short, pad) or (known.cutting_ if known else None) or default
-            blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad)
+            blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad, cases=cases)
             model._learn_blocks(blocks, n_context, cutting, classes, layout, total=_number_of(documents))
 
         self._edited(learn)
@@ -235,21 +240,33 @@ class Streaming(Learning):
         case: str | None = None,
         item: str | None = None,
         time: str | None = None,
+        cases: Iterable[Any] | None = None,
     ) -> Self:
         """Remove the windows of whole documents: the exact inverse of `partial_fit_stream`.
 
         All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         an example was never stored, or the kept documents that one was not learnt as a whole.
 
+        **Events with cases** (``case`` or ``cases``) are looked for in all kept documents of their case, whatever
+        batches these came in. The events of a case may be all of them, in any order, or those of some of its documents,
+        one document after the other. Exactly these documents are removed. Any other events are refused with the id of
+        the case. After `refit` the model is, to the byte, that which learns the documents that are left as they came: a
+        case with clicks in two batches is two documents, and if one of them is removed, the other one is left. Of a
+        case that the model does not know, documents that were learnt without a case are removed. Where the model keeps
+        only a sample of documents, a document beyond the sample is removed as if it had no case.
+
+        **Documents without cases** are removed from those that were learnt without cases first, then from those with
+        cases; they are refused if several cases hold a copy and it is not clear whose is meant.
+
         Parameters
         ----------
-        tokens, starts, classes, case, item, time
+        tokens, starts, classes, case, item, time, cases
             As in `fit_stream`, and as the documents were learnt.
         short, pad
             The same. Where they are not said, the model knows how they were learnt; one that does not know, because
             streams were cut in two ways or its file is an old one, asks for them. Where beginnings were dropped and
             short is not said, a document that is too short for one window is refused: who asks for a deletion must know
-            that nothing would be deleted.
+            that nothing would be deleted. Kept documents of a case are found without short, pad and classes.
 
         Examples
         --------
@@ -262,12 +279,19 @@ class Streaming(Learning):
         """
         check_is_fitted(self)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
-        documents = event_documents(tokens, case, item, time) if _is_frame(tokens, case, item, time) else tokens
+        _, documents, cases = _read(tokens, case, item, time, cases)
 
         def forget(model: Streaming) -> bool:
             _refuse_numbers(model)
-            h, cutting = model.sites_.h, _given_cutting(short, pad) or model._known_cutting()
-            whole = long_enough(documents, h, starts) if short is None and cutting.short == "drop" else documents
+            h, whole, kept = model.sites_.h, documents, model._kept
+            if cases is not None and isinstance(kept, KeptDocuments):
+                way = Way.of(_given_cutting(short, pad) or model.cutting_ or Cutting(), labels)
+                found, whole = kept.of_events(documents, cases, way)
+                model._take_back_kept(found)
+                if not whole:
+                    return True
+            cutting = _given_cutting(short, pad) or model._known_cutting()
+            whole = long_enough(whole, h, starts) if short is None and cutting.short == "drop" else whole
             blocks = stream_blocks(whole, h, starts, cutting.short, cutting.pad)
             return model._forget_blocks(blocks, cutting, labels)
 
@@ -278,6 +302,46 @@ class Streaming(Learning):
                 UserWarning,
                 stacklevel=2,
             )
+        note_forgetting(self)
+        return self
+
+    def forget_cases(self: Self, ids: Iterable[Any]) -> Self:
+        """Remove all documents of some cases, such as users, by the ids of these alone.
+
+        After `refit` the model is, to the byte, that which learns the documents of the other cases, as they came. The
+        model must keep all its documents, with their cases (``case`` or ``cases`` of `fit_stream`): where it keeps a
+        sample or none, the others of a case cannot be found, and nothing is removed. An id that was never learnt is
+        refused, and nothing is removed.
+
+        Parameters
+        ----------
+        ids : iterable
+            As they were learnt; 5, 5.0 and "5" are the same.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum", keep=True)
+        >>> shop = shop.fit_stream(visits, h=3, short="pad", cases=["ann", "bob", "ann"])
+        >>> shop.forget_cases(["ann"]).classes_.tolist()
+        ['ink', 'pen']
+        """
+        check_is_fitted(self)
+        if isinstance(ids, (str, bytes)):
+            raise TypeError(f"forget_cases takes a list of ids: forget_cases([{ids!r}]).")
+        listed = list(ids)
+
+        def forget(model: Streaming) -> None:
+            kept = model._kept
+            if not isinstance(kept, KeptDocuments) or not kept.holds_all:
+                raise ValueError(
+                    "The model does not keep all its documents, so it cannot find all those of a case by its id. "
+                    "Nothing was changed. Give the events of the case: forget_stream(frame, case=…, item=…)."
+                )
+            model._take_back_kept(kept.of_ids(listed))
+
+        self._edited(forget)
         note_forgetting(self)
         return self
 
@@ -348,9 +412,15 @@ def _given_cutting(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | 
     return None if short is None and pad is None else Cutting(short or "drop", pad)
 
 
-def _is_frame(tokens: Any, case: str | None, item: str | None, time: str | None) -> bool:
-    """Return whether the events are rows of a data frame."""
-    return hasattr(tokens, "columns") or not (case is item is time is None)
+def _read(
+    tokens: Any, case: str | None, item: str | None, time: str | None, cases: Iterable[Any] | None
+) -> tuple[bool, Any, Iterable[Any] | None]:
+    """Return whether events are rows of a data frame, their documents, and the ids of the cases of these."""
+    if not hasattr(tokens, "columns") and case is item is time is None:
+        return False, tokens, cases
+    if cases is not None:
+        raise ValueError("cases= is for documents in an iterable; in a data frame, case= names the column of the ids.")
+    return True, *event_documents(tokens, case, item, time)
 
 
 def _context_length(known: Learning | None) -> int:

@@ -115,7 +115,12 @@ def check_rows(model: MemoryClassifier, rows: Any) -> Check:
     return _lesser(model, fresh, counted)
 
 
-def check_documents(model: MemoryClassifier, documents: Iterable[Any], classes: Sequence[Any] | None = None) -> Check:
+def check_documents(
+    model: MemoryClassifier,
+    documents: Iterable[Any],
+    classes: Sequence[Any] | None = None,
+    cases: Iterable[Any] | None = None,
+) -> Check:
     """Compare a model of documents with one that is made of the documents that should remain.
 
     Parameters
@@ -126,6 +131,9 @@ def check_documents(model: MemoryClassifier, documents: Iterable[Any], classes: 
         All that should remain.
     classes : sequence, optional
         As the documents were learnt.
+    cases : iterable, optional
+        The id of the case of each document. Cases are compared if they are given and the model has one for every
+        document that it keeps; otherwise only the documents are.
 
     Examples
     --------
@@ -137,10 +145,13 @@ def check_documents(model: MemoryClassifier, documents: Iterable[Any], classes: 
     Proven: a model that learns only these 60 rows is the same to the byte.
     """
     model, documents = model.snapshot(), list(documents)
+    kept, ids = model._kept, None if cases is None else list(cases)
+    if isinstance(kept, KeptDocuments) and (ids is None or not kept.all_have_cases):
+        model._kept, ids = kept.without_cases(), None
     fresh, counted = _emptied(model), _emptied(model)
     if documents:
         h, cutting = model.sites_.h, model._known_cutting()
-        cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad}
+        cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad, "cases": ids}
         fresh = clone(model)
         fresh.random_state = model.memory_.seed
         fresh.fit_stream(documents, h, **cut)

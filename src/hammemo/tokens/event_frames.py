@@ -6,6 +6,7 @@ data frames of pandas or polars, or tables of Arrow.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,22 +14,27 @@ import numpy as np
 from hammemo.tokens.missing import is_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 FRAME_CONTEXT: Final = 30
 """Tokens per context that a table of events is learnt with, where nothing is said."""
 
 
-def event_documents(frame: Any, case: str | None, item: str | None, time: str | None) -> list[NDArray[Any]]:
-    """Return the items of each case, in the order of time.
+def event_documents(
+    frame: Any, case: str | None, item: str | None, time: str | None
+) -> tuple[list[NDArray[Any]], list[Any]]:
+    """Return the items of each case, in the order of time, and the ids of the cases.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from hammemo.tokens.event_frames import event_documents
     >>> clicks = pd.DataFrame({"visit": [7, 3, 7, 7], "item": ["cup", "pen", "tea", "pot"], "at": [2, 1, 1, 3]})
-    >>> [document.tolist() for document in event_documents(clicks, "visit", "item", "at")]
-    [['pen'], ['tea', 'cup', 'pot']]
+    >>> documents, visits = event_documents(clicks, "visit", "item", "at")
+    >>> [document.tolist() for document in documents], visits
+    ([['pen'], ['tea', 'cup', 'pot']], [3, 7])
     """
     if case is None or item is None:
         raise ValueError(
@@ -37,12 +43,48 @@ def event_documents(frame: Any, case: str | None, item: str | None, time: str | 
         )
     if not hasattr(frame, "columns"):
         raise TypeError(f"case=, item= and time= name columns of a data frame; this is a {type(frame).__name__}.")
-    _, cases = np.unique(_column(frame, case), return_inverse=True)
+    ids, cases = np.unique(_column(frame, case), return_inverse=True)
     items = _column(frame, item)
     order = np.argsort(cases, kind="stable") if time is None else np.lexsort((_moments(frame, time), cases))
     if not len(cases):
-        return []
-    return np.split(items[order], np.cumsum(np.bincount(cases))[:-1])
+        return [], []
+    if ids.dtype.kind in "mM":
+        ids = ids.astype(f"{ids.dtype.kind}8[us]")  # the unit that has objects of Python
+    return np.split(items[order], np.cumsum(np.bincount(cases))[:-1]), ids.tolist()
+
+
+def case_words(ids: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return a hash of 128 bits of the id of each case.
+
+    An id is a number, a string or anything that has a text; 5, 5.0 and "5" are the same. The hash depends on nothing
+    else, so that models with different seeds can be merged. It hides ids from a reader, not from a person who can guess
+    them.
+
+    Shapes
+    ------
+    returned : (number of ids, 2)
+
+    Examples
+    --------
+    >>> from hammemo.tokens.event_frames import case_words
+    >>> five, same, other = case_words([5, "5", "u5"]).tolist()
+    >>> five == same, five == other
+    (True, False)
+    """
+    digests = b"".join(
+        blake2b(_id_text(case).encode(), digest_size=16, person=b"hammemo case").digest() for case in ids
+    )
+    return np.frombuffer(digests, "<u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _id_text(case: Any) -> str:
+    if is_missing(case):
+        raise ValueError(f"A case has no id: {case!r}. Give each document the id of its case.")
+    if isinstance(case, (bool, np.bool_, int, np.integer)) or (
+        isinstance(case, (float, np.floating)) and case % 1 == 0
+    ):
+        return str(int(case))
+    return str(case)
 
 
 def _column(frame: Any, name: str) -> NDArray[Any]:

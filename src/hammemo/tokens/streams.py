@@ -9,7 +9,7 @@ boundary between two documents: the examples are those of :func:`hammemo.windows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from hammemo._arrays.integers import pieces
 from hammemo._versions import cached_property
 from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
+from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, factorize
 
@@ -43,12 +44,15 @@ class Block:
         Tokens per context.
     continues : bool
         Whether the first piece goes on with the document that the block before ends with.
+    cases : ndarray of uint64, shape (number of pieces, 2), optional
+        The hash of the case of each piece, where documents come with cases.
     """
 
     tokens: NDArray[Any]
     starts: NDArray[np.int64]
     h: int
     continues: bool = False
+    cases: NDArray[np.uint64] | None = None
 
     def targets(self) -> NDArray[np.int64]:
         """Return the places of the tokens that have h places of their piece before them."""
@@ -151,6 +155,7 @@ def stream_blocks(
     short: str = "drop",
     pad: Any = None,
     block_tokens: int = BLOCK_TOKENS,
+    cases: Iterable[Any] | None = None,
 ) -> Iterator[Block]:
     """Yield blocks of a stream.
 
@@ -167,6 +172,8 @@ def stream_blocks(
         As in `windows`.
     block_tokens : int
         About how many tokens a block has.
+    cases : iterable, optional
+        With documents in an iterable: the id of each one's case, in the same order.
 
     Examples
     --------
@@ -182,22 +189,32 @@ def stream_blocks(
             "sequence of tokens (text.split() for words, list(text) for characters)."
         )
     refuse_masked(tokens, "The stream")
+    if cases is not None and _is_flat(tokens):
+        raise ValueError("cases= is for documents in an iterable, one id for each; this is a flat array of tokens.")
     if short == "drop" and _is_flat(tokens):
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return
     filler = window_filler(h, short, pad)
-    held: list[NDArray[Any]] = []
+    held: list[tuple[NDArray[Any], Any]] = []
     space, continues = block_tokens, False
-    for whole in _documents(tokens, starts):
+    for whole, case in with_cases(_documents(tokens, starts), cases):
         for number, piece in enumerate(_pieces(whole, h, filler, space, block_tokens)):
             continues = number > 0 if not held else continues
-            held.append(piece)
+            held.append((piece, case))
             space -= len(piece)
             if space <= 0:
-                yield _block(held, h, continues=continues)
+                yield _block(held, h, continues=continues, has_cases=cases is not None)
                 held, space = [], block_tokens
     if held:
-        yield _block(held, h, continues=continues)
+        yield _block(held, h, continues=continues, has_cases=cases is not None)
+
+
+def with_cases(documents: Iterator[NDArray[Any]], cases: Iterable[Any] | None) -> Iterator[tuple[NDArray[Any], Any]]:
+    """Yield each document with the id of its case; with None where there are no cases."""
+    for whole, case in zip_longest(documents, repeat(None, 0) if cases is None else cases):
+        if cases is not None and (whole is None or case is None):
+            raise ValueError("cases= holds the id of each document's case: as many ids as documents, and never None.")
+        yield whole, case
 
 
 def long_enough(tokens: Any, h: int, starts: ArrayLike | None = None) -> Any:
@@ -278,6 +295,7 @@ def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block
         first, space = last - h, block_tokens
 
 
-def _block(held: list[NDArray[Any]], h: int, *, continues: bool) -> Block:
-    lengths = np.array([len(piece) for piece in held], np.int64)
-    return Block(joined(held), np.cumsum(lengths) - lengths, h, continues)
+def _block(held: list[tuple[NDArray[Any], Any]], h: int, *, continues: bool, has_cases: bool) -> Block:
+    lengths = np.array([len(piece) for piece, _ in held], np.int64)
+    cases = case_words([case for _, case in held]) if has_cases else None
+    return Block(joined([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases)
