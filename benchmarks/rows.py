@@ -10,10 +10,13 @@ whole numbers only where others hold fractions or dates. At the end
 `refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
 left, in another order. What is declared (the type of the labels) is the same for both.
 
-Every third history is one of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and `fit_stream` of the
-documents that are left.
+Some histories are of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and `fit_stream` of the documents
+that are left. Some are of documents in cases, which come in several batches and are forgotten by their events or ids.
+Four of ten go through engines, the command line or a server (``rows_elsewhere.py``).
 
-Printed are how many histories there were, how many files differ and in which parts of the digest, and exceptions.
+Printed are how many histories there were of each kind and way, how many files differ and in which parts of the digest,
+and exceptions. A history is decided by its number: ``--histories 1 --first NUMBER`` runs it again. The exit code is 1
+if one of them fails.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import warnings
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -47,6 +50,9 @@ from hammemo._progress import progress_bar
 from hammemo.experiments.measuring import Row, options, show
 from hammemo.files.contents import file_pieces
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -105,6 +111,9 @@ _LABELS: dict[str, list[Any]] = {
     "one": ["only"],
 }
 
+COLUMNS: dict[str, Any] = {"case": "user", "item": "item", "time": "time"}
+"""The columns of a table of events."""
+
 Held = list[tuple[list[Any], Any]]
 """The rows that a model holds, each with its label."""
 
@@ -130,6 +139,8 @@ class History:
         Decides everything.
     """
 
+    way = "Python"
+    kind = "rows"
     configurations = CONFIGURATIONS
     steps: tuple[str, ...] = (
         *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label"),
@@ -143,6 +154,7 @@ class History:
         self.params = self.configurations[self.name]
         self.draw_kinds()
         self.held: Held = []
+        self.lived: list[str] = []
         self.merged: list[tuple[MemoryClassifier, Held]] = []
         self.model = MemoryClassifier(**self.params)
 
@@ -162,8 +174,10 @@ class History:
 
     def run(self) -> list[str]:
         """Live through it; return the parts of the digest that differ from those of a fresh model, "file" if any."""
-        self.learn("partial_fit" if self.rng.random() < 0.5 else "fit")
-        for step in self.rng.choice(self.steps, int(self.rng.integers(1, 8))):
+        self.lived.append("partial_fit" if self.rng.random() < 0.5 else "fit")
+        self.learn(self.lived[0])
+        for step in self.rng.choice(self.steps, int(self.rng.integers(1, 8))).tolist():
+            self.lived.append(step)
             if step in ("fit", "partial_fit"):
                 self.learn(step)
             else:
@@ -292,9 +306,11 @@ class History:
 class DocumentHistory(History):
     """One random history of a model of documents."""
 
+    kind = "documents"
+
     as_frame = False
     configurations = DOCUMENTS
-    steps = (
+    steps: tuple[str, ...] = (
         *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
         *("merge", "unmerge", "refit", "pickled", "saved"),
     )
@@ -303,7 +319,7 @@ class DocumentHistory(History):
         """Draw what the tokens are, and how documents are cut into windows."""
         self.h, self.size = int(self.rng.integers(1, 4)), int(self.rng.choice([3, 20, 80]))
         self.n_tokens = int(self.rng.choice([2, 8, 40, 400]))  # more than 256: a mixture
-        self.as_token = (int, str)[int(self.rng.integers(2))]
+        self.as_token: Callable[[Any], Any] = (int, str)[int(self.rng.integers(2))]
         pad = None if self.rng.random() < 0.7 else self.as_token(10**6)
         self.how: dict[str, Any] = {"short": "drop"} if self.rng.random() < 0.5 else {"short": "pad", "pad": pad}
         if self.rng.random() < 0.2:
@@ -350,6 +366,78 @@ class DocumentHistory(History):
         return super().differences() if self.held or "classes" not in self.how else []
 
 
+class CaseHistory(DocumentHistory):
+    """One random history of a model of documents in cases, most of which come in several batches.
+
+    What is held are documents with the ids of their cases, in the order in which they came.
+    """
+
+    kind = "documents in cases"
+    steps: tuple[str, ...] = (
+        *("partial_fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
+        *("forget_events", "forget_ids", "forget_ids", "merge", "unmerge", "refit", "pickled", "saved"),
+    )
+
+    def draw_kinds(self) -> None:
+        """Draw what the tokens and the ids are."""
+        super().draw_kinds()
+        self.as_id = (int, "u{}".format)[int(self.rng.integers(2))]
+
+    def drawn(self) -> Held:
+        """Return random documents of random cases, at most one of each."""
+        documents = super().drawn()
+        ids = self.rng.choice(2 * self.size, len(documents), replace=False).tolist()
+        return [(document, self.as_id(case)) for (document, _), case in zip(documents, ids, strict=True)]
+
+    def events(self, rows: Held) -> pd.DataFrame:
+        """Return the events of documents as a table, in any order; those of a case in the order of their times."""
+        places = [(case, token, time) for time, (document, case) in enumerate(rows) for token in document]
+        frame = pd.DataFrame(places, columns=["user", "item", "time"])
+        frame["time"] = np.arange(len(frame))
+        return frame.sample(frac=1, random_state=int(self.rng.integers(2**31)))
+
+    def streamed(self, rows: Held) -> tuple[Any, dict[str, Any]]:
+        """Return documents as a user gives them, each case at most once: as a table, or as lists with ids."""
+        if self.rng.random() < 0.5:
+            return self.events(rows), COLUMNS
+        return [document for document, _ in rows], {"cases": [case for _, case in rows]}
+
+    def learn(self, how: str) -> None:
+        """Fit or learn more documents."""
+        rows = self.drawn()
+        if how == "fit":
+            self.held, self.merged = [], []
+        tokens, names = self.streamed(rows)
+        getattr(self.model, f"{how}_stream")(tokens, self.h, **names, **self.how)
+        self.held += rows
+
+    def take_back(self, rows: Held) -> None:
+        """Let the model forget documents, each as it came."""
+        documents, ids = [document for document, _ in rows], [case for _, case in rows]
+        self.model.forget_stream(documents, cases=ids, **self.how)
+
+    def forget_events(self) -> None:
+        """Forget all events of some cases, given as one table."""
+        self._forget_cases(lambda gone, _: self.model.forget_stream(self.events(gone), **COLUMNS, **self.how))
+
+    def forget_ids(self) -> None:
+        """Forget some cases by their ids alone."""
+        self._forget_cases(lambda _, ids: self.model.forget_cases(ids))
+
+    def _forget_cases(self, forget: Callable[[Held, list[Any]], Any]) -> None:
+        known = sorted({case for _, case in self.held})
+        if known:
+            ids = self.rng.choice(np.array(known, object), int(self.rng.integers(1, len(known) + 1)), replace=False)
+            gone = set(ids.tolist())
+            forget([row for row in self.held if row[1] in gone], ids.tolist())
+            self.held, self.merged = [row for row in self.held if row[1] not in gone], []
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these documents, as they came."""
+        documents, ids = [document for document, _ in rows], [case for _, case in rows]
+        return MemoryClassifier(**self.params).fit_stream(documents, self.h, cases=ids, **self.how)
+
+
 def _given(rows: Held) -> tuple[Any, Any]:
     X = np.empty((len(rows), len(rows[0][0])), object)
     for i, (row, _) in enumerate(rows):
@@ -363,30 +451,41 @@ def _file(model: MemoryClassifier) -> bytes:
 
 
 def run(n_histories: int, first: int = 0) -> list[Row]:
-    """Live through histories; return one row for each configuration."""
-    found: dict[str, Any] = {
-        name: {"differ": Counter[str](), "exceptions": Counter[str](), "n": 0} for name in (*CONFIGURATIONS, *DOCUMENTS)
-    }
+    """Live through histories; return one row for each kind, way and configuration.
+
+    What fails is named by its number, which decides everything, and by the steps that it took.
+    """
+    from rows_elsewhere import WAYS
+
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
     with progress_bar("Histories") as tell, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of merged models with other weights, and of mixed kinds of columns
         for done in range(n_histories):
-            history = (History, History, DocumentHistory)[(first + done) % 3](first + done)
-            row = found[history.name]
+            number = first + done
+            history: History = WAYS[number % len(WAYS)](number)
+            fresh: dict[str, Any] = {"n": 0, "differ": 0, "errors": 0, "what": []}
+            row = found.setdefault((history.kind, history.way, history.name), fresh)
             row["n"] += 1
             try:
-                row["differ"].update(history.run())
+                wrong = ", ".join(history.run())
+                row["differ"] += bool(wrong)
             except Exception as error:
-                row["exceptions"][f"history {first + done}: {type(error).__name__}: {error}"[:200]] += 1
+                wrong = f"{type(error).__name__}: {error}"[:300]
+                row["errors"] += 1
+            if wrong:
+                row["what"].append(f"history {number} ({', '.join(history.lived)}): {wrong}")
             tell(done + 1, n_histories)
     return [
         {
+            "kind": kind,
+            "way": way,
             "configuration": name,
             "histories": row["n"],
-            "files that differ": row["differ"]["file"],
-            "exceptions": sum(row["exceptions"].values()),
-            "what": ", ".join([*row["differ"], *row["exceptions"]]),
+            "files that differ": row["differ"],
+            "exceptions": row["errors"],
+            "what": "; ".join(row["what"]),
         }
-        for name, row in found.items()
+        for (kind, way, name), row in sorted(found.items())
     ]
 
 
@@ -396,8 +495,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
     given = parser.parse_args()
     rows = run(given.histories, given.first)
-    totals = {name: sum(row[name] for row in rows) for name in ("histories", "files that differ", "exceptions")}
-    show({"by configuration": rows, "all": totals}, as_json=given.json)
+    counts = ("histories", "files that differ", "exceptions")
+    by_way: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        total = by_way.setdefault((row["kind"], row["way"]), {"kind": row["kind"], "way": row["way"]})
+        total.update({name: total.get(name, 0) + row[name] for name in counts})
+    totals = {name: sum(row[name] for row in rows) for name in counts}
+    show({"by configuration": rows, "by way": list(by_way.values()), "all": totals}, as_json=given.json)
+    if totals["files that differ"] or totals["exceptions"]:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

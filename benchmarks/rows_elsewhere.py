@@ -1,0 +1,380 @@
+"""Random histories (``rows.py``) through engines, the command line and a server.
+
+The values are such that files, JSON and data frames hold the same ones. `RISKY` adds values and kinds of columns that
+some ways read differently: turn it on where that is fixed.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from hammemo import MemoryClassifier, engines, load, save
+from rows import CaseHistory, DocumentHistory, Held, History
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.service.hosted import HostedModel
+
+RISKY: Final = False
+"""Whether dates may be missing (then columns of missing dates are left), and whole numbers come from 2^53 on."""
+
+_VALUES: Final[dict[str, list[Any]]] = {
+    "names": ["a", "b", "ü", "x y", "Z"],
+    "integers": [-2, -1, 0, 1, 2, *([2**53 + 1, 2**62] if RISKY else [])],
+    "measures": [k + 0.5 for k in range(-20, 20)],
+    "lacking": [np.nan, *(k + 0.25 for k in range(8))],
+    "dates": [
+        *(pd.Timestamp(2026, 1, day, day) for day in range(1, 9)),
+        *([pd.NaT] * 3 if RISKY else []),
+    ],
+}
+_SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
+_DTYPES: Final = {"names": object, "integers": np.int64, "measures": float, "lacking": float, "dates": "datetime64[us]"}
+
+
+class TableHistory(History):
+    """A history of a table that engines, the command line and a server can read: each column has one type."""
+
+    configurations = _SEEDS
+    values = _VALUES
+    kinds_known: tuple[str, ...] = tuple(_VALUES)
+    steps: tuple[str, ...] = (
+        *("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "merge", "refit", "saved"),
+    )
+
+    def draw_kinds(self) -> None:
+        """Draw the kinds of the columns."""
+        self.as_frame = True
+        self.kinds = [self.kinds_known[k] for k in self.rng.integers(0, len(self.kinds_known), self.rng.integers(2, 5))]
+        self.labels = (["no", "yes", "perhaps"], ["no", "yes"])[int(self.rng.integers(2))]
+        self.size = int(self.rng.choice([5, 30, 80]))
+
+    def drawn(self) -> Held:
+        """Return random rows; the label depends on the first and the last value."""
+        rows = []
+        for _ in range(int(self.rng.integers(2, self.size + 1))):
+            picks = [int(self.rng.integers(len(self.values[kind]))) for kind in self.kinds]
+            told = picks[0] + 3 * picks[-1] if self.rng.random() < 0.8 else int(self.rng.integers(99))
+            row = [self.values[kind][pick] for kind, pick in zip(self.kinds, picks, strict=True)]
+            rows.append((row, self.labels[told % len(self.labels)]))
+        return rows
+
+    def frame(self, rows: Held) -> pd.DataFrame:
+        """Return rows as a table with their labels."""
+        columns = {
+            f"c{j}": pd.Series([row[j] for row, _ in rows], dtype=_DTYPES[kind]) for j, kind in enumerate(self.kinds)
+        }
+        return pd.DataFrame({**columns, "label": pd.Series([label for _, label in rows], dtype=object)})
+
+    def given(self, rows: Held) -> tuple[Any, Any]:
+        """Return rows and labels as a user gives them."""
+        frame = self.frame(rows)
+        return frame.drop(columns="label"), frame["label"].to_numpy()
+
+    def forget(self) -> None:
+        """Forget some of the rows, but not all: a file of no rows is refused."""
+        if len(self.held) > 1:
+            n = int(self.rng.integers(1, len(self.held)))
+            self._forget(set(self.rng.choice(len(self.held), n, replace=False).tolist()))
+
+    def forget_one(self) -> None:
+        """Forget one row."""
+        if len(self.held) > 1:
+            self._forget({int(self.rng.integers(len(self.held)))})
+
+    def written(self, rows: Held, folder: str | Path, name: str = "rows") -> str:
+        """Write rows as CSV or Parquet, and return the path."""
+        path = Path(folder) / f"{name}.{('csv', 'parquet')[int(self.rng.integers(2))]}"
+        frame = self.frame(rows)
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False)
+        return str(path)
+
+
+class EngineHistory(TableHistory):
+    """A history that begins with `engines.fit` of files, and half of which end with it."""
+
+    way = "engines"
+
+    def learn(self, how: str) -> None:
+        """Let an engine learn the first rows, and the model the others."""
+        if self.held and how != "fit":
+            super().learn(how)
+        else:
+            self.held, self.merged = self.drawn(), []
+            self.model = self.by_engine(self.held)
+
+    def by_engine(self, rows: Held) -> MemoryClassifier:
+        """Return what an engine makes of rows in a file."""
+        with tempfile.TemporaryDirectory() as folder:
+            where = self.written(rows, folder)
+            return engines.fit(
+                MemoryClassifier(**self.params),
+                table=where,
+                label="label",
+                engine="threads",
+                workers=1,
+                shard_bytes=512,
+            )
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these rows."""
+        return self.by_engine(rows) if self.rng.random() < 0.5 else super().fitted(rows)
+
+
+class EngineDocumentHistory(DocumentHistory):
+    """The same for documents in lines of JSON."""
+
+    way = "engines"
+    configurations = _SEEDS
+
+    def learn(self, how: str) -> None:
+        """Let an engine learn the first documents, and the model the others."""
+        if self.held and how != "fit":
+            super().learn(how)
+        else:
+            self.held, self.merged = self.drawn(), []
+            self.model = self.by_engine(self.held)
+
+    def by_engine(self, rows: Held) -> MemoryClassifier:
+        """Return what an engine makes of documents in a file."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "documents.jsonl"
+            path.write_text("".join(json.dumps(document) + "\n" for document, _ in rows), encoding="utf-8")
+            options: dict[str, Any] = {"engine": "threads", "workers": 1, "shard_bytes": 512}
+            return engines.fit(MemoryClassifier(**self.params), str(path), self.h, **self.how, **options)
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these documents; an engine chooses by a sample of them, and refit by all."""
+        return self.by_engine(rows).refit() if self.rng.random() < 0.5 else super().fitted(rows)
+
+
+def command(*arguments: Any) -> None:
+    """Run a command of hammemo in this process."""
+    from typer.testing import CliRunner
+
+    from hammemo.cli.app import app
+
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    if result.exit_code:
+        raise RuntimeError(f"hammemo {' '.join(map(str, arguments))}: {result.output}")
+
+
+class CommandHistory(TableHistory):
+    """A history of a model file that commands change."""
+
+    way = "command line"
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "merge", "refit")
+
+    def run(self) -> list[str]:
+        """Live through it in a folder of its own."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder, self.file = Path(folder), Path(folder) / "model"
+            return super().run()
+
+    def options(self) -> list[Any]:
+        """Return the options of ``hammemo fit``."""
+        return ["--label", "label", "--seed", self.params.get("random_state", 0)]
+
+    def learn(self, how: str) -> None:
+        """Fit a file, or add one."""
+        rows = self.drawn()
+        if how == "fit" or not self.held:
+            self.held = []
+            command("fit", self.written(rows, self.folder), *self.options(), "--out", self.file)
+        else:
+            command("add", self.file, self.written(rows, self.folder))
+        self.held += rows
+
+    def take_back(self, rows: Held) -> None:
+        """Forget the rows of a file."""
+        command("forget", self.file, self.written(rows, self.folder), *(["--refit"] if self.rng.random() < 0.3 else []))
+
+    def merge(self) -> None:
+        """Merge with the file of another model."""
+        rows, other = self.drawn(), self.folder / "other"
+        command("fit", self.written(rows, self.folder), *self.options(), "--out", other)
+        command("merge", self.file, other, "--out", self.file)
+        self.held += rows
+
+    def refit(self) -> None:
+        """Choose again."""
+        command("refit", self.file)
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return what ``hammemo fit`` makes of a file of these rows."""
+        command("fit", self.written(rows, self.folder), *self.options(), "--out", self.folder / "fresh")
+        fresh: MemoryClassifier = load(self.folder / "fresh")
+        return fresh
+
+    def differences(self) -> list[str]:
+        """Compare the file with that of the rows that are left."""
+        command("refit", self.file)
+        self.model = load(self.file)
+        return super().differences()
+
+
+class CommandCaseHistory(CommandHistory, CaseHistory):
+    """The same for an event log, whose cases come in several files."""
+
+    kind = CaseHistory.kind
+    steps: tuple[str, ...] = (
+        "partial_fit",
+        "partial_fit",
+        "partial_fit",
+        "forget_events",
+        "forget_ids",
+        "forget_ids",
+        "merge",
+        "refit",
+    )
+    drawn = CaseHistory.drawn
+
+    def draw_kinds(self) -> None:
+        """Draw the ids; items are strings, as everything is in CSV."""
+        CaseHistory.draw_kinds(self)
+        self.as_token, self.how = "i{}".format, {"short": self.how["short"]}
+
+    def options(self) -> list[Any]:
+        """Return the options of ``hammemo fit``."""
+        log = ["--case", "user", "--event", "item", "--time", "time", "--h", self.h, "--short", self.how["short"]]
+        return [*log, "--seed", self.params.get("random_state", 0)]
+
+    def frame(self, rows: Held) -> pd.DataFrame:
+        """Return the events of documents as a table."""
+        return self.events(rows)
+
+    def forget_events(self) -> None:
+        """Forget all events of some cases, given as one file."""
+        self._forget_cases(lambda gone, _: command("forget", self.file, self.written(gone, self.folder)))
+
+    def forget_ids(self) -> None:
+        """Forget some cases by their ids alone."""
+        self._forget_cases(lambda _, ids: command("forget", self.file, *(f"--only={name}" for name in ids)))
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return what ``hammemo fit`` makes of files in which each case has one document at most, as they came."""
+        times, files = Counter[Any](), list[Held]()
+        for row in rows:
+            files += [[]] if times[row[1]] == len(files) else []
+            files[times[row[1]]].append(row)
+            times[row[1]] += 1
+        written = [self.written(held, self.folder, f"rows-{number}") for number, held in enumerate(files)]
+        command("fit", *written, *self.options(), "--out", self.folder / "fresh")
+        fresh: MemoryClassifier = load(self.folder / "fresh")
+        return fresh
+
+    def _forget_cases(self, forget: Any) -> None:
+        if len({case for _, case in self.held}) > 1:
+            super()._forget_cases(forget)
+
+
+class ServerHistory(TableHistory):
+    """A history of a model that a server holds, without HTTP: uploaded, edited, and written to a file."""
+
+    way = "server"
+    kinds_known = ("names", "integers", "measures") if RISKY else ("names", "measures")
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
+
+    def run(self) -> list[str]:
+        """Live through it on the server of this process."""
+        self.number = 0
+        try:
+            return super().run()
+        finally:
+            _host().delete("t", "model")
+
+    @property
+    def hosted(self) -> HostedModel:
+        """The model on the server."""
+        model: HostedModel = _host().get("t", "model")
+        return model
+
+    def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:
+        """Send an edit and wait until it is applied."""
+        from hammemo.service.operations import Edit
+
+        self.number += 1
+        self.hosted.edit(Edit(str(self.number), kind, **self.content(rows))).result(600)
+
+    def content(self, rows: Sequence[tuple[list[Any], Any]]) -> dict[str, Any]:
+        """Return rows as an edit has them."""
+        return {"rows": [row for row, _ in rows], "labels": [label for _, label in rows]}
+
+    def learn(self, how: str) -> None:  # noqa: ARG002  (a server learns in one way)
+        """Upload a model of the first rows, or learn more."""
+        rows = self.drawn()
+        if self.held:
+            self.edit("learn", rows)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                save(self.fitted(rows), Path(folder) / "model")
+                _host().upload("t", "model", Path(folder) / "model")
+        self.held += rows
+
+    def learn_one(self) -> None:
+        """Learn one row."""
+        rows = self.drawn()[:1]
+        self.edit("learn", rows)
+        self.held += rows
+
+    def take_back(self, rows: Held) -> None:
+        """Forget rows."""
+        self.edit("forget", rows)
+
+    def refit(self) -> None:
+        """Choose again."""
+        self.edit("refit")
+
+    def differences(self) -> list[str]:
+        """Compare what the server writes."""
+        self.edit("refit")
+        with tempfile.TemporaryDirectory() as folder:
+            _host().write_file("t", "model", Path(folder) / "model")
+            self.model = load(Path(folder) / "model")
+        return super().differences()
+
+
+class ServerDocumentHistory(ServerHistory, DocumentHistory):
+    """The same for documents."""
+
+    kind = DocumentHistory.kind
+    drawn, fitted = DocumentHistory.drawn, DocumentHistory.fitted
+    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "refit")
+
+    def draw_kinds(self) -> None:
+        """Draw what the tokens are, and how documents are cut: an edit does not choose labels."""
+        DocumentHistory.draw_kinds(self)
+        self.how.pop("classes", None)
+
+    def content(self, rows: Sequence[tuple[list[Any], Any]]) -> dict[str, Any]:
+        """Return documents as an edit has them."""
+        return {"documents": [document for document, _ in rows]}
+
+
+@cache
+def _host() -> Any:
+    """Return the host of this process; its folder goes when the process ends."""
+    from hammemo.service.host import Host
+
+    return Host(Path(tempfile.mkdtemp(prefix="hammemo-histories-")))
+
+
+WAYS: Final[tuple[type[History], ...]] = (
+    *(History, EngineHistory, DocumentHistory, CommandHistory, CaseHistory),
+    *(History, CommandCaseHistory, CaseHistory, ServerHistory, History),
+    *(History, EngineDocumentHistory, DocumentHistory, CommandHistory, CaseHistory),
+    *(History, CommandCaseHistory, CaseHistory, ServerDocumentHistory, History),
+)
+"""Which history a number is, modulo their number: eight of twenty go elsewhere."""
