@@ -19,8 +19,8 @@ from hammemo._progress import advance
 from hammemo.kernels.selection import SMOOTHING
 from hammemo.kernels.selection.features import CompiledFeatures
 from hammemo.kernels.selection.shared_weights import RIDGE
-from hammemo.votes.fitting import DenseFits, FittedWeights, TableFits
-from hammemo.votes.log_linear import SHARED_STEPS, LogLinear
+from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights, TableFits
+from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
