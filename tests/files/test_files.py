@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from file_catalogue import KERNELS, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
+from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
 from hammemo import (
     Exact,
@@ -38,7 +38,7 @@ from hammemo.files import archive
 from hammemo.files import contents as files_module
 from hammemo.files.inspecting import inspect
 from hammemo.votes import Mean
-from mutated_files import joined, sealed, split
+from mutated_files import graft, joined, sealed, split
 from pace import patience
 from places import SUPPORT
 
@@ -640,6 +640,29 @@ def assert_harmless(result: dict[str, Any]) -> None:
 
 def test_mutated_files_do_no_harm() -> None:
     assert_harmless(script("mutated_files", 2000, 1))
+
+
+def test_a_tree_of_any_shape_is_refused_or_answers_in_time_linear_in_the_file(path: Path) -> None:
+    name = next(name for name, model in CLASSIFIERS.items() if model._cells is not None and model._cells.forest)
+    model, outcomes = CLASSIFIERS[name], set()
+
+    def seconds(data: bytes) -> float:
+        path.write_bytes(data)
+        start = time.process_time()
+        try:
+            load(path).predict_proba(NUMBER_QUERIES)
+            outcomes.add("answered")
+        except FileError as error:
+            outcomes.add("deeper" if "deeper" in str(error) else "refused")
+        return time.process_time() - start
+
+    save(model, path)
+    valid = path.read_bytes()
+    usual = min(seconds(valid) for _ in range(3))
+    for seed in range(12):
+        data = sealed(graft(valid, random.Random(seed), []))
+        assert seconds(data) < 10 * usual * max(1, len(data) / len(valid)) + 0.2
+    assert outcomes == {"answered", "deeper"}  # 37 s for one row where a chain was walked level by level
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from itertools import combinations, product
 from typing import Any
@@ -14,6 +15,7 @@ from scipy.optimize import check_grad
 
 from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
 from hammemo._arrays.native import native
+from hammemo.kernels.selection import growth as growth_module
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
 from hammemo.kernels.selection.features import CompiledFeatures, PlainFeatures, centred_sums, features_of
 from hammemo.kernels.selection.growth import Growth, looked_at
@@ -23,6 +25,7 @@ from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import softmax
+from hammemo.votes.choosing import chosen_log_linear
 from hammemo.votes.fitting import features
 from hammemo.votes.log_linear import shares
 
@@ -110,7 +113,6 @@ def test_many_labels() -> None:
         ([["a", "b"]], ["x"], "1 examples"),
         ([["a", "b"], ["c", "b"]] * 50, ["x"] * 100, "one label"),
         (np.arange(20_000).reshape(-1, 2), np.arange(10_000), "10,000 labels"),
-        (np.arange(60 * 9000).reshape(60, 9000) % 7, np.arange(60) % 2, "9,000 columns"),
     ],
 )
 def test_where_nothing_can_be_chosen_it_says_why(X: Any, y: Any, reason: str) -> None:
@@ -435,6 +437,86 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
     for said in (is_right, right):
         assert said[expected > 0.501].all()
         assert not said[expected < 1 / ratios.n_labels - 0.001].any()
+
+
+@given(
+    st.lists(st.tuples(cells, cells, cells, st.integers(0, 3)), min_size=8, max_size=60),
+    st.integers(2, 4),
+    st.integers(0, 2**32 - 1),
+)
+def test_rows_that_are_sure_of_their_label_have_no_curvature(rows: Any, n_labels: int, seed: int) -> None:
+    a, rng = np.array(rows), np.random.default_rng(seed)
+    copies = Copies.of(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
+    ratios, sites = SiteRatios(copies, len(copies)), [(0,), (1, 2)]
+    if ratios.n_labels < 2:
+        return
+    every = rng.permutation(len(copies))
+    plain = PlainFeatures(ratios, every, leave_one_out=True)
+    for site in sites:
+        plain.add(site)
+    both = [plain, features_of(ratios, every, sites, leave_one_out=True)]
+    labels, n_sure = ratios.labels(every), len(every) // 2
+    doubts = np.where(np.arange(len(every)) < n_sure, rng.uniform(1e-5, 9e-4, len(every)), rng.uniform(0.2, 0.8))
+    probabilities = np.tile(doubts[:, None] / (ratios.n_labels - 1), ratios.n_labels)
+    probabilities[np.arange(len(every)), labels] = 1 - doubts
+    as_columns = probabilities[:, 1:] if ratios.n_labels == 2 else probabilities
+    for found in both:
+        gradient, curvature = found.sums(as_columns, 6, 0, n_sure)
+        assert not curvature.any()
+        x = np.concatenate([ratios.of(site, every[:n_sure], leave_one_out=True) for site in sites]).astype(np.float64)
+        residuals = np.eye(ratios.n_labels)[labels[:n_sure]] - probabilities[:n_sure]
+        assert gradient == pytest.approx(np.tensordot(x, residuals, 2), abs=1e-4)  # a gradient has all rows
+    for mine, theirs in zip(*(found.sums(as_columns, 6, 0, len(every)) for found in both), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-3, rel=1e-3)
+
+
+def wide(n: int, n_columns: int) -> tuple[Any, Any]:
+    """Return names without meaning, but for two columns far apart that give the label together."""
+    X = np.random.default_rng(0).integers(0, 3, (n, n_columns))
+    X[:, 3] = np.where(np.random.default_rng(1).random(n) < 0.3, X[:, 3], (X[:, 7] + X[:, -2]) % 2)
+    return X, (X[:, 7] + X[:, -2]) % 2
+
+
+def test_the_path_of_a_wide_table_looks_at_the_columns_that_promise_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_module, "MAX_COLUMNS", 12)
+    X, y = wide(300, 40)
+    copies = Copies.of(Examples.of(X, y), seed=0)
+    growth = Growth(SiteRatios(copies, len(copies)), budget=4, order=2)
+    assert len(growth.columns) == 12
+    assert 3 in growth.columns
+    assert len(growth.every_column) == 40
+    found = AutoSites(budget=4).choose(Examples.of(X, y))
+    for trial in found.trials:  # votes are tried with all columns
+        assert {site for site in trial.sites if len(site) == 1} == {(j,) for j in range(40)}
+        assert trial.weights is None
+    assert chosen_log_linear(found, 2, 40)[1][0].accuracy > 0.75
+    narrow = AutoSites(budget=1).choose(Examples.of(X[:, :12], y))
+    assert all(trial.weights is not None for trial in narrow.trials)
+
+
+def test_a_fit_of_a_wide_table_has_no_more_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_module, "MAX_COLUMNS", 12)
+    fit, sizes = SharedWeights.fit, []
+
+    def counted(self: Any, start: Any) -> Any:
+        sizes.append(len(start))
+        return fit(self, start)
+
+    monkeypatch.setattr(SharedWeights, "fit", counted)
+    for n_columns in (12, 40, 100):
+        AutoSites(budget=2).choose(Examples.of(*wide(100, n_columns)))
+    assert max(sizes) <= len(SMOOTHING) * (12 + 2)
+
+
+@pytest.mark.slow
+def test_500_columns_cost_at_most_4_times_as_much_as_200() -> None:
+    def seconds(n_columns: int) -> float:
+        examples = Examples.of(*wide(600, n_columns))
+        start = time.process_time()
+        chosen_log_linear(AutoSites().choose(examples), 2, n_columns)
+        return time.process_time() - start
+
+    assert seconds(500) < 4 * seconds(200)  # 20 times as much where a path had all columns
 
 
 @given(st.integers(0, 40), st.integers(0, 2**32 - 1))

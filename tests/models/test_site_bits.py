@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.feature_selection import SelectFromModel
 
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo.models import report
 from hammemo.models.site_bits import site_bits
 
 
@@ -94,6 +98,48 @@ def test_feature_importances_are_bits_by_column() -> None:
     assert kept.tolist() == [True, False, True, False]
     for model in (MemoryClassifier(), MemoryClassifier(vote="sum").fit(X, y), MemoryClassifier(keep=False).fit(X, y)):
         assert not hasattr(model, "feature_importances_")
+
+
+def test_importances_are_computed_once_a_version_and_by_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = exclusive_or()
+    X["four"] = np.linspace(0, 1, len(X)).round(3)
+    clf: MemoryClassifier = MemoryClassifier().fit(X, y)
+    asked: list[Any] = []
+
+    def noted(model: Any) -> Any:
+        asked.append(model)
+        return site_bits(model)
+
+    monkeypatch.setattr(report, "site_bits", noted)
+    for show in (dir, repr, str, lambda model: model._repr_html_(), lambda model: model._repr_mimebundle_()):
+        show(clf)
+    assert not asked
+    assert "feature_importances_" not in dir(clf)
+    first = clf.feature_importances_
+    assert clf.feature_importances_.tolist() == first.tolist()
+    assert len(asked) == 1
+    assert "feature_importances_" in dir(clf)
+    assert {"predict_proba", "report", "classes_"} <= set(dir(clf))
+    assert "predict_proba" not in dir(MemoryClassifier(vote="sum").fit(X, y))
+    copied = clf.snapshot().forget(X[:100], y[:100])
+    assert copied.feature_importances_.tolist() != first.tolist()
+    assert clf.feature_importances_.tolist() == first.tolist()
+    assert len(asked) == 2
+
+
+def test_importances_of_trees_rank_informative_columns_first() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 8))
+    y = (2 * X[:, 1] + X[:, 4] ** 2 + 0.3 * rng.normal(size=3000) > 1).astype(int)
+    clf = MemoryClassifier()
+    start = time.process_time()
+    clf.fit(X, y)
+    fitted = time.process_time()
+    found = clf.feature_importances_
+    assert time.process_time() - fitted < 0.5 * (fitted - start)  # it was six times a fit
+    assert np.argsort(-found)[:2].tolist() == [1, 4]
+    again = MemoryClassifier().fit(X[::-1], y[::-1]).feature_importances_
+    assert again.tolist() == found.tolist()
 
 
 def test_the_figure_has_a_bar_a_site() -> None:

@@ -113,3 +113,38 @@ def test_many_rows_are_answered_some_at_a_time(as_given: Any, numbers: bool, mon
     monkeypatch.setattr(answering, "ROWS_AT_ONCE", 7)
     with pytest.raises(ValueError, match="features"):
         clf.predict(as_given([row[:2] for row in rows]))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "class_scores",
+        "decision_function",
+        "top_k",
+        "certify",
+        "explain",
+    ],
+)
+@pytest.mark.parametrize("numbers", [False, True])
+def test_an_emptied_model_says_so(ask: str, numbers: bool) -> None:
+    rng = np.random.default_rng(0)
+    given: Any = rng.normal(size=(60, 2)) if numbers else rng.integers(0, 3, (60, 2)).astype(str)
+    labels = rng.integers(0, 2, 60)
+    clf = MemoryClassifier().fit(given, labels).forget(given, labels)
+    with pytest.raises(ValueError, match=r"^The memory is empty, so there is no label to predict: "):
+        getattr(clf, ask)(given[0] if ask == "explain" else given[:1])
+
+
+def test_a_report_speaks_of_rows_and_columns_by_name() -> None:
+    table = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (300, 3)), columns=["price", "doors", "age"]).astype(
+        str
+    )
+    first, second, *others = str(MemoryClassifier().fit(table, table["price"] + table["doors"]).report()).splitlines()
+    assert first == "300 rows, 3 columns, 4 labels"
+    assert "(price, doors)" in second
+    assert not any(word in "".join([first, second, *others]) for word in ("position", "token", "context", "text of"))
+    windows = str(MemoryClassifier(keep=False).fit_stream([["a", "b", "c"] * 9], h=2).report())
+    assert windows.startswith("25 windows, 2 positions, 3 labels")

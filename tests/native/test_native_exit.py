@@ -43,3 +43,27 @@ def test_a_process_ends_while_daemon_threads_work(memory: str, work: str) -> Non
     code = ENDS.format(memory=memory, work=work)
     ended = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.stderr, ended.returncode) == ("", 0)  # nearly every run of each ended in an abort
+
+
+FITS = """
+import threading, time
+import numpy as np
+from hammemo._arrays.threads import in_threads, threads_used
+def work():
+    while True:
+        with threads_used(2):
+            for _ in range(50):
+                in_threads(abs, [-1, -2, -3, -4])
+            started.release()
+started = threading.Semaphore(0)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+for _ in range(6):
+    started.acquire()
+"""
+
+
+def test_a_daemon_thread_that_uses_threads_prints_nothing_at_exit() -> None:
+    for _ in range(4):
+        ended = subprocess.run([sys.executable, "-c", FITS], stderr=subprocess.PIPE, text=True, check=False)
+        assert (ended.stderr, ended.returncode) == ("", 0)  # "cannot schedule new futures after interpreter shutdown"

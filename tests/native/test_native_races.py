@@ -149,6 +149,23 @@ def test_other_arrays(name: str, path: str) -> None:
     keep_calling(calls.get(name, count), arrays[name])
 
 
+@pytest.mark.parametrize("name", ["contexts", "lengths", "columns", "counts", "weights", "kept", "lost"])
+def test_row_shares(name: str) -> None:
+    names = ("contexts", "lengths", "columns", "counts")
+    rows: dict[str, NDArray[Any]] = {key: np.ones(M, np.int64) for key in names}
+    rows |= {"weights": np.ones(M), "kept": np.ones(M), "lost": np.zeros((M, 4))}
+    order = ("contexts", "weights", "kept", "lost", "lengths", "columns", "counts")
+    around = np.zeros((4, N_LABELS))
+    scores = around[1:3]  # two contexts; what lies before and behind them stays as it is
+
+    keep_calling(lambda: _native.add_row_shares(*(rows[key] for key in order), scores), rows[name])
+    assert not around[[0, 3]].any()
+    scores[:] = 0
+    _native.add_row_shares(*(rows[key] for key in order), scores)
+    assert scores[1, 1] == M
+    assert scores.sum() == M
+
+
 def test_the_bare_loops() -> None:
     positions = [[k] for k in range(8)]
     layout = _native.Layout(8, positions, [3] * 8, [5] * 8, [0] * 8, *none_reserved(1), [64] * 8, (1, 2), False)

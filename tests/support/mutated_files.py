@@ -189,8 +189,35 @@ def swap_data(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
     return joined(header, about, bytes(changed))
 
 
+def graft(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    """Put a tree of another shape in the place of the first one: a chain to the left, or to the right, of any depth."""
+    header, about, body = split(data)
+    spans = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
+    prefix = [name for name in spans if name.endswith("trees.column")][0][: -len("column")]  # noqa: RUF015 (IndexError)
+    depth = rng.choice([3, 100, 765, 766, 20_000])
+    inner, places = np.arange(depth), np.arange(2 * depth + 1)
+    by_left = rng.random() < 0.5  # inner nodes are the first ones, or every second one
+    column = np.where(places < depth if by_left else (places % 2 == 0) & (places < 2 * depth), 0, -1)
+    right = np.zeros(2 * depth + 1)
+    right[inner if by_left else 2 * inner] = 2 * depth - inner if by_left else 2 * inner + 2
+    grown = {"column": column, "right": right, "step": np.ones(2 * depth + 1), "level": 3 * (places == 0)}
+    arrays = {name: body[first:last] for name, (first, last) in spans.items()}
+    kinds = {"column": "i4", "right": "i4", "step": "u1", "level": "u1"}
+    starts = np.frombuffer(arrays[prefix + "starts"], header[prefix + "starts"]["dtype"].lower().replace("64", "8"))
+    for name, kind in kinds.items():
+        rest = np.frombuffer(arrays[prefix + name], kind)[starts[1] :]
+        arrays[prefix + name] = np.concatenate([grown[name].astype(kind), rest]).tobytes()
+        header[prefix + name]["shape"] = [len(rest) + 2 * depth + 1]
+    moved = np.concatenate([[0], starts[1:] + 2 * depth + 1 - starts[1]]).astype(starts.dtype)
+    arrays[prefix + "starts"] = moved.tobytes()
+    place = 0
+    for name in sorted(spans, key=lambda name: spans[name]):
+        header[name]["data_offsets"] = [place, place := place + len(arrays[name])]
+    return joined(header, about, b"".join(arrays[name] for name in sorted(spans, key=lambda name: spans[name])))
+
+
 MUTATIONS = [flip_bits, flip_bits, overwrite, overwrite, truncate, other_body, edit_tensor, edit_tensor]
-MUTATIONS += [edit_description, edit_description, edit_description, swap_data]
+MUTATIONS += [edit_description, edit_description, edit_description, swap_data, graft]
 
 
 def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
@@ -238,7 +265,11 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
 def use(model: Any) -> None:
     """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
     h = model.n_columns if isinstance(model, Predictor) else model.n_features_in_
-    if h == 3 and not (isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False)):
+    if (
+        h == 3
+        and len(model.classes_)
+        and not (isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False))
+    ):
         with np.errstate(over="ignore", invalid="ignore"):  # finite numbers, but as large as they can be
             model.class_scores(queries_for(model))
 

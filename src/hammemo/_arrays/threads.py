@@ -11,7 +11,7 @@ on after the call. Of several errors the one of the first item is raised.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -69,10 +69,11 @@ def in_threads(
     futures: list[Future[Result]] = []
     try:
         if used is not None and len(items) > 1:
-            for item in items:
-                futures.append(used.pool.submit(function, item))  # noqa: PERF401 (an interrupt must find those before)
+            with suppress(RuntimeError):  # at exit no thread is started any more: a daemon thread does the rest itself
+                for item in items:
+                    futures.append(used.pool.submit(function, item))  # noqa: PERF401 (an interrupt must find those before)
         for place, item in enumerate(items):
-            results.append(futures[place].result() if futures else function(item))
+            results.append(futures[place].result() if place < len(futures) else function(item))
             if on_done is not None:
                 on_done(len(results), len(items))
         return results

@@ -74,7 +74,9 @@ class Answering(ABC):
     def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
         """Return the version that answers, the checked contexts, and the scorer of that version."""
         model = self._now()
-        return model, model._contexts(X), model._scorer()
+        contexts, scorer = model._contexts(X), model._scorer()
+        scorer.check_not_empty()
+        return model, contexts, scorer
 
     def _answers(
         self: Self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]
@@ -234,6 +236,7 @@ class Answering(ABC):
         """
         model = self._now()
         scorer = model._scorer()
+        scorer.check_not_empty()
         names = getattr(model, "feature_names_in_", None)
         tokens = model._cut([one_context(x, names)], scorer.sites.h)
         context = model._plain_contexts(tokens, scorer.sites.h)

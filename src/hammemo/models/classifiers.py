@@ -483,6 +483,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             choices=replace(model.choices_, held_out=model._held_out),
             free=tuple(site.name for site in model.sites_.free),
             keeps_documents=isinstance(kept, KeptDocuments),
+            is_stream=isinstance(kept, KeptDocuments) or model.cutting_ is not None,
             unread=model.vote_.unread(model.sites_),
             is_stale=model._stale,
             is_weighed=getattr(model.vote_, "class_weight", None) is not None,
@@ -494,9 +495,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     def feature_importances_(self) -> NDArray[np.float64]:
         """The share of each column of X in the model's gain over the label frequencies, in bits per example.
 
-        They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns, and are
-        computed at each access from the rows that the model keeps. A column below zero lowers the mean
-        log-probability of the right label.
+        They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns. They are
+        computed from a sample of the rows that the model keeps: at most 4,000, or 200 with trees. A column below zero
+        lowers the mean log-probability of the right label. The first access after an edit computes them; ``dir`` and
+        the view in a notebook do not, and show them only once they are computed.
 
         Examples
         --------
@@ -513,6 +515,11 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             return self.report().bits().of_columns(self.n_features_in_)
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes, as scikit-learn does, without computing `feature_importances_`."""
+        unknown = set() if "_bits" in vars(self) else {"feature_importances_"}
+        return [name for name in object.__dir__(self) if name not in unknown and hasattr(self, name)]
 
     def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
         """Draw the label shares by the values of one or two columns, with the number of rows of each; return the axes.

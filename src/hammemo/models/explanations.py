@@ -395,7 +395,7 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen), ranges=tuple(ranges))
     if cells.forest is None:
         return explanation
-    shares = cells.column_shares(row)[[site[0] for site in explanation.sites]]  # every site has one position
+    shares = cells.column_shares(row)[0, [site[0] for site in explanation.sites]]  # every site has one position
 
     def summed(of_sites: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         return None if of_sites is None else np.asarray(shares.T @ of_sites)

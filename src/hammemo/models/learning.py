@@ -170,6 +170,7 @@ class Learning(Deciding):
             if self._witness is not None:
                 model._witness = self._witness
             model._refitted = frozenset()
+            vars(model).pop("_bits", None)  # `Report.bits` of the version before
             n_jobs, verbose = getattr(model, "n_jobs", None), getattr(model, "verbose", 0)
             if verbose or n_jobs is not None:
                 with lines_told(verbose), threads_used(_n_threads(n_jobs)):

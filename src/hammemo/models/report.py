@@ -30,8 +30,8 @@ class Report:
     >>> from hammemo import MemoryClassifier
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
     >>> print(MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]).report())  # doctest: +ELLIPSIS
-    400 examples of 2 labels, contexts of 4 tokens
-    kernel: 4 positions, ...: (0, 2)...
+    400 rows, 4 columns, 2 labels
+    kernel: 4 columns, ...: (0, 2)...
     memory: Exact(), 0.00 MiB; auto: exact counts
     vote: LogLinear(...); auto: ...
     rows: all are kept in plain text (16 distinct ones), for refit(); keep=False keeps none
@@ -56,6 +56,8 @@ class Report:
     free: tuple[str, ...] = ()
     """The sites without a position, such as ``"bag of 10"``."""
     keeps_documents: bool = False
+    is_stream: bool = False
+    """Whether the examples are windows of documents, and not rows of a table."""
     keeps_all: bool = False
     """Whether all rows that were learnt are kept."""
     chosen_at: int = 0
@@ -75,7 +77,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.n_examples:,} examples of {self.n_labels:,} labels, contexts of {self.n_positions:,} tokens",
+            self._held(),
             f"kernel: {self._sites()}; {self.choices.kernel}{self._when()}",
             *self._gain(),
             f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
@@ -94,16 +96,24 @@ class Report:
 
     def summary(self) -> str:
         """Return two lines: what the model holds and what was chosen, and how good that is on held-out folds."""
-        row, column = ("window", "position") if self.keeps_documents else ("row", "column")
         chosen = [
-            f"{self.n_trees:,} trees of cuts" if self.n_trees else self._counted(self.n_single, column),
+            f"{self.n_trees:,} trees of cuts" if self.n_trees else self._counted(self.n_single, self._column),
             *([self._counted(len(self.tuples), "tuple")] if self.tuples else []),
             *self.free,
         ]
         vote = self.vote.partition("(")[0]
-        numbers = (self.n_examples, row), (self.n_positions, column), (self.n_labels, "label")
-        held = ", ".join(self._counted(number, what) for number, what in numbers)
-        return f"{held}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+        return f"{self._held()}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+
+    @property
+    def _column(self) -> str:
+        """What a place of a context is called."""
+        return "position" if self.is_stream else "column"
+
+    def _held(self) -> str:
+        """Return how much the model holds."""
+        row = "window" if self.is_stream else "row"
+        numbers = (self.n_examples, row), (self.n_positions, self._column), (self.n_labels, "label")
+        return ", ".join(self._counted(number, what) for number, what in numbers)
 
     @staticmethod
     def _counted(number: int, what: str) -> str:
@@ -131,16 +141,19 @@ class Report:
     def bits(self) -> SiteBits:
         """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.
 
-        For a log-linear vote that keeps a sample of its examples, as the default does. ``print`` shows it.
+        For a log-linear vote that keeps a sample of its examples, as the default does. ``print`` shows it. The version
+        of the model keeps the result, so that it is computed once.
         """
-        return site_bits(self.model)
+        version = vars(self.model)
+        known: SiteBits | None = version.get("_bits")
+        return known if known is not None else version.setdefault("_bits", site_bits(self.model))
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
         """Draw `bits`, the most valuable sites, on the axes or on those of a new figure; return the axes."""
         return self.bits().plot(ax, most)
 
     def _sites(self) -> str:
-        parts = [self._counted(self.n_single, "position")]
+        parts = [self._counted(self.n_single, self._column)]
         if self.n_trees:
             n_names = self.n_single - self.n_trees * len(LEVELS)  # each level of a tree is a site
             trees = f"{self._counted(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
@@ -157,7 +170,7 @@ class Report:
             return []
         path = ", ".join(f"{loss:.4f}" for loss in losses)
         return [
-            f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with positions, "
+            f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with single {self._column}s, "
             f"{losses[self.choices.taken]:.4f} as taken (after each round: {path})"
         ]
 

@@ -69,6 +69,11 @@ class Scorer:
         made = self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
         return made if self._cells is None else made.for_cells(self._cells)
 
+    def check_not_empty(self) -> None:
+        """Refuse to answer where nothing is stored."""
+        if not len(self.labels):
+            raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+
     def _compared(self, contexts: Contexts) -> Contexts:
         """Return what the sites compare: cells, where rows have numbers."""
         return contexts if self._cells is None else self._cells.of(contexts)
@@ -111,8 +116,7 @@ class Scorer:
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
-        if not len(self.labels):
-            raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+        self.check_not_empty()
         return self.ranker.winners(contexts)
 
     def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:

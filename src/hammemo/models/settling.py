@@ -129,9 +129,9 @@ def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = Fals
     selection = kernel.choose(examples, seed, folds=1 if quickly else None)
     chosen, n_tuples = selection.kernel, len(selection.tuples)
     choices = Choices(
-        kernel=f"auto: positions, because {selection.reason}"
+        kernel=f"auto: single columns, because {selection.reason}"
         if selection.reason
-        else f"auto: positions and {n_tuples} tuples of columns",
+        else f"auto: single columns and {n_tuples} tuples",
         losses=selection.losses,
         taken=selection.taken,
         folds=len(selection.trials),
@@ -172,7 +172,7 @@ def for_pieces(axes: Axes, n_labels: int, first: Examples | None = None) -> Sett
     kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
     if isinstance(kernel, AutoSites):
         kernel = PositionalHamming()
-        choices = Choices(kernel="auto: positions, because it was learnt in pieces")
+        choices = Choices(kernel="auto: single columns, because it was learnt in pieces")
     return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote), cells)
 
 

@@ -15,7 +15,7 @@ below zero lowers the mean log-probability of the right label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hammemo.models.learning import Learning
 
 _MAX_EXAMPLES: Final = 4000
-_MAX_TREE_EXAMPLES: Final = 300
+_MAX_TREE_EXAMPLES: Final = 200
 """The same where trees are walked row by row."""
 _MAX_NUMBERS: Final = 2**24
 _NODES: Final = 64
@@ -196,15 +196,14 @@ def _of_columns(
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert cells is not None
     assert cells.codes is not None
-    reader, examples = memory.reader(), kept.examples()
+    reader, examples = memory.static_reader(), kept.examples()
+    chosen, _, counts = cells.codes.distinct(examples, memory.seed)
+    examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
     rows = rows_of(cells, examples, memory.seed, reader)
-    rows = rows[np.arange(min(len(rows.labels), _MAX_TREE_EXAMPLES))]
-    chosen = cells.codes.distinct(examples, memory.seed)[0][: len(rows.labels)]
     rule = vote.rule(reader, model.sites_)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
-    shares_of = [cells.column_shares(examples.contexts[chosen[i : i + 1]]) for i in range(len(rows.labels))]
-    of_rows = np.stack(shares_of) if shares_of else np.zeros((0, cells.h, len(cells.kinds)))
+    of_rows = cells.column_shares(examples.contexts)
     for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, model.sites_)):
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]

@@ -19,7 +19,7 @@ from hammemo._progress import advance
 from hammemo.kernels.selection import SMOOTHING
 from hammemo.kernels.selection.features import CompiledFeatures
 from hammemo.kernels.selection.shared_weights import RIDGE
-from hammemo.votes.fitting import DenseFits, FittedWeights, TableFits
+from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights, TableFits
 from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
@@ -155,14 +155,17 @@ def _observed(
     trial: FoldTrial,
 ) -> Iterator[tuple[tuple[bool, float], tuple[NDArray[np.float64], NDArray[np.bool_]]]]:
     """Yield each option and, with its weights, the probabilities of the test rows' labels, and which are answers."""
-    features, test = trial.features, trial.test
-    shared = FittedWeights(trial.weights, np.zeros((len(trial.weights), len(test.base))), np.zeros(len(test.base)))
+    n_labels, weights = len(trial.test.base), trial.weights
+    fits, fitted = _fits(trial.features, trial.sites), None
+    if weights is None:
+        even = np.full(fits.n_features, 1.0 / fits.n_features)
+        weights = fits.fit(start=even, ridge=RIDGE, per_label=False, steps=SHARED_STEPS).shared
+    shared = FittedWeights(weights, np.zeros((len(weights), n_labels)), np.zeros(n_labels))
     yield (False, RIDGE), _of_test(trial, shared)
-    if len(test.base) > MAX_OWN_WEIGHT_LABELS:
+    if n_labels > MAX_OWN_WEIGHT_LABELS:
         return
-    fits, fitted = _fits(features, trial.sites), None
     for ridge in _RIDGES:  # the strongest first: its weights are near the shared ones
-        fitted = fits.fit(start=trial.weights, ridge=ridge, per_label=True, steps=_STEPS, warm=fitted)
+        fitted = fits.fit(start=weights, ridge=ridge, per_label=True, steps=_STEPS, warm=fitted)
         yield (True, ridge), _of_test(trial, fitted)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.integers import object_array
+from hammemo._arrays.integers import object_array, row_pieces
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
@@ -167,30 +167,39 @@ class Cells:
         return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
 
     def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the share of each column of the table in what each position of the cells of one row says.
+        """Return the share of each column of the table in what each position of the cells of rows says.
 
         A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
         it says belongs to all columns.
 
         Shapes
         ------
-        contexts : one row; returned : (positions, h)
+        contexts : (m, h); returned : (m, positions, h)
         """
-        h = len(self.kinds)
-        found = np.zeros((self.h, h))
-        found[:h] = np.eye(h)
+        m, h = len(contexts), len(self.kinds)
+        found = np.zeros((m, self.h, h))
+        found[:, :h] = np.eye(h)
         if self.forest is None or self.codes is None:
             return found
-        forest, owners = self.forest, self.codes.owners()
-        nodes = forest.cell_nodes[:, self.leaves(contexts)[0]].T.ravel()  # tree by tree, then level by level
-        for shares, start in zip(found[h:], nodes.tolist(), strict=True):
-            node = start
-            while (parent := int(forest.parents[node])) != node:
-                columns = owners[int(forest.column[parent])]
-                shares[list(columns)] += 1.0 / len(columns)
-                node = parent
-            total = shares.sum()
-            shares[:] = shares / total if total else 1.0 / h
+        forest = self.forest
+        owned = np.zeros((len(forest.is_name), h))
+        for shares, columns in zip(owned, self.codes.owners(), strict=True):
+            shares[list(columns)] = 1.0 / len(columns)
+        nodes = forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, then level by level
+        distinct, ranks = np.unique(nodes, return_inverse=True)
+        shares = np.empty((len(distinct), h))
+        for part in row_pieces(len(distinct), len(owned)):
+            at = distinct[part]
+            places, cuts = np.arange(len(at)), np.zeros((len(at), len(owned)), np.int32)
+            while len(places):
+                above = forest.parents[at]
+                inside = above != at
+                places, at = places[inside], above[inside]
+                cuts[places, forest.column[at]] += 1
+            shares[part] = cuts @ owned
+        totals = shares.sum(axis=1, keepdims=True)
+        shares = np.where(totals > 0, shares / np.maximum(totals, 1), 1.0 / h)
+        found[:, h:] = shares[ranks.reshape(m, -1)]
         return found
 
     def digest(self) -> str:

@@ -47,6 +47,8 @@ _NODE_WORK: Final = 2**22
 _LEAF_ROWS: Final = 1000
 """Rows from which on a thread of its own pays."""
 LEAF: Final = -1
+_MAX_CUTS_OF_A_COLUMN: Final = 255
+"""Cuts of one column on the way to a leaf: one fewer than a byte has values."""
 
 _Tree = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
 
@@ -113,9 +115,21 @@ class Forest:
         """
         found = np.tile(np.arange(len(self.column)), (len(LEVELS), 1))
         for number, nodes in enumerate(found):
-            while (small := (self.level[nodes] <= number) & (self.parents[nodes] != nodes)).any():
-                nodes[small] = self.parents[nodes[small]]
+            small = self.level <= number
+            nodes[small] = self.parents[small]
+            while ((further := nodes[nodes]) != nodes).any():  # each round doubles the steps: a chain costs little
+                nodes[:] = further
         return found
+
+    @property
+    def depth(self) -> int:
+        """The most cuts on the way to a leaf."""
+        above = self.parents
+        steps = (above != np.arange(len(above))).astype(np.int64)
+        while ((further := above[above]) != above).any():
+            steps += steps[above]
+            above = further
+        return int(steps.max(initial=0))
 
     @cached_property
     def cell_numbers(self) -> NDArray[np.int32]:
@@ -274,7 +288,10 @@ def checked_forest(
     starts: NDArray[np.int64],
     is_name: NDArray[np.uint8],
 ) -> Forest:
-    """Return trees from a file, or refuse arrays that are none: every node but a root has one parent, in its tree."""
+    """Return trees from a file, or refuse arrays that are none: every node but a root has one parent, in its tree.
+
+    Each cut on the way to a leaf leaves fewer bytes of its column, so trees that were grown are not deeper than that.
+    """
     n = len(column)
     if not (len(step) == len(right) == len(level) == n < 2**31) or len(starts) < 2:
         raise ValueError("the arrays of its trees have different lengths")
@@ -295,4 +312,7 @@ def checked_forest(
         raise ValueError("the nodes of its trees are no trees")
     if is_root[children].any():
         raise ValueError("the nodes of its trees are no trees")
-    return Forest(column, step, right, level, starts, is_name)
+    forest = Forest(column, step, right, level, starts, is_name)
+    if forest.depth > _MAX_CUTS_OF_A_COLUMN * len(is_name):
+        raise ValueError("its trees are deeper than any that a fit grows")
+    return forest

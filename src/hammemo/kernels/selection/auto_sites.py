@@ -24,7 +24,7 @@ from hammemo._arrays.threads import in_threads
 from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
-from hammemo.kernels.selection.growth import Growth, looked_at
+from hammemo.kernels.selection.growth import MAX_COLUMNS, Growth, looked_at
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.selection.features import Features
-    from hammemo.kernels.selection.growth import PathStep
+    from hammemo.kernels.selection.growth import FoldTrial, PathStep
     from hammemo.kernels.sites import Site, Sites
     from hammemo.tokens.contexts import Examples
 
@@ -44,20 +43,6 @@ SMALL_TABLE_EXAMPLES: Final = 8000
 MIN_EXAMPLES: Final = 50
 """Examples from which on tuples are chosen; with fewer, positions are taken."""
 _MIN_SAMPLED_EXAMPLES: Final = 500
-
-
-@dataclass(frozen=True, eq=False)
-class FoldTrial:
-    """An outer fold with what it took: votes are tried on it."""
-
-    features: Features
-    """Those of the rows inside, each left out of its own counts."""
-    test: Features
-    """Those of the rows outside."""
-    sites: list[Site]
-    """The sites of the first features."""
-    weights: NDArray[np.float64]
-    """Their weights, shared by all labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +124,8 @@ class AutoSites(SiteKernel):
         growths = in_threads(lambda ratios: Growth(ratios, self.budget, self.order), folds)
         paths, losses = self._paths(growths, tell)
         taken = _shortest(losses, (len(growths) / OUTER_FOLDS) ** 0.5 if len(growths) > 1 else 1.0)
-        trials = tuple(
-            FoldTrial(growth.features, growth.test, path[taken].sites, path[taken].weights)
-            for growth, path in zip(growths, paths, strict=True)
-        )
-        sites = trials[0].sites
+        trials = tuple(growth.trial(path[taken]) for growth, path in zip(growths, paths, strict=True))
+        sites = paths[0][taken].sites
         if len(trials) > 1:
             whole = Growth(SiteRatios(copies, len(copies)), self.budget, self.order)
             for done, step in zip(range(taken + 1), whole.steps(), strict=False):
@@ -181,7 +163,7 @@ class AutoSites(SiteKernel):
         if n_labels < 2:
             return "there is one label only"
         columns = int((copies.sizes > 1).sum())
-        looked = looked_at(n, n_labels, len(SMOOTHING) * (max(columns, 1) + self.budget))
+        looked = looked_at(n, n_labels, len(SMOOTHING) * (min(max(columns, 1), MAX_COLUMNS) + self.budget))
         if looked < min(n, _MIN_SAMPLED_EXAMPLES):
             return f"{n_labels:,} labels and {columns:,} columns are too many to choose tuples with bounded work"
         return None

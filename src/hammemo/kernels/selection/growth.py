@@ -1,9 +1,10 @@
 """A path of growing sets of sites: single columns first, then the tuples that promise most, a few a round.
 
 A round tests candidates by the score test against cross-fitted residuals, adds the best few, fits all weights again and
-extends each new tuple by every column. Candidates are all pairs, or the pairs of the columns that say most alone where
-there are too many; all triples too where they are few. A candidate once tested keeps its promise until it is tested
-again: each round tests the new ones and the best of the known ones.
+extends each new tuple by every column. A wide table's path looks only at the columns that promise most alone, because
+the work of a fit grows with the cube of the number of columns. Candidates are all pairs, or the pairs of the best
+columns where there are too many; all triples too where they are few. A candidate once tested keeps its promise until it
+is tested again: each round tests the new ones and the best of the known ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.selection.features import Features
     from hammemo.kernels.selection.site_ratios import SiteRatios
     from hammemo.kernels.sites import Site
 
@@ -40,6 +42,8 @@ _FEATURE_NUMBERS: Final = 2**26
 """Rows times labels times features at most: the features of a path are held in memory, four bytes each."""
 _FIT_WORK: Final = 2**34
 """Rows times labels times the square of the features at most: what one step of Newton's method costs."""
+MAX_COLUMNS: Final = 192
+"""Columns that a path looks at."""
 _SCAN: Final = 2**27
 """Candidates times rows times labels times amounts of smoothing of one round."""
 _MIN_CANDIDATES: Final = 100
@@ -85,6 +89,20 @@ class PathStep:
     """The log-loss of each test row; None where there are none."""
 
 
+@dataclass(frozen=True, eq=False)
+class FoldTrial:
+    """An outer fold with what it took: votes are tried on it."""
+
+    features: Features
+    """Those of the rows inside, each left out of its own counts."""
+    test: Features
+    """Those of the rows outside."""
+    sites: list[Site]
+    """The sites of the first features."""
+    weights: NDArray[np.float64] | None
+    """Their weights, shared by all labels; None if the path left out some of the columns."""
+
+
 class Growth:
     """One path.
 
@@ -100,8 +118,8 @@ class Growth:
     def __init__(self, ratios: SiteRatios, budget: int, order: int) -> None:
         self.ratios, self.budget, self.order = ratios, budget, order
         sizes = ratios.copies.sizes
-        self.columns = [j for j in range(len(sizes)) if sizes[j] > 1] or [0]
-        most_features = len(SMOOTHING) * (len(self.columns) + budget)
+        self.every_column = [j for j in range(len(sizes)) if sizes[j] > 1] or [0]
+        most_features = len(SMOOTHING) * (min(len(self.every_column), MAX_COLUMNS) + budget)
         m = self.m = max(1, looked_at(ratios.n, ratios.n_labels, most_features))
         # copies lie in the order of their hashes, so every fifth one is a random fold
         self._rows = np.concatenate([np.arange(fold, m, FOLDS) for fold in range(FOLDS)])
@@ -110,6 +128,7 @@ class Growth:
         self.test = features_of(ratios, ratios.test_rows, leave_one_out=False)
         self._weights = SharedWeights(self.features, ends)
         self._tests = ScoreTests(ratios, self._rows)
+        self.columns = sorted(self._best_columns(self.every_column, MAX_COLUMNS))
         self._known: dict[Site, float] = {}
 
     def steps(self) -> Iterator[PathStep]:
@@ -140,6 +159,21 @@ class Growth:
                 return
             pool |= self._extended(new) - set(sites)
 
+    def trial(self, step: PathStep) -> FoldTrial:
+        """Return what votes are tried on: the step's sites, and the columns of a wide table that the path left out."""
+        left_out = [(j,) for j in sorted(set(self.every_column) - set(self.columns))]
+        if not left_out:
+            return FoldTrial(self.features, self.test, step.sites, step.weights)
+        sites = [*left_out, *step.sites]
+        most = max(1, _FEATURE_NUMBERS // (len(SMOOTHING) * len(sites) * self.ratios.n_labels))
+        rows = np.sort(self._rows)[:most]  # the first copies are a random sample
+        return FoldTrial(
+            features_of(self.ratios, rows, sites, leave_one_out=True),
+            features_of(self.ratios, self.ratios.test_rows[:most], sites, leave_one_out=False),
+            sites,
+            None,
+        )
+
     def _add(self, new: list[Site], sites: list[Site]) -> None:
         for site in new:
             self.features.add(site)
@@ -169,13 +203,18 @@ class Growth:
         columns = self.columns
         pairs: set[Site] = set(combinations(columns, 2))
         if len(pairs) > most:
-            probabilities, _ = self.features.softmax(np.zeros((self.m, self.features.n_columns)))
-            gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], probabilities)[0], strict=True))
-            best = sorted(columns, key=lambda j: (-gains[j], j))[: int((2 * most) ** 0.5) + 1]
-            pairs = set(combinations(sorted(best), 2))
+            pairs = set(combinations(sorted(self._best_columns(columns, int((2 * most) ** 0.5) + 1)), 2))
         if self.order > 2 and comb(len(columns), 3) + len(pairs) <= most:
             pairs |= set(combinations(columns, 3))
         return pairs
+
+    def _best_columns(self, columns: list[int], most: int) -> list[int]:
+        """Return the columns that promise most alone."""
+        if len(columns) <= most:
+            return columns
+        probabilities, _ = self.features.softmax(np.zeros((self.m, self.features.n_columns)))
+        gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], probabilities)[0], strict=True))
+        return sorted(columns, key=lambda j: (-gains[j], j))[:most]
 
     def _winners(
         self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int

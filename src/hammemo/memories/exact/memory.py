@@ -27,12 +27,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
 from hammemo.memories.exact.parts.digest import SumState
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
-from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
+from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, MIN_TIMES_LARGER, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.memories.label_counts import LabelCounts
@@ -168,9 +170,15 @@ class Exact(InParts):
             self._stored = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
 
     def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
-        """Add rows with numbers, or take them back: those that trees cut are counted at their leaves."""
-        if self._takes_rows(len(examples)) or not holds_trees(self.sites, cells):
+        """Add rows with numbers, or remove them: many rows that trees cut are counted at their leaves."""
+        n = len(examples)
+        if not holds_trees(self.sites, cells):
             super().update_cells(cells, examples, sign)
+        elif self._takes_rows(n) or (native() is not None and n <= self._stored.n_examples // MIN_TIMES_LARGER):
+            # a table of the leaves costs as much as the trees are large, so it does not pay for few rows
+            for part in row_pieces(n, cells.h):
+                rows = examples.rows(np.arange(n)[part]).with_used_labels()
+                self._stored = self._stored.changed(cells.counted(rows), sign)
         else:
             self._stored = self._stored.changed_by(table_of_trees(cells, examples, self.sites), sign)
 

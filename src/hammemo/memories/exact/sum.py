@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES_BY_ROW: Final = 64
 """Examples of a batch up to which it is edited row by row; more, too, if the table is live and much larger."""
+MIN_TIMES_LARGER: Final = 8
+"""How many times as many examples a table holds that is much larger."""
 
 
 class StoredTerm(Protocol):
@@ -302,7 +304,7 @@ class SignedSum(Cached):
         live = self.added[0].as_live if self.added else None
         if n_examples <= MAX_EXAMPLES_BY_ROW:
             return live is not None or native() is not None
-        return live is not None and n_examples <= live.n_examples // 8
+        return live is not None and n_examples <= live.n_examples // MIN_TIMES_LARGER
 
     def changed(self, examples: Examples, sign: int) -> SignedSum:
         """Return the version with examples added or removed row by row, or refuse to go below zero."""
