@@ -43,7 +43,7 @@ VISITS = [["a", "b"], ["a", "b", "ß", "b"], ["", "a"]]
 
 def models() -> dict[str, MemoryClassifier | Predictor]:
     """Return the models whose files are kept."""
-    auto = MemoryClassifier().fit([*X] * 10, [*Y] * 10)
+    auto = MemoryClassifier(numeric="none").fit([*X] * 10, [*Y] * 10)
     stream = MemoryClassifier(None, Exact(), "sum").fit_stream(VISITS, X.shape[1], short="pad", pad="x")
     hashed = MemoryClassifier(None, memory=Hashed(4, 2), vote="mean").fit(X, Y)
     return {
