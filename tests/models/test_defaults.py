@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def exclusive_or(n: int = 200, seed: int = 0) -> tuple[Any, Any]:
     X = np.random.default_rng(seed).integers(0, 2, (n, 4))
-    return X, np.where(X[:, 0] ^ X[:, 2], "odd", "even")
+    return X.astype(str), np.where(X[:, 0] ^ X[:, 2], "odd", "even")
 
 
 @pytest.fixture(scope="module")

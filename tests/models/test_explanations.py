@@ -320,7 +320,7 @@ def test_sites_without_a_position_and_names_come_back_from_a_dict() -> None:
 
 
 def test_numbers_stay_numbers() -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([[1, 2], [1, 3]], [3, 4])
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit([[1, 2], [1, 3]], [3, 4])
     facts = json.loads(json.dumps(clf.explain(np.array([1, 2])).to_dict()))
     assert (facts["tokens"], facts["labels"], facts["sites"][1]["contributions"]) == ([1, 2], [3, 4], [0.5, 0.0])
     assert (facts["precision"], facts["certified"], facts["margin"]) == ("exact", True, 0.5)

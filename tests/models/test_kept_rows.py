@@ -437,7 +437,7 @@ def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkey
     monkeypatch.setattr("hammemo.models.learning.CHOICE_ROWS", 400)
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (1500, 6))
-    y, gone = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2
+    y, gone, X = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2, X.astype(str)
     clf = MemoryClassifier(vote=LogLinear(sample=300)).fit(X, y).forget(X[gone], y[gone]).refit()
     fresh = MemoryClassifier(vote=LogLinear(sample=300)).fit(X[~gone], y[~gone])
     assert clf._kept is not None
@@ -456,7 +456,7 @@ def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkey
 @pytest.mark.parametrize("memory", [Hashed(16, 8), Ledgered(Hashed(16, 8))], ids=str)
 def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(memory: Any) -> None:
     rng = np.random.default_rng(3)
-    X, y = rng.integers(0, 40, (2000, 3)), rng.integers(0, 2, 2000)
+    X, y = rng.integers(0, 40, (2000, 3)).astype(str), rng.integers(0, 2, 2000)
     fitted = MemoryClassifier(memory=memory, keep=100).fit(X, y)
     assert isinstance(fitted._kept, KeptRows)
     assert not fitted._kept.holds_all

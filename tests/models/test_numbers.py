@@ -225,7 +225,7 @@ def test_ids_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="'id' holds whole numbers that nearly all differ"):
         MemoryClassifier().fit(X, np.arange(80) % 2)
     with pytest.warns(UserWarning, match="numeric="):
-        MemoryClassifier().fit(X.to_numpy(), np.arange(80) % 2)
+        MemoryClassifier("positional").fit(X.to_numpy(), np.arange(80) % 2)
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])

@@ -16,7 +16,7 @@ from hammemo.models.settling import FIRST_BATCH
 def table(n: int, seed: int = 0) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (n, 5))
-    return X, np.where(rng.random(n) < 0.9, (X[:, 0] + X[:, 1]) % 3, rng.integers(0, 3, n))
+    return X.astype(str), np.where(rng.random(n) < 0.9, (X[:, 0] + X[:, 1]) % 3, rng.integers(0, 3, n))
 
 
 @pytest.mark.parametrize("kernel", ["auto", AutoSites()])
@@ -143,6 +143,6 @@ def test_in_ten_pieces_it_is_as_good_as_naive_bayes() -> None:
     X = np.where(rng.random((1000, 6)) < 0.5, rng.integers(0, 5, (1000, 6)), y[:, None])
     clf = MemoryClassifier()
     for batch in np.array_split(np.arange(600), 10):
-        clf.partial_fit(X[batch], y[batch])
+        clf.partial_fit(X[batch].astype(str), y[batch])
     bayes = CategoricalNB().fit(X[:600], y[:600])
-    assert clf.score(X[600:], y[600:]) > bayes.score(X[600:], y[600:]) - 0.02
+    assert clf.score(X[600:].astype(str), y[600:]) > bayes.score(X[600:], y[600:]) - 0.02

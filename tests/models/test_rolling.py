@@ -86,7 +86,7 @@ def test_what_falls_out_is_forgotten_in_one_batch() -> None:
 
 def test_long_parts_are_cut_and_mixed_types_keep_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "_CHUNK_ROWS", 2)
-    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum"), last=1)
+    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum", numeric="none"), last=1)
     model.partial_fit(np.arange(10).reshape(5, 2), ["x"] * 5)
     oldest, rest = model._chunks.popped()
     assert len(oldest.times) == 1

@@ -74,7 +74,7 @@ def test_both_tiers_of_a_compiled_model_use_the_threads(monkeypatch: pytest.Monk
 
 
 def test_a_question_after_forgetting_warns_once_where_parts_were_fitted() -> None:
-    X = np.random.default_rng(0).integers(0, 3, (300, 3)).tolist()
+    X = np.random.default_rng(0).integers(0, 3, (300, 3)).astype(str).tolist()
     y = [str(row[0]) for row in X]
     said = r"still depends on them until refit\(\)"
     clf = MemoryClassifier().fit(X, y).forget(X[:5], y[:5])

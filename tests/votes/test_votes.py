@@ -304,7 +304,7 @@ def test_a_long_stream_fits_weights_to_a_sample_and_a_layout_brings_its_own() ->
 
 def test_what_two_models_add_up_to_has_the_weights_of_the_left_one() -> None:
     X, y = planted(400, 12)
-    clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
+    clf = MemoryClassifier(memory=Exact(), vote=LogLinear(), numeric="none")
     left, right = clone(clf).fit(X[:200], y[:200]), clone(clf).fit(X[200:], y[200:])
     with pytest.warns(UserWarning, match="different fitted weights"):
         both = left + right
@@ -325,12 +325,12 @@ def test_a_label_that_comes_after_the_fit_has_the_shared_weights() -> None:
 
 def test_weights_can_be_fitted_to_a_held_out_split_or_given() -> None:
     X, y = planted(2000, 9)
-    clf = MemoryClassifier(memory=Exact(), vote="log-linear").partial_fit(X[:1000], y[:1000])
+    clf = MemoryClassifier(memory=Exact(), vote="log-linear", numeric="none").partial_fit(X[:1000], y[:1000])
     even = clf.class_scores(X[:5])
     clf.fit_vote(X[1000:], y[1000:], leave_one_out=False)
     assert clf.vote_.site_weights_[3].sum() > 0.3
     assert not np.allclose(even, clf.class_scores(X[:5]))
-    given_ones = MemoryClassifier(memory=Exact(), vote=LogLinear(1.0, [0, 0, 0, 1])).fit(X, y)
+    given_ones = MemoryClassifier(memory=Exact(), vote=LogLinear(1.0, [0, 0, 0, 1]), numeric="none").fit(X, y)
     assert not hasattr(given_ones.vote_, "labels_")
 
 

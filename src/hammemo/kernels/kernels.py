@@ -400,7 +400,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        tags.input_tags.categorical = tags.input_tags.string = True
         tags.requires_fit = True
         return tags
 

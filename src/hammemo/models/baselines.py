@@ -115,7 +115,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
 

@@ -504,7 +504,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         --------
         >>> import numpy as np
         >>> from hammemo import MemoryClassifier
-        >>> X = np.random.default_rng(0).integers(0, 2, (400, 3))
+        >>> X = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(str)
         >>> found = MemoryClassifier().fit(X, X[:, 1]).feature_importances_
         >>> int(found.argmax()), bool(found[1] > 0.9)
         (1, True)

@@ -260,7 +260,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 

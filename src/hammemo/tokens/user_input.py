@@ -62,9 +62,9 @@ class CheckedRows:
         --------
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.tokens.user_input import CheckedRows
-        >>> rows = CheckedRows.from_user(MemoryClassifier(), [["a", 1], ["b", None]], ["x", "y"], [1, 0], reset=True)
+        >>> rows = CheckedRows.from_user(MemoryClassifier(), [["a", "1"], ["b", None]], ["x", "y"], [1, 0], reset=True)
         >>> rows.tokens.tolist(), len(rows.examples())
-        ([['a', 1], ['b', '<missing>']], 1)
+        ([['a', '1'], ['b', '<missing>']], 1)
         """
         table = _table(estimator, X, reset=reset, y=y, learning=True)
         tokens, labels = np.array(table), np.array(label_array(y))

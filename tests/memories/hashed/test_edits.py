@@ -207,7 +207,7 @@ def test_a_table_compiled_from_an_earlier_one_is_that_of_a_fresh_model(
 @given(first=st.lists(example, min_size=2, max_size=6), history=edits, asked=st.lists(contexts, min_size=1, max_size=3))
 @settings(max_examples=20, deadline=None)
 def test_a_ledger_around_it_changes_nothing(vote: Any, first: Any, history: Any, asked: Any) -> None:
-    model = MemoryClassifier(memory=Ledgered(Hashed(3, 2)), vote=vote).fit(*table_of(first))
+    model = MemoryClassifier(memory=Ledgered(Hashed(3, 2)), vote=vote, numeric="none").fit(*table_of(first))
     held = Counter(first)
     carried_out(model, history, held)
     fresh = fresh_like(model, held)
@@ -277,7 +277,7 @@ def test_new_labels_take_spare_columns_and_tables_are_copied_rarely() -> None:
 def test_an_edit_shares_all_pages_but_those_of_its_rows() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 3000, (20_000, 2)), rng.integers(0, 64, 20_000)
-    model = MemoryClassifier(memory=Hashed(2048, 1024)).fit(X, y)
+    model = MemoryClassifier(memory=Hashed(2048, 1024), numeric="none").fit(X, y)
     before = model.memory_._tables
     model.partial_fit(X[:1], y[:1])
     after = model.memory_._tables
