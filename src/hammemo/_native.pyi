@@ -476,6 +476,7 @@ class DenseRatios:
         steps: int,
         tolerance: float,
         at: NDArray[np.float64],
+        is_bounded: bool = False,
     ) -> None: ...
 
 def portable_log(values: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from hammemo import LogLinear, MemoryClassifier, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo.kernels.cells.codes import LEAST_ROWS, MAX_CUTS, quantile_cuts, round_numbers, split_names
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import NAME_BYTES, name_hashes
@@ -167,6 +167,4 @@ def test_noise_does_not_turn_training_rows_against_their_labels(seed: int) -> No
     rng = np.random.default_rng(seed)
     X, y = pd.DataFrame(rng.normal(size=(200, 10))).add_prefix("x"), rng.integers(0, 2, 200)
     model = MemoryClassifier().fit(X, y)
-    assert (model.predict(X) == y).mean() > 0.45
-    assert isinstance(model.vote_, LogLinear)
-    assert (model.vote_.site_weights_.reshape(-1, 1) + model.vote_.label_weights_ >= 0).all()
+    assert (model.predict(X) == y).mean() >= max(y.mean(), 1 - y.mean()) - 0.02

@@ -23,7 +23,7 @@ arrays of features.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
@@ -173,6 +173,8 @@ class TableFits:
     multiplicity: NDArray[np.int64]
     prior: NDArray[np.float64]
     n_features: int
+    is_bounded: bool = False
+    """Whether no label may have a negative weight; for features in blocks."""
 
     def fit(
         self,
@@ -186,9 +188,12 @@ class TableFits:
         """Return the weights that minimise the log-loss."""
         total = float(self.multiplicity.sum())
         vector = _vector(start, len(self.prior), warm, per_label=per_label)
-        self.tables.fit(
-            log(self.prior), self.multiplicity / total, start, ridge / total, per_label, steps, _TOLERANCE, vector
-        )
+        shares, strength = self.multiplicity / total, ridge / total
+        arguments = (log(self.prior), shares, start, strength, per_label, steps, _TOLERANCE, vector)
+        if self.is_bounded:
+            cast("DenseRatios", self.tables).fit(*arguments, is_bounded=True)
+        else:
+            self.tables.fit(*arguments)
         return _weights(vector, len(start), len(self.prior), per_label=per_label)
 
 
@@ -198,11 +203,12 @@ def fits_to(
     multiplicity: NDArray[np.int64],
     prior: NDArray[np.float64],
     rows: NDArray[np.int64] | None = None,
+    *,
+    is_bounded: bool = False,
 ) -> Fits:
     """Return features to be fitted to, those of some rows or of all: compiled, or arrays, its twin.
 
-    The weights are not negative: what a cell says for a label never counts against it. Otherwise weights fitted to
-    noise could turn rows, which the cells hold, against their own labels.
+    With `is_bounded` no label gets a negative weight: what a cell says for a label never counts against it.
 
     Shapes
     ------
@@ -212,9 +218,9 @@ def fits_to(
     if rows is None:
         rows = np.arange(len(labels))
     if loops is None:
-        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior, True)
+        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior, is_bounded)
     blocks = loops.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
-    return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]))
+    return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded)
 
 
 def _vector(

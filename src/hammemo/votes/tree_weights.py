@@ -4,7 +4,11 @@ A tree has chosen its cuts by labels, so rows that grew it believe it too much. 
 is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
 thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
 level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
-is divided among all trees of the kind. Columns of names have weights of their own. No weight is negative.
+is divided among all trees of the kind. Columns of names have weights of their own.
+
+Where columns say nothing of the label, weights are noise and may be negative. All cells hold the rows, so that negative
+weights turn the rows against their own labels. Weights with which the rows that they were fitted to are answered worse
+than by the most frequent label are fitted again, as numbers that are not negative.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
 _MAX_ROWS: Final = 50_000
 _NUMBERS: Final = 2**25
+_ANSWERED_ROWS: Final = 1000
+"""Rows that weights are tried on after they were fitted."""
 _FEATURE_ROWS: Final = 500
 """Rows from which on a thread of its own pays."""
 _TABLE_COUNTS: Final = 2**24
@@ -428,11 +434,33 @@ def fit_tree_weights(
     rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
     if len(reader.labels) < 2 or not len(rows.labels):
         return
-    ratios = tree_features(cells, rows, smoothing)
-    fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, shares(rows.label_counts)))
+    ratios, prior = tree_features(cells, rows, smoothing), shares(rows.label_counts)
+    fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior))
+    if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):
+        fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True))
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
     vote.take_fitted(of_sites, reader.labels, sites.n)
+
+
+def _turns_rows_against_labels(
+    cells: Cells, rows: TreeRows, weights: FittedWeights, smoothing: tuple[float, ...]
+) -> bool:
+    """Return whether the answers for rows that all cells hold are right less often than the most frequent label is."""
+    m, n_labels = rows.labels.shape[0], len(rows.label_counts)
+    nothing = np.full(m, n_labels)  # of a label that no cell holds, none is left out
+    held = replace(
+        rows,
+        is_out=np.ones_like(rows.is_out),
+        labels=nothing,
+        tree_counts=np.pad(rows.tree_counts, ((0, 0), (0, 1))),
+        name_counts=[np.pad(counts, ((0, 0), (0, 1))) for counts in rows.name_counts],
+        label_counts=np.append(rows.label_counts, 0),
+    )
+    ratios = tree_features(cells, held, smoothing)[:n_labels]
+    answers = _linear(ratios, weights, shares(rows.label_counts)).argmax(axis=1)
+    counts = np.bincount(rows.labels, weights=rows.multiplicity)
+    return bool(rows.multiplicity[answers == rows.labels].sum() < counts.max())
 
 
 def _spread(cells: Cells, sites: Sites, n_amounts: int) -> sparse.csr_array:

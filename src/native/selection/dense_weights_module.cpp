@@ -52,15 +52,15 @@ double loss(const DenseRatios& ratios, const Vector<double>& base, const Vector<
 }
 
 void fit(const DenseRatios& ratios, const Vector<double>& base, const Vector<double>& shares, const Vector<double>& start, double strength,
-         bool by_label, int64_t steps, double tolerance, Output at) {
+         bool by_label, int64_t steps, double tolerance, Output at, bool is_bounded) {
     DenseLoss made = make_loss(ratios, base, shares, start, strength, by_label, 0);
     require_aligned(at);
     require(at.size() == made.size(), "weights of other features or labels");
-    for (double weight : copied<double>(start)) require(weight >= 0, "weights are not negative");
+    for (double weight : copied<double>(start)) require(weight >= 0 || !is_bounded, "weights are not negative");
     require(steps >= 0, "steps are counted from zero");
     std::vector<double> found(at.data(), at.data() + at.size());
     const Released released;
-    descend(made, found, static_cast<size_t>(steps), tolerance, made.lower());
+    descend(made, found, static_cast<size_t>(steps), tolerance, is_bounded ? made.lower() : std::vector<double>());
     std::copy(found.begin(), found.end(), at.data());
 }
 
@@ -81,7 +81,7 @@ void bind_dense_weights(nb::module_& m) {
         .def("loss", &loss, array("base"), array("shares"), array("start"), nb::arg("strength"), nb::arg("by_label"), array("at"),
              array("gradient"), nb::arg("width") = 0)
         .def("fit", &fit, array("base"), array("shares"), array("start"), nb::arg("strength"), nb::arg("by_label"), nb::arg("steps"),
-             nb::arg("tolerance"), array("at"));
+             nb::arg("tolerance"), array("at"), nb::arg("is_bounded") = false);
     m.def("portable_log", &of_each<portable_logs>, array("values"), array("out"));
     m.def("portable_log1p", &of_each<portable_log1ps>, array("values"), array("out"));
 }
