@@ -48,7 +48,7 @@ def test_a_shell_prints_what_the_guide_says(guide: str, tmp_path: Path, monkeypa
 
 def _run(command: str) -> tuple[int, str]:
     """Run a command of ours in this process, which has imported everything, and all others in a shell."""
-    words = shlex.split(command)
+    words = shlex.split(command.replace("\\\n", " "))
     if words[0] != "hammemo" or set("|<>;&") & set(command):
         return walkthrough.run_in_shell(command)
     from typer.testing import CliRunner
