@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 6, (80, 3))
-Y = X[:, 0] % 2
+Y, X = X[:, 0] % 2, X.astype(str)
 MEMORIES = [Ledgered(Exact()), Ledgered(Hashed(64, 4), key=bytes(range(16)))]
 
 

@@ -100,9 +100,9 @@ def test_a_question_after_forgetting_warns_once_where_parts_were_fitted() -> Non
 @pytest.mark.parametrize("numbers", [False, True], ids=["names", "numbers"])
 def test_many_rows_are_answered_some_at_a_time(as_given: Any, numbers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    rows = (rng.normal(size=(90, 3)).round(1) if numbers else rng.integers(0, 4, (90, 3))).tolist()
+    rows = (rng.normal(size=(90, 3)).round(1) if numbers else rng.integers(0, 4, (90, 3)).astype(str)).tolist()
     X: Any = as_given(rows)
-    clf = MemoryClassifier().fit(X, [str(row[0] > 1) for row in rows])
+    clf = MemoryClassifier().fit(X, [str(float(row[0]) > 1) for row in rows])
     for model in (clf, clf.compile()):
         ways = (model.predict, model.predict_proba, model.predict_log_proba, model.class_scores)
         whole = [way(X) for way in ways]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 rng = np.random.default_rng(3)
 NAMES = rng.integers(0, 3, (400, 4))
 NAME_LABELS = np.where(rng.random(400) < 0.8, (NAMES[:, 0] + NAMES[:, 2]) % 2, rng.integers(0, 2, 400))
+NAMES = NAMES.astype(str)
 NUMBERS = np.column_stack([rng.normal(size=(300, 2)), rng.integers(0, 3, 300)]).round(2)
 NUMBER_LABELS = np.where(NUMBERS[:, 0] + NUMBERS[:, 1] > rng.normal(0, 0.7, 300), "yes", "no")
 TABLES = {"names": (NAMES, NAME_LABELS), "numbers": (NUMBERS, NUMBER_LABELS)}
