@@ -58,7 +58,7 @@ def _column(kind: str, values: Sequence[Any]) -> Any:
 @st.composite
 def tables(draw: st.DrawFn, kinds: Sequence[str] = tuple(VALUES)) -> Any:
     """Return a table of some kinds of columns."""
-    columns = {}
+    columns: dict[str, Any] = {}
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4)):
         value = st.one_of(st.none(), VALUES[kind]) if kind in CAN_LACK else VALUES[kind]
         columns[f"{kind}{len(columns)}"] = _column(kind, draw(st.lists(value, min_size=N, max_size=N)))
@@ -92,7 +92,8 @@ def learnt_by_commands(folder: Path, table: Any, form: str) -> MemoryClassifier:
             labelled.to_parquet(folder / f"{name}.parquet", index=False)
     run("fit", folder / f"all.{form}", "--label", "label", "--out", folder / "m")
     run("forget", folder / "m", folder / f"gone.{form}", "--refit")
-    return load(folder / "m")
+    model: MemoryClassifier = load(folder / "m")
+    return model
 
 
 @settings(max_examples=60, deadline=None)
