@@ -139,3 +139,26 @@ def test_lists_that_are_no_tokens_are_refused_with_their_place() -> None:
     framed = MemoryClassifier().fit(pd.DataFrame({"a": ["a", "b"], "b": ["b", "a"]}), ["x", "y"])
     with pytest.warns(UserWarning, match="valid feature names"):
         framed.predict([["a", "b"]])
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.one_of(st.integers(-(2**54), 2**54), st.floats(), st.booleans(), st.none(), st.just(NO_TOKEN)),
+            st.one_of(st.sampled_from(["a", "b", "<missing>"]), st.none(), st.integers(0, 2)),
+        ).map(list),
+        min_size=1,
+    ),
+    numbers_only=st.booleans(),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_lists_of_numbers_are_read_as_tables_are(rows: list[list[Any]], numbers_only: bool) -> None:
+    learnt: list[list[Any]] = [[1, "a"], [0.5, "b"], [3, "a"]]
+    used = slice(0, 1 if numbers_only else 2)
+    model = MemoryClassifier().fit([row[used] for row in learnt], ["x", "y", "z"])
+    asked = [row[used] for row in rows]
+    array = np.empty((len(asked), len(asked[0])), object)
+    array[:] = asked
+    mine, theirs = asked_contexts(model, asked), asked_contexts(model, array)
+    assert mine.vocabulary == theirs.vocabulary
+    assert mine.ranks.tolist() == theirs.ranks.tolist()

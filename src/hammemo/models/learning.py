@@ -35,7 +35,7 @@ from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.columns import NAMES, NUMBERS, tokens_of
+from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, joined_examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_missing_rule, filled_tokens
@@ -630,7 +630,7 @@ class Learning(Deciding):
     def _one_row(self, context: Sequence[Any]) -> list[Any]:
         """Return the tokens of one row with numbers."""
         assert self._columns is not None
-        if all(map(_is_plain, context, self._columns)):
+        if all(map(is_own_token, context, self._columns)):
             return [as_token(value) for value in context]
         names = getattr(self, "feature_names_in_", None)
         columns = [object_array([value]) for value in context]
@@ -821,13 +821,6 @@ def _n_threads(n_jobs: Any) -> int:
     if not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or not n_jobs:
         raise ValueError(f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one.")
     return int(effective_n_jobs(int(n_jobs)))
-
-
-def _is_plain(value: Any, kind: str) -> bool:
-    """Return whether a value of a row with numbers is its own token, seen at a glance."""
-    if kind == NUMBERS:
-        return type(value) in (float, int) and abs(value) < 2**53  # not so NaN
-    return kind == NAMES and type(value) is str
 
 
 def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:

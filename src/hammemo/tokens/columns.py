@@ -119,6 +119,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating, Decimal, Fraction)) and not isinstance(value, bool)
 
 
+def is_own_token(value: Any, kind: str) -> bool:
+    """Return whether a value of a column of this kind is its own token, seen at a glance."""
+    if kind == NUMBERS:
+        return type(value) in (float, int) and abs(value) < 2**53  # not so NaN
+    return kind == NAMES and type(value) is str
+
+
 def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
     """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids."""
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):

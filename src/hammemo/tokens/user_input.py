@@ -15,7 +15,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.columns import NAMES, category_places, table_columns, tokens_of, warn_of_ids
+from hammemo.tokens.columns import (
+    NAMES,
+    NUMBERS,
+    category_places,
+    is_own_token,
+    table_columns,
+    tokens_of,
+    warn_of_ids,
+)
 from hammemo.tokens.contexts import (
     Contexts,
     Examples,
@@ -103,8 +111,9 @@ def _located(table: NDArray[Any], names: tuple[Any, ...] | None) -> Iterator[Non
 def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns."""
     if not reset:
-        plain = _plain_tokens(X) if vars(estimator).get("_columns") is None else X
-        if _is_plain(estimator, plain) and (plain is not X or plain.dtype.kind in "iu"):
+        kinds = vars(estimator).get("_columns")
+        plain = _plain_tokens(X) if kinds is None else _plain_rows(X, kinds)
+        if _is_plain(estimator, plain) and (plain is not X or (kinds is None and plain.dtype.kind in "iu")):
             with _located(plain, None):
                 return Contexts(plain)
     table = _table(estimator, X, reset=reset)
@@ -212,6 +221,17 @@ def _plain_tokens(X: Any) -> Any:
     return array
 
 
+def _plain_rows(X: Any, kinds: str) -> Any:
+    """Return lists of finite numbers and strings, of the kinds of the columns, as an array; all else as it is."""
+    if type(X) is not list or not X or any(type(row) is not list or len(row) != len(kinds) for row in X):
+        return X
+    if not all(all(map(is_own_token, row, kinds)) for row in X):
+        return X
+    array = np.empty((len(X), len(kinds)), np.float64 if set(kinds) == {NUMBERS} else object)
+    array[:] = X
+    return array
+
+
 def _is_plain(estimator: Any, X: Any) -> bool:
     """Return whether X is an array of the shape that a fitted estimator without column names takes.
 
@@ -219,7 +239,7 @@ def _is_plain(estimator: Any, X: Any) -> bool:
     """
     return (
         type(X) is np.ndarray
-        and X.dtype.kind in "iuO"
+        and X.dtype.kind in "iufO"
         and X.ndim == 2
         and len(X) > 0
         and X.shape[1] == vars(estimator).get("n_features_in_")
