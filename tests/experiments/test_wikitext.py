@@ -165,6 +165,7 @@ def evaluated(settings: wikitext.TaskSettings) -> dict[str, Any]:
         **wikitext.summary(task, settings, outcomes),
         "protocol": vars(throughput.Protocol()),
         "inference": [],
+        "throughput": [],
         "full_vocabulary": vocabulary.run(task, (16,), n_test=20),
     }
 

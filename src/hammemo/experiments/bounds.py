@@ -113,7 +113,7 @@ def data_set(name: str, seed: int) -> DataSet:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BoundDraw:
     """One bound under one draw of the codes: its value, the largest error, and whether any label's error exceeds it."""
 
     bound: float
@@ -121,7 +121,7 @@ class Outcome:
     violated: bool
 
 
-def draw(data: DataSet, seed: int, delta: float) -> dict[str, Outcome]:
+def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
     """Return what one draw of the codes says about each bound."""
     sketch = MeMoClassifier(data.d, random_state=seed).partial_fit(data.X, data.y, classes=data.classes)
     parts = decompose(sketch, data.twin, data.query[None])
@@ -147,7 +147,7 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, Outcome]:
         "score, from counts": (from_counts[0], score),
     }
     return {
-        name: Outcome(float(np.max(bound)), float(error.max()), bool((error > bound + 1e-9).any()))
+        name: BoundDraw(float(np.max(bound)), float(error.max()), bool((error > bound + 1e-9).any()))
         for name, (bound, error) in bounds.items()
     }
 
@@ -169,14 +169,14 @@ def run(
     arguments = [
         (sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta) for name, i in tasks
     ]
-    drawn: dict[tuple[str, str], list[Outcome]] = {}
+    drawn: dict[tuple[str, str], list[BoundDraw]] = {}
     for (name, _), outcomes in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
         for bound, outcome in outcomes.items():
             drawn.setdefault((name, bound), []).append(outcome)
     return [_row(settings, name, bound, outcomes) for (name, bound), outcomes in drawn.items()]
 
 
-def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[Outcome]) -> dict[str, Any]:
+def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDraw]) -> dict[str, Any]:
     violations = sum(outcome.violated for outcome in outcomes)
     excess = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater").pvalue
     return {

@@ -82,7 +82,10 @@ def deviations(results: Row) -> list[Row]:
     found = []
     for d in results["settings"]["dimensions"]:
         for i, name in enumerate(("top1", "agreement")):
-            drawn = [o["rows"][f"MeMo, d = {d}"][f"{name}_sd"] for o in results["draws"] if o["h"] == 8]
+            method = f"MeMo, d = {d}"
+            drawn = [o["rows"][method][f"{name}_sd"] for o in results["draws"] if o["h"] == 8 and method in o["rows"]]
+            if len(drawn) < 2:
+                continue
             row = {"d": d, "measure": TITLES[name], "ours": float(np.mean(drawn)), "paper": PAPER_DEVIATIONS[d][i]}
             found.append({**row, "error": _single_draw_error(float(np.std(drawn, ddof=1)), len(drawn))})
     return found

@@ -54,13 +54,7 @@ def reproduction(results: Row, figure: str = "wikitext.png") -> str:
             *(_apart(results["table"]) if whole else []),
             *_tie_rules(results["table"], whole=whole),
             "",
-            "### Standard deviations over codebooks",
-            "",
-            f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours "
-            "are means over the draws; the error is that of a single draw against this mean.",
-            "",
-            *deviation_lines(results),
-            "",
+            *(_deviations(results, codebooks) if whole else []),
             f"![Top-1 accuracy, agreement with the exact classifier, and queries a second]({figure})",
             "",
             *_other_lengths(results["table"]),
@@ -159,6 +153,12 @@ def _apart(rows: list[Row]) -> Iterable[str]:
     ]
     yield f"More than three standard errors apart: {'; '.join(far) or 'none'}."
     yield ""
+
+
+def _deviations(results: Row, codebooks: int) -> Iterable[str]:
+    yield from ("### Standard deviations over codebooks", "") yield f"The paper gives the standard deviations of top-1
+    and agreement over {codebooks} codebooks at h = 8. Ours are" yield "means over the draws; the error is that of a
+    single draw against this mean." yield "" yield from deviation_lines(results) yield ""
 
 
 def _tie_rules(rows: list[Row], *, whole: bool) -> Iterable[str]:

@@ -140,7 +140,7 @@ class Documents(Cached):
 
     @cached_property
     def without_cases(self) -> Documents:
-        """The same documents in canonical form, whoever's they are."""
+        """The same documents in canonical form, without their cases."""
         return summed([replace(self, cases=_no_cases(len(self)))]) if self.has_cases else self
 
     def hashed(self, seed: int) -> Documents:

@@ -397,7 +397,7 @@ class Streaming(Learning):
         return self.cutting_
 
     def _forget_kept(self, documents: KeptDocuments) -> None:
-        """Take back documents that are kept."""
+        """Remove documents that are kept."""
         self._take_back_kept(documents)
         for examples in documents.batches():
             self._note_forgetting(examples)
