@@ -156,9 +156,12 @@ def _apart(rows: list[Row]) -> Iterable[str]:
 
 
 def _deviations(results: Row, codebooks: int) -> Iterable[str]:
-    yield from ("### Standard deviations over codebooks", "") yield f"The paper gives the standard deviations of top-1
-    and agreement over {codebooks} codebooks at h = 8. Ours are" yield "means over the draws; the error is that of a
-    single draw against this mean." yield "" yield from deviation_lines(results) yield ""
+    yield from ("### Standard deviations over codebooks", "")
+    yield f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours"
+    yield "are means over the draws; the error is that of a single draw against this mean."
+    yield ""
+    yield from deviation_lines(results)
+    yield ""
 
 
 def _tie_rules(rows: list[Row], *, whole: bool) -> Iterable[str]:
