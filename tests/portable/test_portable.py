@@ -123,7 +123,7 @@ def test_weights_that_were_not_fitted_tie_labels_as_the_model_does(folder: Path)
 def test_gaussian_codes_give_the_same_labels(form: str, vote: str, folder: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 30, (300, 4)), rng.integers(0, 5, 300)
-    predictor = MemoryClassifier(memory=Gaussian(d=64), vote=vote, random_state=0).fit(X, y).compile(form)
+    predictor = MemoryClassifier("positional", memory=Gaussian(d=64), vote=vote, random_state=0).fit(X, y).compile(form)
     expected, scores = predictor.predict(X), predictor.class_scores(X)
     module = predictor.to_torch()
     np.testing.assert_allclose(module(module.numbers(X)).numpy(), scores, rtol=1e-4, atol=1e-5)
@@ -175,7 +175,7 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
 def test_what_has_no_graph_says_what_to_do(folder: Path) -> None:
     X, y = [["a", "b"], ["c", "d"]], ["x", "y"]
     with pytest.raises(TypeError, match="sum, mean and log-linear"):
-        MemoryClassifier(memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
+        MemoryClassifier("positional", memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="is no Unicode text"):
         MemoryClassifier("positional", memory=Exact(), vote="sum").fit([["\ud800"]], y[:1]).compile().to_onnx(
             folder / "x.onnx"
