@@ -193,7 +193,7 @@ def test_single_edits_are_those_of_the_plain_model(
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
 def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(memory: Any, tmp_path: Path) -> None:
     X, y = rows(300, 1)
-    start = MemoryClassifier(memory=memory, vote="sum").fit(X[:200], y[:200])
+    start = MemoryClassifier("positional", memory=memory, vote="sum").fit(X[:200], y[:200])
     save(start, tmp_path / "a", parts=3)
     with editing(tmp_path / "a") as model:
         model.partial_fit(X[200:], y[200:]).forget(X[:50], y[:50])
@@ -216,7 +216,7 @@ def test_after_compaction_no_file_holds_what_was_forgotten(memory: Any, tmp_path
     X, y = rows(80, 1)
     secret = [["Mallory", "Mallory", "Mallory"]]
     save(
-        MemoryClassifier(memory=memory, vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]),
+        MemoryClassifier("positional", memory=memory, vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]),
         tmp_path,
         parts=3,
     )
@@ -228,7 +228,7 @@ def test_after_compaction_no_file_holds_what_was_forgotten(memory: Any, tmp_path
 
 def test_a_part_in_which_nothing_changed_keeps_its_file(tmp_path: Path) -> None:
     X = np.arange(300).reshape(100, 3)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(100) % 3), tmp_path, parts=4)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, np.arange(100) % 3), tmp_path, parts=4)
     before = {path.name for path in tmp_path.glob("part-*")}
     with editing(tmp_path) as model:
         model.learn_one([0, 1, 2], 1)
@@ -255,13 +255,13 @@ def test_what_was_not_stored_is_refused_and_nothing_changes(memory: Any, tmp_pat
     with pytest.raises(NotStoredError):
         parted.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
     with pytest.raises(LayoutError):
-        parted.merge(MemoryClassifier(memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
+        parted.merge(MemoryClassifier("positional", memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
     assert_same(parted, plain)
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
 def test_one_label_no_rows_and_one_part(memory: Any, tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=memory, vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
+    model = MemoryClassifier("positional", memory=memory, vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
     save(model, tmp_path, parts=7)
     again = load(tmp_path)
     assert again.predict([[1, 2]]).tolist() == ["only"]
@@ -393,7 +393,7 @@ def test_a_head_or_a_part_of_another_format_is_refused(name: str, tmp_path: Path
 
 
 def test_only_an_exact_memory_is_written_in_parts(tmp_path: Path) -> None:
-    hashed = MemoryClassifier(memory=Hashed(8), vote="sum").fit(*rows(20, 0))
+    hashed = MemoryClassifier("positional", memory=Hashed(8), vote="sum").fit(*rows(20, 0))
     with pytest.raises(FileError, match="only memory=Exact"):
         save(hashed, tmp_path, parts=2)
     with pytest.raises(ValueError, match="parts=-1"):
@@ -456,7 +456,7 @@ def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(form: bool | N
 def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 3000, (60_000, 2)), rng.integers(0, 50, 60_000)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
     for query in X[:20]:
         model = load(tmp_path)
         parts = model.memory_.parted.files.parts
@@ -485,7 +485,9 @@ SMAPS = Path("/proc/self/smaps")
 def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     save(
-        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 99, (999, 2)), rng.integers(0, 9, 999)),
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+            rng.integers(0, 99, (999, 2)), rng.integers(0, 9, 999)
+        ),
         tmp_path,
         parts=3,
     )
@@ -518,7 +520,7 @@ except MemoryError:
 def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name, n in (("few", 10), ("many", 1_000_000)):
-        model = MemoryClassifier(memory=Exact(), vote="sum").fit(
+        model = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
             rng.integers(0, 2000, (n, 2)), rng.integers(0, 2000, n)
         )
         save(model, tmp_path / name, parts=6)

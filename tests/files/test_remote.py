@@ -38,7 +38,7 @@ def rows(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(*rows(200_000, 0)), path, parts=3)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(*rows(200_000, 0)), path, parts=3)
     (path / f"{HEAD}.lock").unlink(missing_ok=True)
     return path
 
@@ -124,7 +124,7 @@ def test_load_beside_another_model_that_is_written_gives_that_one(
     address: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parts of the head that was read first are deleted before they are opened."""
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(*rows(50, 3)), tmp_path, parts=2)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(*rows(50, 3)), tmp_path, parts=2)
     prepare = Remote.prepare
 
     def beside(self: Remote, folder: str, name: str, size: int) -> None:
@@ -141,7 +141,7 @@ def test_a_fit_writes_to_it(address: Callable[[str], str], tmp_path: Path) -> No
     lines = [" ".join(map(str, rng.integers(0, 50, 20))) for _ in range(200)]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     source = open_source(str(tmp_path / "text.txt"), tokens="words")
-    estimator = MemoryClassifier(memory=Exact(), vote="sum")
+    estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
     plain = fit(estimator, source, 3)
     for where in ("new/model", "data"):  # a folder that holds another model is replaced
         made = fit(estimator, source, 3, parts=3, out=address(where))

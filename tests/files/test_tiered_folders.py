@@ -85,7 +85,7 @@ def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> N
 
 
 def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
+    model = MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
     save(model, tmp_path, parts=2)
     again = load(tmp_path)
     assert again.memory_.undecided() == {"reserved"}
@@ -123,9 +123,9 @@ def test_what_the_sketch_proves_touches_no_page_of_any_part(tmp_path: Path) -> N
     frequent, label = rng.integers(0, 8, (20_000, 3)), rng.integers(0, 2, 20_000)
     X = np.concatenate([frequent * 10 + label[:, None], rng.integers(1000, 9000, (20_000, 3))])
     y = np.concatenate([label, rng.integers(0, 5, 20_000)])
-    plain = MemoryClassifier(memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
+    plain = MemoryClassifier("positional", memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
     save(plain, tmp_path, parts=4)
-    sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     contexts, ones = plain._contexts(X), np.ones(len(plain.classes_))
     weights = plain.sites_.weights
     proven = sketch.proven(contexts, weights, ones, sketch.winners(contexts, weights, ones))
@@ -162,7 +162,9 @@ def forged(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None
 def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
     save(fitted(), tmp_path / "good", parts=2)
     save(fitted(60, 7), tmp_path / "other", parts=2)
-    three = MemoryClassifier(memory=Tiered(Hashed(4, 3)), vote="sum").fit(rows(60, 0)[0], ["x", "y", "z"] * 20)
+    three = MemoryClassifier("positional", memory=Tiered(Hashed(4, 3)), vote="sum").fit(
+        rows(60, 0)[0], ["x", "y", "z"] * 20
+    )
     save(three, tmp_path / "three", parts=2)
     names = [name for name in Archive(tmp_path / "good" / HEAD, verify=True).arrays if "." in name]
     assert any(name.startswith("sketch.") for name in names)

@@ -71,10 +71,12 @@ def classifiers() -> dict[str, MemoryClassifier]:
         sessions, 3, short="pad"
     )
     models["declared"] = (
-        MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
+        MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
     )
-    models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
-    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
+    models["all forgotten"] = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
+    models["layout open"] = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
         X[:1], [7], [7, 8], sample_weight=[0]
     )
     models["trees"] = MemoryClassifier().fit(NUMBERS, NUMBER_LABELS)

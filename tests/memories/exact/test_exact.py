@@ -66,7 +66,9 @@ def test_scan_prototypes_and_counts_give_identical_scores(kernel: SiteKernel, st
 
 
 def test_unseen_and_empty_positions_cast_no_vote() -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3)
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+        as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3
+    )
     assert clf.class_scores(as_array([["a", NO_TOKEN, "z"], ["?", "?", "?"]])).ravel().tolist() == [1.0, 0.0]
 
 

@@ -76,7 +76,7 @@ def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) 
     model = asked_once(load(tmp_path / "small"))
     assert asked_once(model).memory_._stored.is_live  # so small that it costs nothing
     stream = [row.tolist() for row in zipf_stream(40_000, 3000, seed=3).reshape(-1, 4)]
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
     model = load(tmp_path / "large")
     assert not asked_once(model).memory_._stored.is_live
     for _ in range(20):
