@@ -121,7 +121,6 @@ def test_commands_learn_and_forget_the_rows_of_the_frame(table: Any) -> None:
         assert found.digest(parts=True) == MemoryClassifier().fit(told[4:], LABELS[4:]).digest(parts=True)
 
 
-@pytest.mark.xfail(reason="whole numbers in arrays and lists are names, in frames they are numbers")
 @settings(max_examples=60, deadline=None)
 @given(table=tables())
 def test_arrays_and_lists_are_read_as_frames_are(table: Any) -> None:
@@ -143,7 +142,6 @@ def test_arrays_and_lists_are_read_as_frames_are(table: Any) -> None:
     assert opened.refit().digest() == MemoryClassifier().fit(nameless[1:], LABELS[1:]).digest()
 
 
-@pytest.mark.xfail(reason="whole numbers in arrays and lists are names, in frames they are numbers")
 def test_a_server_learns_forgets_and_is_asked_by_exact_numbers(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     ids, ages = (2**53 + rng.integers(0, 9, 120)).tolist(), rng.integers(0, 60, 120).tolist()

@@ -80,12 +80,12 @@ def test_batches_decide_as_all_rows_do(form: Any, first: Any, second: Any, kinds
 
 def test_numbers_become_names_where_no_fraction_is_left() -> None:
     X = listed([2**53 + 1, *WHOLE[1:]])
-    clf = MemoryClassifier().fit([*X, ["u", 0.5]], [*LABELS, "a"])
+    clf = MemoryClassifier("positional").fit([*X, ["u", 0.5]], [*LABELS, "a"])
     assert clf._columns == "sn"
     clf.forget([["u", 0.5]], ["a"])
     assert clf._columns == "sn"
     assert clf.refit()._columns is None
-    assert clf.digest() == MemoryClassifier().fit(X, LABELS).digest()
+    assert clf.digest() == MemoryClassifier("positional").fit(X, LABELS).digest()
 
 
 def test_what_is_decided_is_refused_as_before() -> None:
@@ -100,14 +100,19 @@ def test_what_is_decided_is_refused_as_before() -> None:
 
 
 def test_nothing_is_decided_without_choosing_or_without_rows() -> None:
-    clf = MemoryClassifier().fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS, choose=False)
+    clf = MemoryClassifier("positional").fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS, choose=False)
     assert clf._columns is None
     assert clf.refit()._columns == "sn"
-    clf = MemoryClassifier(vote="sum").fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS)
+    clf = MemoryClassifier("positional", vote="sum").fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS)
     assert clf._columns is None
     clf.refit(rows=(both(listed, WHOLE, FRACTIONS), LABELS * 2))
-    assert clf.digest() == MemoryClassifier(vote="sum").fit(both(listed, WHOLE, FRACTIONS), LABELS * 2).digest()
-    pinned = MemoryClassifier().fit(listed(WHOLE), LABELS).empty_like().partial_fit(listed(FRACTIONS), LABELS)
+    assert (
+        clf.digest()
+        == MemoryClassifier("positional", vote="sum").fit(both(listed, WHOLE, FRACTIONS), LABELS * 2).digest()
+    )
+    pinned = (
+        MemoryClassifier("positional").fit(listed(WHOLE), LABELS).empty_like().partial_fit(listed(FRACTIONS), LABELS)
+    )
     assert pinned.refit()._columns is None
 
 
@@ -151,14 +156,16 @@ def test_windows_forget_rows_of_columns_that_were_decided_since() -> None:
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 def test_models_are_merged_whose_rows_decide_together() -> None:
-    whole, fractions, nothing = (MemoryClassifier().fit(listed(v), LABELS) for v in (WHOLE, FRACTIONS, MISSING))
-    both_ways = MemoryClassifier().fit(both(listed, WHOLE, FRACTIONS), LABELS * 2)
+    whole, fractions, nothing = (
+        MemoryClassifier("positional").fit(listed(v), LABELS) for v in (WHOLE, FRACTIONS, MISSING)
+    )
+    both_ways = MemoryClassifier("positional").fit(both(listed, WHOLE, FRACTIONS), LABELS * 2)
     for merged in (whole + fractions, fractions + whole):
         assert merged._columns == "sn"
         assert (merged + nothing - nothing).refit().digest() == both_ways.digest()
     assert (whole + fractions - fractions).refit().digest() == whole.digest()
     assert whole._columns is None
-    names = MemoryClassifier().fit(listed(NAMES), LABELS)
+    names = MemoryClassifier("positional").fit(listed(NAMES), LABELS)
     for one, other in ((names, fractions), (fractions, names)):
         before = one.digest()
         with pytest.raises(LayoutError, match="Column 1 holds"):
@@ -170,10 +177,12 @@ def test_models_are_merged_whose_rows_decide_together() -> None:
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 def test_numbers_whose_fractions_were_forgotten_are_merged_with_whole_numbers() -> None:
-    fresh = MemoryClassifier().fit(both(listed, WHOLE, WHOLE), LABELS * 2)
+    fresh = MemoryClassifier("positional").fit(both(listed, WHOLE, WHOLE), LABELS * 2)
     for swapped in (False, True):
-        clf = MemoryClassifier().fit([*listed(WHOLE), ["u", 0.5]], [*LABELS, "a"]).forget([["u", 0.5]], ["a"])
-        other = MemoryClassifier().fit(listed(WHOLE), LABELS)
+        clf = (
+            MemoryClassifier("positional").fit([*listed(WHOLE), ["u", 0.5]], [*LABELS, "a"]).forget([["u", 0.5]], ["a"])
+        )
+        other = MemoryClassifier("positional").fit(listed(WHOLE), LABELS)
         assert (clf._columns, other._columns) == ("sn", None)
         assert (other + clf if swapped else clf + other).refit().digest() == fresh.digest()
 
@@ -277,14 +286,15 @@ def test_what_rows_show_is_what_their_values_show(seed: int) -> None:
     column[:] = [pool[i] for i in rng.integers(0, int(rng.integers(1, len(pool) + 1)), 8)]
     if "a" in column:
         column[column == float("inf")] = 0.5  # no name is infinite
-    shown = Evidence.of_columns([column], has_types=False)
-    kinds = shown.kinds(None)
-    clf = MemoryClassifier(keep=True).fit(column[:, None], list("abababab"))
-    assert clf._columns == (None if kinds == "s" else kinds)
-    assert clf._kept is not None
-    rows = next(clf._kept.batches()).contexts
-    assert Evidence.of_rows(shown.types, rows) == shown
-    assert shown.contents in CONTENTS
+    for kernel in ("auto", "positional"):  # a given kernel reads whole numbers as names
+        shown = Evidence.of_columns([column], has_types=kernel == "auto")
+        kinds = shown.kinds(None)
+        clf = MemoryClassifier(kernel, keep=True).fit(column[:, None], list("abababab"))
+        assert clf._columns == (None if kinds == "s" else kinds)
+        assert clf._kept is not None
+        rows = next(clf._kept.batches()).contexts
+        assert Evidence.of_rows(shown.types, rows) == shown
+        assert shown.contents in CONTENTS
 
 
 def test_one_row_has_the_tokens_of_a_table() -> None:

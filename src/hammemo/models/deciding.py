@@ -109,7 +109,7 @@ class Deciding(Additive, Answering):
         for X in tables:
             columns = table_columns(X)
             if columns is not None and len(columns) == len(found.types):
-                found = Evidence(found.types, found.plus(evidence_of(X, columns)).contents)
+                found = Evidence(found.types, found.plus(evidence_of(self, X, columns)).contents)
         self._take_kinds(found.kinds(self._asked()))
 
     def _with_kinds(self, kept: KeptRows, kinds: str) -> KeptRows:
@@ -135,7 +135,7 @@ class Deciding(Additive, Answering):
         columns = table_columns(X)
         if not columns or len(columns) != self.n_features_in_:
             return  # what is wrong with it is said where it is learnt
-        shown, asked, before = evidence_of(X, columns), self._asked(), self._kinds_of_columns()
+        shown, asked, before = evidence_of(self, X, columns), self._asked(), self._kinds_of_columns()
         if not _may_change(shown, self._types or "", shown.kinds(asked), before):
             return
         held = self._evidence()

@@ -2,9 +2,9 @@
 
 Two letters for each column are all that it depends on:
 
-- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else in data frames, and
-  floats and durations anywhere, so that whole numbers are numbers; ``o`` lists and other arrays; ``d`` dates. Types are
-  declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
+- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else, so that whole numbers
+  are numbers; ``d`` dates; ``o`` lists and arrays of a model with a given kernel, where only floats and durations are
+  ``t``. Types are declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
 - its *content*, what the values are: ``-`` none but missing ones; ``w`` whole numbers; ``f`` fractions, too; ``x``
   strings, too. The rows that are left tell it, so it changes when rows are forgotten.
 
@@ -65,7 +65,7 @@ class Evidence:
         Parameters
         ----------
         has_types : bool
-            Whether columns have types, as in a frame: whole numbers are numbers there.
+            Whether whole numbers are numbers: in data frames, and wherever the kernel is automatic.
         categories : set of int
             The places of categories: their numbers are names.
         """
