@@ -22,7 +22,7 @@ from rows import CaseHistory, DocumentHistory, Held, History
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.service.hosted import HostedModel
+    from hammemo_server.models.served import HostedModel
 
 RISKY: Final = False
 """Whether dates may be missing (then columns of missing dates are left), and whole numbers come from 2^53 on."""
@@ -303,7 +303,7 @@ class ServerHistory(TableHistory):
 
     def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:
         """Send an edit and wait until it is applied."""
-        from hammemo.service.operations import Edit
+        from hammemo_server.edits.operations import Edit
 
         self.number += 1
         self.hosted.edit(Edit(str(self.number), kind, **self.content(rows))).result(600)
@@ -366,7 +366,7 @@ class ServerDocumentHistory(ServerHistory, DocumentHistory):
 @cache
 def _host() -> Any:
     """Return the host of this process; its folder goes when the process ends."""
-    from hammemo.service.host import Host
+    from hammemo_server.models.host import Host
 
     return Host(Path(tempfile.mkdtemp(prefix="hammemo-histories-")))
 

@@ -220,7 +220,7 @@ def test_two_versions() -> None:
     assert [row["equal"] for row in rows if "equal" in row] == [{"state": True, "answers": True}]
 
 
-@pytest.mark.slow  # tests/service/test_subjects.py kills at every step, too
+@pytest.mark.slow  # server/tests/test_subjects.py kills at every step, too
 @pytest.mark.skipif(sys.platform == "win32", reason="processes kill themselves")
 def test_erasure() -> None:
     page = json.loads(

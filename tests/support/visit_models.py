@@ -12,7 +12,7 @@ from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.service.hosted import HostedModel
+    from hammemo_server.models.served import HostedModel
 
 Visits = list[list[Any]]
 
