@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo import Exact, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, Rolling
-from hammemo.experiments import wikitext
-from hammemo.experiments.drawing import zipf_examples
-from hammemo.experiments.measuring import options, seconds, show
+from hammemo import MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.paper.experiments import wikitext
+from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments.measuring import options, seconds, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,8 +34,8 @@ import numpy as np
 from click_rows import Clicks
 from clicks import CategoryLightGBM
 from hammemo import MemoryClassifier
-from hammemo.experiments.measuring import JsonLines, Row, options, table
 from hammemo.models.learning import silence_forgetting
+from hammemo.paper.experiments.measuring import JsonLines, Row, options, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from hammemo import Hashed, Ledgered, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
-from hammemo.experiments.drawing import zipf_examples
-from hammemo.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
+from hammemo.memories import Hashed, Ledgered
+from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
 
 if TYPE_CHECKING:

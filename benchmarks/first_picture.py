@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deletion_curve import CURVES
-from hammemo.experiments.measuring import JsonLines, Row, options
+from hammemo.paper.experiments.measuring import JsonLines, Row, options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

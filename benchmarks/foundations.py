@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, MeMoClassifier, MemoryClassifier
-from hammemo.experiments.measuring import options, show
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.memories import Exact
+from hammemo.paper.experiments.measuring import options, show
+from hammemo.paper.experiments.wikitext import build_task, read_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo._arrays.native import native
 from hammemo._progress import progress_bar
-from hammemo.experiments.drawing import zipf_stream
-from hammemo.experiments.measuring import Row, in_turns, options, seconds, show, unseen
-from hammemo.experiments.throughput import PAPER, memo_method, paper_examples
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo.memories import Hashed
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import Row, in_turns, options, seconds, show, unseen
+from hammemo.paper.experiments.throughput import PAPER, memo_method, paper_examples
+from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:

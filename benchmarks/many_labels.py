@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, MemoryClassifier, load, save
-from hammemo.experiments.measuring import latencies, options, peak_mebibytes, thread_seconds
+from hammemo import MemoryClassifier, load, save
+from hammemo.memories import Exact
+from hammemo.paper.experiments.measuring import latencies, options, peak_mebibytes, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

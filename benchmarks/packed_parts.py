@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hammemo import load
-from hammemo.experiments.drawing import zipf_stream
-from hammemo.experiments.measuring import seconds
 from hammemo.memories.exact.parts.part import Part, part_arrays
 from hammemo.memories.exact.parts.set import Columns, PartSet, SignedPart
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import seconds
 
 N_QUERIES = 300
 FORMS = {"side by side": False, "packed": True}

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, Gaussian, MemoryClassifier, plan
-from hammemo.experiments.drawing import generator
-from hammemo.experiments.measuring import Row, cells, heading, options, table
-from hammemo.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Gaussian
+from hammemo.paper.experiments.drawing import generator
+from hammemo.paper.experiments.measuring import Row, cells, heading, options, table
+from hammemo.paper.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
+from hammemo.planning import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

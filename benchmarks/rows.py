@@ -32,24 +32,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hammemo import (
-    AutoSites,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-)
+from hammemo import MemoryClassifier, load, save
 from hammemo._progress import progress_bar
-from hammemo.experiments.measuring import Row, options, show
 from hammemo.files.contents import file_pieces
+from hammemo.kernels import AutoSites, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.paper.experiments.measuring import Row, options, show
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,11 +28,12 @@ from pathlib import Path
 from statistics import median
 
 import scale_parts
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
-from hammemo.experiments.measuring import Row, in_turns, options, seconds, show, table
+from hammemo.memories import Exact, Hashed
+from hammemo.paper.experiments.measuring import Row, in_turns, options, seconds, show, table
 from hammemo.sources.documents import open_source
 from scale_files import Watch, run_step, write_files
 

@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, MemoryClassifier, compact, load, save
+from hammemo import MemoryClassifier, compact, load, save
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.parts import PartsJob
-from hammemo.experiments.drawing import zipf_stream
-from hammemo.experiments.measuring import Row, cells, seconds
+from hammemo.memories import Exact
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import Row, cells, seconds
 from hammemo.sources.documents import open_source
 from hammemo.tokens.contexts import Contexts
 from scale_files import Watch, run_step, write_files

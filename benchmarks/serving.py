@@ -48,8 +48,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.experiments.measuring import Row, cells, options
-from hammemo.experiments.measuring import seconds as seconds_of
+from hammemo.paper.experiments.measuring import Row, cells, options
+from hammemo.paper.experiments.measuring import seconds as seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

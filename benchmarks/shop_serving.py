@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hammemo.client import Client
-from hammemo.experiments.measuring import Row, thread_seconds
+from hammemo.paper.experiments.measuring import Row, thread_seconds
 from serving import OwnServer, request
 from sessions.neighbours import VMISkNN
 

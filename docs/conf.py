@@ -16,7 +16,7 @@ import matplotlib as mpl
 from docutils import nodes
 
 from hammemo import __version__
-from hammemo.experiments.figures import fidelity_figures
+from hammemo.paper.experiments.figures import fidelity_figures
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, Tiered, save
+from hammemo import MemoryClassifier, save
+from hammemo.memories import Exact, Hashed, Ledgered, Tiered
 from hammemo_server.edits.choices import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded

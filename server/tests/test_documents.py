@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
+from hammemo import NO_TOKEN, MemoryClassifier, save
+from hammemo.kernels import Suffixes
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes import Mixture
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, __version__, load, save
+from hammemo import MeMoClassifier, MemoryClassifier, __version__, load, save
+from hammemo.memories import Exact, Ledgered
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,

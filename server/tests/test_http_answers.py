@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import running_servers as serving
-from hammemo import Exact, Hashed, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.memories import Ledgered
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo_server.edits.operations import Malformed
 from hammemo_server.http.answering import ReadyVersion, table
 from hammemo_server.http.connections import JoinedHead

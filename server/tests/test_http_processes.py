@@ -17,8 +17,10 @@ import running_servers as serving
 import service_http_edits
 import service_malformed
 import service_soak
-from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
+from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
+from hammemo.kernels import Bag, Suffixes
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hammemo import Exact, Ledgered, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Ledgered
 from hammemo_server.edits.operations import InUse, NoSuchModel
 from hammemo_server.store.log import Entry, LogDamaged, LogError, Overtaken, Seen
 from hammemo_server.store.sqlite_log import FolderStore

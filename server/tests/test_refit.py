@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import running_servers as serving
-from hammemo import Exact, Ledgered, LogLinear, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
+from hammemo.memories import Exact, Ledgered
 from hammemo.models.kept_rows import KeptRows
-from hammemo.votes import Mixture
+from hammemo.votes import LogLinear, Mixture
 from hammemo_server.edits import weights as weights_module
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (

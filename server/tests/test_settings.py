@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hammemo import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import ServiceError
 from hammemo_server.edits.settings import Settings

@@ -33,7 +33,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.memo import MeMoClassifier
+from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
 from hammemo.portable.tree_graph import TreeGraph

@@ -13,9 +13,12 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from hammemo import AutoSites, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming
+from hammemo import MemoryClassifier
 from hammemo._arrays import blas
 from hammemo._arrays.blas import OneBlasThread, one_blas_thread
+from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.memories import Exact, Hashed
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,24 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hammemo import (
-    AutoSites,
-    Decaying,
-    Exact,
-    Joined,
-    LogLinear,
-    Pairs,
-    PositionalHamming,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-)
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.checks.memories import default_sites
 from hammemo.checks.promises import promise, require, require_refusal
 from hammemo.files.registry import BUILT_IN
+from hammemo.kernels import AutoSites, Decaying, Joined, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo.votes import Mean, Mixture, Sum
+from hammemo.votes import LogLinear, Mean, Mixture, Sum
 from memory_catalogue import MEMORIES, Entry
 
 if TYPE_CHECKING:
@@ -127,7 +117,7 @@ def test_a_refusal_that_says_something_else_is_found() -> None:
 
 def test_checks_do_their_work_without_pytest_hypothesis_and_assert_statements() -> None:
     code = (
-        "import sys; from hammemo import Exact; from hammemo.checks import check_memory;"
+        "import sys; from hammemo.memories import Exact; from hammemo.checks import check_memory;"
         "check_memory(Exact(), trials=1); print([m for m in ('pytest', 'hypothesis') if m in sys.modules]);"
         "from hammemo.checks.promises import require; require(False, 'still there')"
     )

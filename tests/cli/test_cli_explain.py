@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import Exact, Hashed, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed
 
 if TYPE_CHECKING:
     from pathlib import Path

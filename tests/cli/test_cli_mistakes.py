@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models.names import MEMORIES, VOTES
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import LogLinear, MemoryClassifier, editing, load, save
+from hammemo import MemoryClassifier, editing, load, save
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path

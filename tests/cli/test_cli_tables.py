@@ -18,21 +18,11 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    Suffixes,
-    load,
-    save,
-    windows,
-)
+from hammemo import NO_TOKEN, MemoryClassifier, load, save, windows
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
+from hammemo.kernels import PositionalHamming, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.sources.tables import read_table
 from places import SHARED
 

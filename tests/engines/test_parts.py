@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import forked
-from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, Tiered, load
+from hammemo import MemoryClassifier, load
 from hammemo.engines import adding, fit, parts
-from hammemo.experiments.drawing import zipf_stream
 from hammemo.files import part_files
+from hammemo.kernels import Bag, PositionalHamming, Suffixes
+from hammemo.memories import Exact, Hashed, Tiered
+from hammemo.paper.experiments.drawing import zipf_stream
 from hammemo.sources.documents import open_source
+from hammemo.votes import LogLinear, Mixture
 
 H = 3
 MEMORIES: dict[str, Any] = {"exact": Exact(), "tiered": Tiered(Hashed(16, 8, key=bytes(32)))}

@@ -30,11 +30,14 @@ from sklearn.base import clone  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
-from hammemo import Bag, Exact, Hashed, MemoryClassifier, Mixture, Suffixes, Tiered, Together  # noqa: E402
+from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
-from hammemo.experiments.drawing import zipf_stream  # noqa: E402
+from hammemo.kernels import Bag, Suffixes, Together  # noqa: E402
+from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
+from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from hammemo.sources.table_files import open_table  # noqa: E402
+from hammemo.votes import Mixture  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402
 

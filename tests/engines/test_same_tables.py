@@ -17,10 +17,11 @@ pd = pytest.importorskip("pandas")
 from typer.testing import CliRunner  # noqa: E402
 
 import running_servers as serving  # noqa: E402
-from hammemo import Exact, Ledgered, MemoryClassifier, load  # noqa: E402
+from hammemo import MemoryClassifier, load  # noqa: E402
 from hammemo.cli.app import app  # noqa: E402
 from hammemo.client import Client  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
+from hammemo.memories import Exact, Ledgered  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

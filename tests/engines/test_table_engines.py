@@ -17,8 +17,9 @@ pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 import pyarrow.dataset as ds  # noqa: E402
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, Tiered, load, save  # noqa: E402
+from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
+from hammemo.memories import Exact, Hashed, Ledgered, Tiered  # noqa: E402
 from hammemo.models.kept_rows import KeptRows  # noqa: E402
 from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
 

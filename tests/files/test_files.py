@@ -21,22 +21,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
-from hammemo import (
-    Exact,
-    FileError,
-    Gaussian,
-    Hashed,
-    MeMoClassifier,
-    MemoryClassifier,
-    Predictor,
-    SiteKernel,
-    Tiered,
-    load,
-    save,
-)
+from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
 from hammemo.files import archive
 from hammemo.files import contents as files_module
 from hammemo.files.inspecting import inspect
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import Mean
 from mutated_files import graft, joined, sealed, split
 from pace import patience

@@ -21,28 +21,14 @@ from hypothesis import strategies as st
 import forked
 import hammemo
 from folder_cases import KERNELS, assert_same, rows
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Exact,
-    FileError,
-    Hashed,
-    LayoutError,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    NotStoredError,
-    Suffixes,
-    Tiered,
-    compact,
-    editing,
-    load,
-    save,
-)
+from hammemo import NO_TOKEN, FileError, LayoutError, MemoryClassifier, NotStoredError, compact, editing, load, save
 from hammemo.files import inspect, read_notes
 from hammemo.files.archive import Archive
 from hammemo.files.folders import HEAD
+from hammemo.kernels import Bag, Suffixes
+from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.memories.exact.parts import part
+from hammemo.votes import LogLinear, Mixture
 from mutated_files import sealed
 
 if TYPE_CHECKING:

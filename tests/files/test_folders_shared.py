@@ -11,9 +11,10 @@ import pytest
 
 import forked
 from folder_cases import rows
-from hammemo import Exact, FileError, MemoryClassifier, compact, editing, load, save
+from hammemo import FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import folders, inspect
 from hammemo.files.folders import HEAD
+from hammemo.memories import Exact
 
 if TYPE_CHECKING:
     from pathlib import Path

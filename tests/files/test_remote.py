@@ -13,10 +13,11 @@ import object_store
 pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
 pytest.importorskip("pyarrow")
 
-from hammemo import Exact, FileError, MemoryClassifier, load, save
+from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.engines import fit
 from hammemo.files.folders import HEAD
 from hammemo.files.remote import Remote
+from hammemo.memories import Exact
 from hammemo.sources.documents import open_source
 
 if TYPE_CHECKING:

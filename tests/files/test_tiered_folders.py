@@ -11,20 +11,11 @@ import numpy as np
 import pytest
 
 from folder_cases import assert_same, rows
-from hammemo import (
-    Exact,
-    FileError,
-    Hashed,
-    MemoryClassifier,
-    Tiered,
-    compact,
-    editing,
-    load,
-    save,
-)
+from hammemo import FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import inspect
 from hammemo.files.archive import Archive, sealed
 from hammemo.files.folders import HEAD
+from hammemo.memories import Exact, Hashed, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,17 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    Ledgered,
-    MeMoClassifier,
-    MemoryClassifier,
-    NotStoredError,
-    PositionalHamming,
-)
+from hammemo import LayoutError, MeMoClassifier, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.memories.gaussian.codes import CODE_BITS, GaussianCodes, step_exponent
 from hammemo.memories.gaussian.memory import EXACT_EXAMPLES
 from hammemo.tokens.contexts import Contexts, Examples

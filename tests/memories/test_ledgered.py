@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    Ledgered,
-    MemoryClassifier,
-    NotStoredError,
-    SiteKernel,
-)
+from hammemo import NO_TOKEN, LayoutError, MemoryClassifier, NotStoredError
 from hammemo._arrays.integers import object_array
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.tokens.contexts import Examples
 from memory_catalogue import POSITIONS, TOKENS, batches, examples
 

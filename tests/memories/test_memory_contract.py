@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Ledgered
 from hammemo.checks.memories import check_once
+from hammemo.memories import Ledgered
 from memory_catalogue import KERNELS, MEMORIES, TOKENS, batches, examples
 from places import SUPPORT
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, MemoryClassifier, PositionalHamming, Tiered
-from hammemo.memories import Memory
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact, Hashed, Memory, Tiered
 from hammemo.memories.bounds import proven
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import stream_blocks

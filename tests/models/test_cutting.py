@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from hammemo import NO_TOKEN, Hashed, MemoryClassifier, Mixture, NotStoredError, Suffixes, load, save, windows
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, windows
 from hammemo.engines import fit
+from hammemo.kernels import Suffixes
+from hammemo.memories import Hashed
 from hammemo.sources.documents import open_source
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

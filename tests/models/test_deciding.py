@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hammemo import AutoSites, Exact, Ledgered, MemoryClassifier, Rolling, load, save
+from hammemo import MemoryClassifier, Rolling, load, save
+from hammemo.kernels import AutoSites
+from hammemo.memories import Exact, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting

@@ -11,21 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-    windows,
-)
+from hammemo import MemoryClassifier, load, save, windows
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.kernels.sites import MAX_POSITIONS, MAX_SITES
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.tokens.contexts import MAX_EXAMPLES, MAX_NAME_BYTES
 
 if TYPE_CHECKING:

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import AutoSites, Exact, LayoutError, LogLinear, MemoryClassifier, PositionalHamming
+from hammemo import LayoutError, MemoryClassifier
+from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.memories import Exact
 from hammemo.models import growing
 from hammemo.models.settling import FIRST_BATCH
+from hammemo.votes import LogLinear
 
 
 def table(n: int, seed: int = 0) -> tuple[Any, Any]:

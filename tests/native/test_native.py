@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crafted_tokens import integers_hashed_to
-from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import MemoryClassifier
 from hammemo._arrays.integers import sorted_find
+from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
@@ -462,7 +463,9 @@ import hashlib, os, sys, warnings
 import numpy as np
 if "missing" in sys.argv:
     sys.modules["hammemo._native"] = None
-from hammemo import Hashed, MemoryClassifier, SiteKernel
+from hammemo import MemoryClassifier
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Hashed
 from hammemo._arrays.native import native
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()

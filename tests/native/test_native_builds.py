@@ -47,7 +47,8 @@ for thread in threads: thread.join()
 """
 SMOKE = """
 import warnings
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Hashed
 from hammemo._arrays.native import native
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

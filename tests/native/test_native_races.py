@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Hashed
 from native_cases import PATHS, _native
 
 if TYPE_CHECKING:

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crafted_tokens import tuples_like
-from hammemo import Bag, Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+from hammemo import MemoryClassifier
+from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.portable import building
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path

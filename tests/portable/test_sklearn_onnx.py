@@ -15,17 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-)
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.votes import LogLinear
 
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")

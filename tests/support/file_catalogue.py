@@ -7,25 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import (
-    Bag,
-    Copy,
-    Decaying,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    Mixture,
-    PositionalHamming,
-    Recent,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-    Together,
-)
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.kernels import Bag, Copy, Decaying, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.votes import LogLinear, Mixture
 from memory_catalogue import KEY, MEMORIES
 
 if TYPE_CHECKING:

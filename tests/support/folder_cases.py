@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import NO_TOKEN, PositionalHamming, SiteKernel, Suffixes
+from hammemo import NO_TOKEN
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

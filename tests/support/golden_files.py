@@ -12,21 +12,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from file_catalogue import KERNELS, NUMBER_LABELS, NUMBERS, X, Y, queries_for
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Predictor,
-    Suffixes,
-    Tiered,
-    editing,
-    load,
-    save,
-)
+from hammemo import MemoryClassifier, Predictor, editing, load, save
 from hammemo.files.archive import FORMAT
+from hammemo.kernels import Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.votes import LogLinear
 from places import TESTS
 
 if TYPE_CHECKING:

@@ -23,8 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import httpx
 
-from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
+from hammemo import MemoryClassifier, save
 from hammemo.client import Client
+from hammemo.kernels import Bag, Suffixes
+from hammemo.votes import Mixture
 from running_servers import Process
 
 _ROWS: list[list[Any]] = [["red", 1], ["grün", None], ["blue", -2.5]]

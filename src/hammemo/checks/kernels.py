@@ -28,7 +28,7 @@ MODEL_FILES = 4
 
 
 def check_kernel(kernel: SiteKernel, *, lengths: Sequence[int] | None = None, seed: int = 0, trials: int = 20) -> None:
-    """Try a kernel against the contract of :class:`~hammemo.SiteKernel`, on seeded random contexts.
+    """Try a kernel against the contract of :class:`~hammemo.kernels.SiteKernel`, on seeded random contexts.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def check_kernel(kernel: SiteKernel, *, lengths: Sequence[int] | None = None, se
 
     Examples
     --------
-    >>> from hammemo import Suffixes
+    >>> from hammemo.kernels import Suffixes
     >>> from hammemo.checks import check_kernel
     >>> check_kernel(Suffixes(2, base=3), trials=2)
     """

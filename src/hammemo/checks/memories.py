@@ -58,7 +58,7 @@ def check_memory(
 
     Examples
     --------
-    >>> from hammemo import Hashed
+    >>> from hammemo.memories import Hashed
     >>> from hammemo.checks import check_memory
     >>> check_memory(Hashed(buckets=4, reserved=2), trials=2)
     """

@@ -17,7 +17,7 @@ from hammemo.cli.console import UsageError, print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo.experiments.wikitext import Task
+    from hammemo.paper.experiments.wikitext import Task
 
 TextOrDrawn: TypeAlias = Annotated[
     Path | None,
@@ -61,7 +61,7 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
 
 def say_expected(expected: float | None, jobs: int = 1) -> None:
     """Say on standard error how long an experiment will take here, where that is known."""
-    from hammemo.experiments.expected import told
+    from hammemo.paper.experiments.expected import told
 
     if expected is not None:
         how = "" if jobs == 1 else f" with {jobs} processes"
@@ -70,7 +70,7 @@ def say_expected(expected: float | None, jobs: int = 1) -> None:
 
 def say_measured(*names: str, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
     """Say how long commands will take here, from what they took once; `share` is how much of their draws is made."""
-    from hammemo.experiments.expected import by_probe
+    from hammemo.paper.experiments.expected import by_probe
 
     say_expected(by_probe([f"{name}, quick" if quick else name for name in names], share, jobs), jobs)
 
@@ -95,7 +95,7 @@ class ResultsFolder:
 
     def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
         """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
-        from hammemo.experiments.records import write_records
+        from hammemo.paper.experiments.records import write_records
 
         if self.out is None:
             return
@@ -125,7 +125,7 @@ def data_option() -> Iterator[None]:
 
 def wikitext_task(data: Path | None) -> Task:
     """Return the paper's task, from a folder or from the hub."""
-    from hammemo.experiments import wikitext as experiment
+    from hammemo.paper.experiments import wikitext as experiment
 
     with data_option():
         return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))

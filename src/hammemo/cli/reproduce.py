@@ -18,7 +18,7 @@ from hammemo.cli.console import UsageError, console, one_line_errors, print_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo.experiments.synthetic import Claim
+    from hammemo.paper.experiments.synthetic import Claim
 
 reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times are for two cores.")
 
@@ -59,8 +59,8 @@ def everything(
 
 def _write_report(out: Path, seconds: dict[str, float]) -> None:
     """Write the report from what the commands have written to folders of their names."""
-    from hammemo.experiments.paper_report import report
-    from hammemo.experiments.report import reproduction
+    from hammemo.paper.experiments.paper_report import report
+    from hammemo.paper.experiments.report import reproduction
 
     results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
     figures = out / "figures"
@@ -91,8 +91,8 @@ def synthetic(
     as_json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
     """Validate the analysis on planted data, three panels of figure 1: 4 minutes."""
-    from hammemo.experiments import synthetic as experiment
-    from hammemo.experiments.figures import require_matplotlib, synthetic_figure
+    from hammemo.paper.experiments import synthetic as experiment
+    from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
     settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
@@ -123,7 +123,7 @@ def bounds(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Compare every bound with independent draws: 2 minutes."""
-    from hammemo.experiments import bounds as experiment
+    from hammemo.paper.experiments import bounds as experiment
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
@@ -149,10 +149,10 @@ def wikitext(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 30 minutes."""
-    from hammemo.experiments import throughput, vocabulary
-    from hammemo.experiments import wikitext as experiment
-    from hammemo.experiments.figures import require_matplotlib, wikitext_figure
-    from hammemo.experiments.report import reproduction
+    from hammemo.paper.experiments import throughput, vocabulary
+    from hammemo.paper.experiments import wikitext as experiment
+    from hammemo.paper.experiments.figures import require_matplotlib, wikitext_figure
+    from hammemo.paper.experiments.report import reproduction
 
     require_matplotlib()
     settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
@@ -189,7 +189,7 @@ def inference(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Time the methods of table 2 at h = 8, on a processor or a GPU: 40 seconds."""
-    from hammemo.experiments import throughput
+    from hammemo.paper.experiments import throughput
 
     if device not in throughput.DEVICES:
         raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
@@ -217,8 +217,9 @@ def hashed(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of examples."""
-    from hammemo.experiments import fidelity as experiment
-    from hammemo.experiments.figures import fidelity_figures, require_matplotlib
+    from benchmarks import fidelity as experiment
+
+    from hammemo.paper.experiments.figures import fidelity_figures, require_matplotlib
 
     require_matplotlib()
     settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
@@ -244,7 +245,7 @@ def votes(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
-    from hammemo.experiments import votes as experiment
+    from benchmarks import votes as experiment
 
     settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
@@ -265,7 +266,7 @@ def events(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Predict the next activity of two event logs under the published protocol, next to the LSTM's figures."""
-    from hammemo.experiments import events as experiment
+    from benchmarks import events as experiment
 
     folder = opt.ResultsFolder(out)
     if data.is_dir():  # else that is all there is to say
@@ -285,8 +286,9 @@ def deletion(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed. Needs no data."""
+    from benchmarks import deletion as experiment
+
     from hammemo.datasets.loading import TABLES
-    from hammemo.experiments import deletion as experiment
 
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
@@ -310,9 +312,9 @@ def sessions(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen on validation."""
-    from hammemo.experiments.sessions.data import SETS
-    from hammemo.experiments.sessions.ours import Ours
-    from hammemo.experiments.sessions.running import run
+    from benchmarks.sessions.data import SETS
+    from benchmarks.sessions.ours import Ours
+    from benchmarks.sessions.running import run
 
     unknown = [name for name in sets or () if name not in SETS]
     if unknown:
@@ -337,7 +339,7 @@ def language(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and without caches."""
-    from hammemo.experiments import language as experiment
+    from benchmarks.language import ours as experiment
 
     folder = opt.ResultsFolder(out)
     if most is None and data.is_dir():

@@ -20,7 +20,7 @@ from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
-from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
+from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
@@ -92,9 +92,8 @@ def _classifier_parts(
     if len(set(descriptions.key_digests(memory.layout()))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
-        raise FileError(
-            f"A {type(model).__name__} cannot be saved: only {' and '.join(BUILT_IN['classifier'])} have a format."
-        )
+        saved = [*BUILT_IN["classifier"], *ABOVE]
+        raise FileError(f"A {type(model).__name__} cannot be saved: only {' and '.join(saved)} have a format.")
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name in UNSTORED:

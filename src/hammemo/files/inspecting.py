@@ -29,7 +29,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo import Exact, MemoryClassifier, save
+    >>> from hammemo import MemoryClassifier, save
+    >>> from hammemo.memories import Exact
     >>> from hammemo.files import inspect
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")

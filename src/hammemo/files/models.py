@@ -202,7 +202,8 @@ def load(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo import Hashed, MemoryClassifier, load, save
+    >>> from hammemo import MemoryClassifier, load, save
+    >>> from hammemo.memories import Hashed
     >>> secret = bytes(range(32))
     >>> clf = MemoryClassifier(memory=Hashed(64, key=secret)).fit([["a", "b"], ["c", "d"]], ["x", "y"])
     >>> with tempfile.TemporaryDirectory() as folder:

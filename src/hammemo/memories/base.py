@@ -137,7 +137,8 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
         >>> copy = Exact().restore(memory.state(), memory.sites)
         >>> copy.state_bytes() == memory.state_bytes()

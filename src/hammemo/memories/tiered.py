@@ -49,7 +49,8 @@ class Tiered(InParts):
 
     Examples
     --------
-    >>> from hammemo import Exact, Hashed, MemoryClassifier, Tiered
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact, Hashed, Tiered
     >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
     >>> clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
     >>> clf.predict([["a", "b"], ["c", "d"]]).tolist()

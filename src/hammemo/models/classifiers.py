@@ -208,7 +208,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from hammemo import Exact, LogLinear, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> from hammemo.votes import LogLinear
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
         >>> clf = clf.partial_fit(X, y, choose=False)  # weights are equal still
@@ -378,7 +380,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> clf = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"]], ["x", "y"])
         >>> clf.learn_one(["c", "e"], "z").learn_one(["c", "e"], "z").predict([["c", "e"]]).tolist()
         ['z']

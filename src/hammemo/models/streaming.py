@@ -272,7 +272,9 @@ class Streaming(Learning):
 
         Examples
         --------
-        >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Bag, Suffixes
+        >>> from hammemo.votes import Mixture
         >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
         >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
         >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
@@ -372,7 +374,9 @@ class Streaming(Learning):
         Examples
         --------
         >>> import numpy as np
-        >>> from hammemo import MemoryClassifier, Mixture, Suffixes
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Suffixes
+        >>> from hammemo.votes import Mixture
         >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
         >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
         >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)

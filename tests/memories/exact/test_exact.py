@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
+from hammemo.memories import Exact
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts, Examples

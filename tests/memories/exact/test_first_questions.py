@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo._arrays.native import native
-from hammemo.experiments.drawing import zipf_stream
+from hammemo.kernels import Bag, PositionalHamming, Suffixes
+from hammemo.memories import Exact
 from hammemo.memories.exact.live import rows
 from hammemo.memories.exact.sum import SignedSum
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

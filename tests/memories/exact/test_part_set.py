@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hammemo import NO_TOKEN, SiteKernel
+from hammemo import NO_TOKEN
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.files.part_files import open_part, write_part
+from hammemo.kernels import SiteKernel
 from hammemo.memories.exact.parts.part import Part, table_arrays
 from hammemo.memories.exact.parts.set import Columns, PartSet, SignedPart
 from hammemo.memories.exact.table import CountTable

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    MemoryClassifier,
-    NotStoredError,
-    PositionalHamming,
-    SiteKernel,
-)
+from hammemo import LayoutError, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
 from hammemo.memories.hashed.readers import _narrow_signed

@@ -124,7 +124,8 @@ class Exact(InParts):
 
     Examples
     --------
-    >>> from hammemo import Exact, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
     >>> clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     >>> clf.class_scores([["a", "c"]])

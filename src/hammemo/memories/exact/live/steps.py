@@ -43,7 +43,7 @@ class Steps:
 
     Examples
     --------
-    >>> from hammemo import Suffixes
+    >>> from hammemo.kernels import Suffixes
     >>> from hammemo.memories.exact.live.steps import Steps
     >>> steps = Steps(Suffixes(3).resolve(4))
     >>> [step.positions for step in steps.all], steps.of_sites
