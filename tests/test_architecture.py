@@ -38,7 +38,7 @@ def calls() -> Iterator[list[str]]:
 
     def note(frame: Any, event: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
-        if event == "call" and module.startswith("hammemo."):
+        if event == "call" and module.startswith(("hammemo.", "hammemo_server.")):
             found.append(f"{module.removeprefix('hammemo.')}.{frame.f_code.co_qualname}")
 
     threading.setprofile(note)
@@ -64,7 +64,7 @@ def test_all_functions_exist() -> None:
         module, _, rest = name.rpartition(".")
         while True:
             try:
-                found: Any = import_module(f"hammemo.{module}")
+                found: Any = import_module(module if module.startswith("hammemo_server") else f"hammemo.{module}")
                 break
             except ModuleNotFoundError:
                 module, _, last = module.rpartition(".")

@@ -520,10 +520,10 @@ def test_deleted_bodies_take_no_room(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("package", "module", "extra"),
-    [("msgspec", "operations", "serve"), ("apsw", "host", "serve"), ("psycopg", "postgres_log", "postgres")],
+    [("apsw", "models.host", "serve"), ("psycopg", "store.postgres_log", "postgres")],
 )
 def test_a_missing_package_is_named(package: str, module: str, extra: str) -> None:
-    code = f"import sys; sys.modules['{package}'] = None; import hammemo.service.{module}"
+    code = f"import sys; sys.modules['{package}'] = None; import hammemo_server.{module}"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert f"pip install 'hammemo[{extra}]'" in ended.stderr.splitlines()[-1]

@@ -164,7 +164,7 @@ def test_ids_go_after_that_time_of_running(hosts: Callable[..., Host], monkeypat
             return super().now() + 3600 * Later.hours
 
     for engine in ("sqlite_log", "postgres_log"):
-        monkeypatch.setattr(f"hammemo.service.{engine}.RunningTime", Later)
+        monkeypatch.setattr(f"hammemo_server.store.{engine}.RunningTime", Later)
     monkeypatch.setattr("hammemo_server.models.writer._UPKEEP_SECONDS", 0.0)
     host = hosts(upkeep=Upkeep(retention=5400.0))
     model = host.create("t", "m", {"columns": 1})
