@@ -106,7 +106,7 @@ mathjax_path = "mathjax/tex-svg.js"
 
 
 def _draw_committed_results(app: Sphinx, error: Exception | None) -> None:
-    """Draw the figures of ``hammemo reproduce hashed`` anew, from the numbers it printed.
+    """Draw the figures of ``python -m benchmarks.experiments hashed`` anew, from the numbers it printed.
 
     The pages show the committed files, so that they can be read without a build; the site has these.
     """

@@ -14,8 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import deletion
+from experiments import app
 from hammemo import MemoryClassifier
-from hammemo.cli.app import app
 from hammemo.datasets import load_table
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def small_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_table")
 def test_ours_equals_the_model_of_the_other_rows(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["reproduce", "deletion", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["deletion", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     rows = {row["learner"]: row for row in json.loads((tmp_path / "results.json").read_text())["table"]}
     assert list(rows) == ["hammemo", "hammemo, sites stay", "LightGBM", "scikit-learn's boosting"]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import fidelity
+from experiments import app
 from hammemo import MemoryClassifier
-from hammemo.cli.app import app
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.paper.experiments import wikitext
 
@@ -162,7 +162,7 @@ def test_the_command_writes_the_same_results_twice(tmp_path: Path, monkeypatch: 
     outputs = []
     for name, options in (("first", []), ("second", ["--json"])):
         out = tmp_path / name
-        arguments = ["reproduce", "hashed", "--quick", "--jobs", "1", "--data", str(data), "--out", str(out), *options]
+        arguments = ["hashed", "--quick", "--jobs", "1", "--data", str(data), "--out", str(out), *options]
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
         outputs.append((out, result.stdout))
@@ -180,7 +180,7 @@ def test_the_command_writes_the_same_results_twice(tmp_path: Path, monkeypatch: 
 
 
 def test_a_folder_without_the_text_is_refused(tmp_path: Path) -> None:
-    arguments = ["reproduce", "hashed", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    arguments = ["hashed", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "wiki.train.tokens" in result.output

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hammemo.cli.app import app
+from experiments import app
 from language import ours as language
 from language.ours import (
     LanguageModel,
@@ -143,7 +143,7 @@ def test_probabilities_of_ours_sum_to_one(folder: Path, options: Any) -> None:
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
-    arguments = ["reproduce", "language", "--data", str(folder)]
+    arguments = ["language", "--data", str(folder)]
     result = CliRunner().invoke(app, [*arguments, "--out", str(out)])
     assert result.exit_code == 0
     assert "| ours, continuation | none | 54 |" in (out / "language.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
-from hammemo.cli.app import app
+from experiments import app
 from sessions.data import SessionQueries, click_split, read_clicks, read_ratings, read_task
 from sessions.learner import Learner
 from sessions.measures import difference, gains, ranks
@@ -231,7 +231,7 @@ def test_one_run_prints_a_table(folder: Path) -> None:
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
-    arguments = ["reproduce", "sessions", "--data", str(folder), "--set", "bol"]
+    arguments = ["sessions", "--data", str(folder), "--set", "bol"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(out)])
     assert result.exit_code == 0
     assert "| ours |" in (out / "sessions.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import events
 import votes
-from hammemo.cli.app import app
+from experiments import app
 from hammemo.models.evaluation import expected_calibration_error
 from hammemo.paper.experiments.wikitext import build_task
 
@@ -93,11 +93,11 @@ def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
     for i, log in enumerate(events.LSTM):
         write_log(tmp_path / f"{log}.csv", 60, i)
     found = CliRunner().invoke(
-        app, ["reproduce", "events", "--data", str(tmp_path), "--out", str(tmp_path / "out")], catch_exceptions=False
+        app, ["events", "--data", str(tmp_path), "--out", str(tmp_path / "out")], catch_exceptions=False
     )
     assert found.exit_code == 0
     assert found.stdout.count("| activities") == 6
     assert (tmp_path / "out" / "events.md").read_text(encoding="utf-8") in found.stdout
     assert (tmp_path / "out" / "manifest.json").is_file()
-    missing = CliRunner().invoke(app, ["reproduce", "events", "--data", str(tmp_path / "nowhere")])
+    missing = CliRunner().invoke(app, ["events", "--data", str(tmp_path / "nowhere")])
     assert missing.exit_code == 2

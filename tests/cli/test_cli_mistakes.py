@@ -280,13 +280,6 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("reproduce bounds --quick --draws 9 --out r", 2, ["--quick", "--draws"]),
     ("reproduce bounds --quick --out fruit.csv", 2, ["not a folder to write to"]),
     ("reproduce wikitext --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce hashed --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce votes --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce events --data nowhere", 2, ["helpdesk.csv"]),
-    ("reproduce deletion --table iris", 2, ["--table 'iris'", "tic-tac-toe"]),
-    ("reproduce sessions --data nowhere", 2, ["bol-train.tsv"]),
-    ("reproduce sessions --data nowhere --set amazon", 2, ["--set 'amazon'", "beauty"]),
-    ("reproduce language --data nowhere", 2, ["wiki.train.tokens"]),
 ]
 
 

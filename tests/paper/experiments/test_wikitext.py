@@ -119,7 +119,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match=r"file://.*train.*cannot be read \(FileNotFoundError: .*Or data= names a folder"):
         wikitext.read_hub(f"file://{tmp_path}")
     monkeypatch.setattr(wikitext.read_hub, "__defaults__", (f"file://{tmp_path}",))
-    result = CliRunner().invoke(app, ["reproduce", "hashed", "--quick", "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(app, ["reproduce", "wikitext", "--quick", "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "Or --data names a folder with wiki.train.tokens" in " ".join(result.output.split())
 
