@@ -36,7 +36,6 @@ _HOMES = {
     "tokens.contexts": ("windows",),
 }
 _PACKAGES = (
-    "checks",
     "datasets",
     "engines",
     "files",

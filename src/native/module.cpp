@@ -13,7 +13,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bare.hpp"
 #include "bound_arrays.hpp"
 #include "counts.hpp"
 #include "live/live_module.hpp"
@@ -406,7 +405,6 @@ NB_MODULE(_native, m) {
         .def_prop_ro("sum_bits", [](const Table& table) {
             return table.view().sum == Number::INT16 ? 16 : table.view().sum == Number::INT32 ? 32 : 64;
         });
-    bind_bare(m);
     bind_live_table(m);
     bind_part_table(m);
     bind_site_scan(m);

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
+from contract_checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.kernels import PositionalHamming, Sites
 from hammemo.memories import Exact, Gaussian, LabelCounts, NotStoredError, Ranker, SiteScores
 from hammemo.memories.exact.reader import SparseCounts

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
-from hammemo.checks.memories import default_sites
-from hammemo.checks.promises import promise, require, require_refusal
+from contract_checks import BrokenPromiseError, check_kernel, check_memory, check_vote
+from contract_checks.memories import default_sites
+from contract_checks.promises import promise, require, require_refusal
 from hammemo.files.registry import BUILT_IN
 from hammemo.kernels import AutoSites, Decaying, Joined, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact
@@ -117,9 +117,9 @@ def test_a_refusal_that_says_something_else_is_found() -> None:
 
 def test_checks_do_their_work_without_pytest_hypothesis_and_assert_statements() -> None:
     code = (
-        "import sys; from hammemo.memories import Exact; from hammemo.checks import check_memory;"
+        "import sys; from hammemo.memories import Exact; from contract_checks import check_memory;"
         "check_memory(Exact(), trials=1); print([m for m in ('pytest', 'hypothesis') if m in sys.modules]);"
-        "from hammemo.checks.promises import require; require(False, 'still there')"
+        "from contract_checks.promises import require; require(False, 'still there')"
     )
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]"

@@ -252,15 +252,6 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("merge fruit.model compiled.model --out m", 1, ["compiled"]),
     ("merge fruit.model --minus nowhere.model --out m", 1, ["nowhere.model does not exist"]),
     ("merge fruit.model --minus fruit.model --minus fruit.model --out m", 1, ["not part"]),
-    # complete
-    ("complete nowhere.txt hello", 1, ["nowhere.txt does not exist"]),
-    ("complete fruit.model hello", 1, ["rows of a table", "--h"]),
-    ("complete junk.csv hello", 1, ["neither a model nor a text"]),
-    ("complete empty.csv hello", 1, ["too short"]),
-    ("complete text.txt hello --tokens bytes", 2, ["words or characters"]),
-    ("complete text.txt", 2, ["PROMPT"]),
-    ("complete text.txt the cat", 2, ["'cat' is too much", "quotes"]),
-    ("complete text.txt the --temperature hot", 2, ["--temperature hot is not a number."]),
     # explain
     ("explain", 2, ["MODEL is missing", "hammemo explain --help"]),
     ("explain fruit.model red", 1, ["colour, size"]),

@@ -30,7 +30,6 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from native_cases import (
     KEY,
     LABELS,
-    MEMO,
     PATHS,
     Case,
     _native,
@@ -438,24 +437,6 @@ def test_contexts_may_lie_in_memory_as_they_like(dtype: Any) -> None:
         clf = MemoryClassifier(memory=Hashed(4, 3), random_state=0, vote="sum").fit(other, y)
         assert clf.predict(other).tolist() == expected
         assert clf.compile().predict(other).tolist() == expected
-
-
-@pytest.mark.parametrize("reserved", [0, 1000])
-def test_the_bare_loops_of_the_benchmark_do_the_same_work(reserved: int) -> None:
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(0, MEMO, (100, 8))
-    sites = PositionalHamming().resolve(8)
-    layout = RowLayout(sites, 0, None, 50, reserved_features(tokens, sites, 0, None, [reserved]))
-    contexts = Contexts(tokens)
-    tables = random_tables(Case(layout, contexts, rng), 64, "16")
-    winners = np.empty(100, np.int32)
-    if _native.bare_predict(compiled(tables, np.ones(8), None, "auto"), tokens, winners):
-        np.testing.assert_array_equal(winners, tables.plain_scores(contexts, np.ones(8)).argmax(axis=1))
-    rows, columns = Case(layout, contexts, rng).rows().astype(np.uint32), rng.integers(0, 64, 100).astype(np.int32)
-    bare, cells = (np.zeros((layout.first_rows[-1] + 1, 64), np.uint32) for _ in range(2))
-    _native.bare_scatter(rows, columns, bare)
-    layout.compiled.count(tokens, None, None, columns, None, cells)
-    np.testing.assert_array_equal(bare, cells)
 
 
 WORK = """

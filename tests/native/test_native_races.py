@@ -167,18 +167,6 @@ def test_row_shares(name: str) -> None:
     assert scores.sum() == M
 
 
-def test_the_bare_loops() -> None:
-    positions = [[k] for k in range(8)]
-    layout = _native.Layout(8, positions, [3] * 8, [5] * 8, [0] * 8, *none_reserved(1), [64] * 8, (1, 2), False)
-    table = _native.Table(layout, np.ones((layout.n_rows, 64), np.int64), None, 1.0)
-    tokens, out = np.zeros((M, 8), np.int64), np.empty(M, np.int32)
-    if _native.bare_predict(table, tokens, out):
-        keep_calling(lambda: _native.bare_predict(table, tokens, out), tokens)
-    rows, columns, cells = np.zeros((M, 8), np.uint32), np.zeros(M, np.int32), np.zeros((9, 64), np.uint32)
-    for array in (rows, columns):
-        keep_calling(lambda: _native.bare_scatter(rows, columns, cells), array)
-
-
 @pytest.mark.parametrize("method", ["predict", "certify", "class_scores", "partial_fit"])
 def test_a_classifier(method: str) -> None:
     rng = np.random.default_rng(0)

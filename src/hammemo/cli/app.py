@@ -14,7 +14,6 @@ import typer
 from hammemo import __version__
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
-from hammemo.cli.complete import complete_text
 from hammemo.cli.console import print_error
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
@@ -53,7 +52,6 @@ for _panel, _name, _function, _summary in (
     (_ASK, "predict", predict_rows, "Print the most likely label of each row or document."),
     (_ASK, "top-k", top_k_rows, "Print the k most likely labels of each row or document."),
     (_ASK, "explain", explain_contexts, "Show how much each token adds to each label's score."),
-    (_ASK, "complete", complete_text, "Continue a prompt from a memorised text."),
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
     (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),

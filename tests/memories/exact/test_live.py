@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from contract_checks.batches import examples
 from hammemo import NO_TOKEN, NotStoredError, memories
 from hammemo._arrays.native import native
-from hammemo.checks.batches import examples
 from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.live.rows import LiveRows

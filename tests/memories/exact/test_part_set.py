@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from contract_checks.batches import examples
 from hammemo import NO_TOKEN
 from hammemo._arrays.native import native
-from hammemo.checks.batches import examples
 from hammemo.files.part_files import open_part, write_part
 from hammemo.kernels import SiteKernel
 from hammemo.memories.exact.parts.part import Part, table_arrays

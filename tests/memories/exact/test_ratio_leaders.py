@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from contract_checks.batches import examples
 from hammemo import NotStoredError, memories
 from hammemo._arrays.native import native
-from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.live.rules import mean_rule

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.checks import memory_answers as answers
-from hammemo.checks import memory_states as states
-from hammemo.checks.batches import Batch, random_batch
-from hammemo.checks.promises import promise
-from hammemo.checks.saved import fitted, require_saved
-from hammemo.checks.subject import Subject
+from contract_checks import memory_answers as answers
+from contract_checks import memory_states as states
+from contract_checks.batches import Batch, random_batch
+from contract_checks.promises import promise
+from contract_checks.saved import fitted, require_saved
+from contract_checks.subject import Subject
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.sites import Sites
 from hammemo.memories import Exact, Hashed, Memory
@@ -59,7 +59,7 @@ def check_memory(
     Examples
     --------
     >>> from hammemo.memories import Hashed
-    >>> from hammemo.checks import check_memory
+    >>> from contract_checks import check_memory
     >>> check_memory(Hashed(buckets=4, reserved=2), trials=2)
     """
     if not isinstance(memory, Memory):

@@ -1,6 +1,6 @@
 """The algebra that every memory promises for its state.
 
-Each check takes a memory on trial (:class:`~hammemo.checks.subject.Subject`) and batches of examples, and reaches the
+Each check takes a memory on trial (:class:`~contract_checks.subject.Subject`) and batches of examples, and reaches the
 same state in a second way. `check_memory` calls them with random batches; the tests of hammemo call the same functions
 for every memory of the package, with batches from Hypothesis.
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.checks.batches import Batch, examples, queries, reordered
-from hammemo.checks.promises import promise, require, require_equal, require_refusal
-from hammemo.checks.subject import Subject, require_same_bytes, require_same_state
+from contract_checks.batches import Batch, examples, queries, reordered
+from contract_checks.promises import promise, require, require_equal, require_refusal
+from contract_checks.subject import Subject, require_same_bytes, require_same_state
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.checks.batches import Batch, examples
-from hammemo.checks.promises import require, require_close, require_equal
+from contract_checks.batches import Batch, examples
+from contract_checks.promises import require, require_close, require_equal
 from hammemo.memories import Exact
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
 
-from hammemo.checks.batches import Batch, table
-from hammemo.checks.promises import require, require_equal
-from hammemo.checks.subject import require_same_bytes
+from contract_checks.batches import Batch, table
+from contract_checks.promises import require, require_equal
+from contract_checks.subject import require_same_bytes
 from hammemo.files import inspect, load, save
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Memory

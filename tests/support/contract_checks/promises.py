@@ -35,14 +35,14 @@ def promise(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
     Examples
     --------
-    >>> from hammemo.checks.promises import promise, require
+    >>> from contract_checks.promises import promise, require
     >>> @promise("numbers are even")
     ... def numbers_are_even(name, numbers):
     ...     require(all(number % 2 == 0 for number in numbers), "a number is odd")
     >>> numbers_are_even("my list", [2, 3])
     Traceback (most recent call last):
         ...
-    hammemo.checks.promises.BrokenPromiseError: my list breaks a promise: numbers are even.
+    contract_checks.promises.BrokenPromiseError: my list breaks a promise: numbers are even.
     What happened: a number is odd
     numbers_are_even was called with [2, 3]
     """

@@ -1,6 +1,6 @@
 """What every memory promises for its answers: those of its reader, and those of its compiled forms.
 
-As in :mod:`hammemo.checks.memory_states`, a check takes a memory on trial and batches of examples. The truth is an
+As in :mod:`contract_checks.memory_states`, a check takes a memory on trial and batches of examples. The truth is an
 :class:`~hammemo.memories.Exact` memory that learnt the same batches.
 """
 
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.checked import StoredArrays
-from hammemo.checks.batches import TOKENS, Batch, examples, queries
-from hammemo.checks.promises import promise, require, require_close, require_equal, require_refusal
-from hammemo.checks.subject import (
+from contract_checks.batches import TOKENS, Batch, examples, queries
+from contract_checks.promises import promise, require, require_close, require_equal, require_refusal
+from contract_checks.subject import (
     ANSWER_ROUNDING,
     SINGLE_ROUNDING,
     Subject,
@@ -22,6 +21,7 @@ from hammemo.checks.subject import (
     require_same_answers,
     require_same_bytes,
 )
+from hammemo._arrays.checked import StoredArrays
 from hammemo.memories import Exact
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRule

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.checks.batches import LABELS, TOKENS, Batch, random_batch, table
-from hammemo.checks.promises import promise, require, require_close, require_equal
-from hammemo.checks.saved import fitted, require_saved
+from contract_checks.batches import LABELS, TOKENS, Batch, random_batch, table
+from contract_checks.promises import promise, require, require_close, require_equal
+from contract_checks.saved import fitted, require_saved
 from hammemo.kernels import Joined, SiteKernel, SiteOneHot, Sites
 from hammemo.memories import Exact
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -48,7 +48,7 @@ def check_kernel(kernel: SiteKernel, *, lengths: Sequence[int] | None = None, se
     Examples
     --------
     >>> from hammemo.kernels import Suffixes
-    >>> from hammemo.checks import check_kernel
+    >>> from contract_checks import check_kernel
     >>> check_kernel(Suffixes(2, base=3), trials=2)
     """
     if not isinstance(kernel, SiteKernel):

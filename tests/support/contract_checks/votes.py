@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from contract_checks.batches import Batch, examples, queries, random_batch, table
+from contract_checks.promises import promise, require, require_close, require_equal
+from contract_checks.saved import fitted, require_saved
 from hammemo._arrays.checked import StoredArrays
-from hammemo.checks.batches import Batch, examples, queries, random_batch, table
-from hammemo.checks.promises import promise, require, require_close, require_equal
-from hammemo.checks.saved import fitted, require_saved
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.tokens.vocabulary import Vocabulary
@@ -85,7 +85,7 @@ def check_vote(vote: Vote, *, memories: Sequence[Memory] | None = None, seed: in
 
     Examples
     --------
-    >>> from hammemo.checks import check_vote
+    >>> from contract_checks import check_vote
     >>> from hammemo.votes import Mean
     >>> check_vote(Mean(), trials=3)
     """
