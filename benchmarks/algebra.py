@@ -26,7 +26,8 @@ from hammemo import MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.paper.experiments import wikitext
 from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import options, seconds, show
+from hammemo.paper.experiments.measuring import seconds
+from measures import options, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

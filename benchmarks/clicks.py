@@ -39,7 +39,8 @@ import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
 from click_rows import BLOCK, LABEL, Clicks, click_files
-from hammemo.paper.experiments.measuring import JsonLines, Row, cells, heading, options, seconds
+from hammemo.paper.experiments.measuring import Row, cells, heading, seconds
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

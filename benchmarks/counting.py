@@ -24,8 +24,8 @@ import numpy as np
 from click_rows import COLUMNS, Clicks
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.exact.table import CountTable
-from hammemo.paper.experiments.measuring import JsonLines, options
 from hammemo.tokens.contexts import Examples
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

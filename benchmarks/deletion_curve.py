@@ -35,7 +35,8 @@ from click_rows import Clicks
 from clicks import CategoryLightGBM
 from hammemo import MemoryClassifier
 from hammemo.models.learning import silence_forgetting
-from hammemo.paper.experiments.measuring import JsonLines, Row, options, table
+from hammemo.paper.experiments.measuring import Row, table
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

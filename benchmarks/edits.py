@@ -24,8 +24,9 @@ from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed, Ledgered
 from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
+from hammemo.paper.experiments.measuring import Row, unseen
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
+from measures import after, latencies, options, show, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -32,7 +32,8 @@ def hashed(
 ) -> None:
     """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of examples."""
     import fidelity as experiment
-    from hammemo.paper.experiments.figures import fidelity_figures, require_matplotlib
+    from fidelity_figures import fidelity_figures
+    from hammemo.paper.experiments.figures import require_matplotlib
 
     require_matplotlib()
     settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)

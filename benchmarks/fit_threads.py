@@ -19,7 +19,8 @@ import pandas as pd
 
 from hammemo import MemoryClassifier
 from hammemo.files.contents import file_bytes
-from hammemo.paper.experiments.measuring import Row, options, table
+from hammemo.paper.experiments.measuring import Row, table
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import numpy as np
 
 from hammemo import MeMoClassifier, MemoryClassifier
 from hammemo.memories import Exact
-from hammemo.paper.experiments.measuring import options, show
 from hammemo.paper.experiments.wikitext import build_task, read_folder
+from measures import options, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

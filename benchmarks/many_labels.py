@@ -23,7 +23,7 @@ import numpy as np
 
 from hammemo import MemoryClassifier, load, save
 from hammemo.memories import Exact
-from hammemo.paper.experiments.measuring import latencies, options, peak_mebibytes, thread_seconds
+from measures import latencies, options, peak_mebibytes, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,12 +37,14 @@ from hammemo._progress import progress_bar
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import AutoSites, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
-from hammemo.paper.experiments.measuring import Row, options, show
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
 from hammemo.votes import LogLinear, Mixture
+from measures import options, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hammemo.paper.experiments.measuring import Row
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -33,8 +33,9 @@ from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
 from hammemo.memories import Exact, Hashed
-from hammemo.paper.experiments.measuring import Row, in_turns, options, seconds, show, table
+from hammemo.paper.experiments.measuring import Row, seconds, table
 from hammemo.sources.documents import open_source
+from measures import in_turns, options, show
 from scale_files import Watch, run_step, write_files
 
 H, N_LABELS = 8, 64

@@ -48,8 +48,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.paper.experiments.measuring import Row, cells, options
+from hammemo.paper.experiments.measuring import Row, cells
 from hammemo.paper.experiments.measuring import seconds as seconds_of
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from hammemo.paper.experiments.measuring import options
+from measures import options
 from sessions.data import read_clicks
 
 PLACE = Path(__file__).parents[1] / "src" / "hammemo" / "datasets"

@@ -33,7 +33,8 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from hammemo import MemoryClassifier, load, save  # noqa: E402
-from hammemo.paper.experiments.measuring import Row, options, peak_mebibytes, seconds, show, thread_seconds  # noqa: E402
+from hammemo.paper.experiments.measuring import Row, seconds  # noqa: E402
+from measures import options, peak_mebibytes, show, thread_seconds  # noqa: E402
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

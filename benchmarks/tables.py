@@ -47,8 +47,9 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact
-from hammemo.paper.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
+from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 from hammemo.votes import LogLinear
+from measures import JsonLines, options, rate
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
-from hammemo.paper.experiments.measuring import options  # noqa: E402
+from measures import options  # noqa: E402
 
 from .kenlm import KenLM  # noqa: E402
 from .kneser_ney import KneserNey  # noqa: E402

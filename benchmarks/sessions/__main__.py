@@ -13,7 +13,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from hammemo.paper.experiments.measuring import options  # noqa: E402
+from measures import options  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo.paper.experiments.measuring import seconds, table, thread_seconds, unseen
+from hammemo.paper.experiments.measuring import seconds, table, unseen
+from measures import thread_seconds
 
 from .data import facts, read_task
 from .measures import NAMES, difference, gains, ranks

@@ -26,7 +26,6 @@ from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
-from hammemo.cli.send import erase_subject, send_files
 from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
@@ -59,13 +58,11 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "compact", compact_folder, "Write changes into the parts of a model folder."),
     (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
     (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
-    (_SERVE, "send", send_files, "Let a served model learn tables, or remove their rows."),
-    (_SERVE, "erase", erase_subject, "Erase a subject from a served model."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
 app.add_typer(keys, name="keys", rich_help_panel=_CHANGE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
-_SERVER_COMMANDS = ("serve", "audit", "backup", "restore", "tokens")
+_SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tokens")
 """What the package hammemo-server adds to the commands, by an entry point."""
 _others = entry_points(group="hammemo.commands")
 for _other in _others:

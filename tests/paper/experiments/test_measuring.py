@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hammemo.paper.experiments.measuring import (
-    JsonLines,
-    averages,
-    cells,
-    in_turns,
-    latencies,
-    options,
-    rate,
-    show,
-    table,
-)
+from hammemo.paper.experiments.measuring import averages, cells, table
+from measures import JsonLines, in_turns, latencies, options, rate, show
 
 if TYPE_CHECKING:
     from pathlib import Path

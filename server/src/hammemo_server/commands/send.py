@@ -11,7 +11,7 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
-from hammemo.cli.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
+from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
