@@ -82,7 +82,7 @@ def test_only_what_is_held_counts(memory: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", [Exact(), Hashed(8, 4)], ids=by_name)
 def test_four_thousand_columns_can_be_saved(memory: Any, tmp_path: Path) -> None:
-    wide = np.arange(8000).reshape(2, 4000)
+    wide = np.arange(8000).reshape(2, 4000).astype(str)
     frame = pd.DataFrame(wide, columns=[f"column {number} of a wide table" for number in range(4000)])
     clf = MemoryClassifier(memory=memory, vote="sum").fit(frame, ["a", "b"])
     again = loaded(clf, tmp_path)
