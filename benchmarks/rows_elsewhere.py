@@ -1,7 +1,7 @@
 """Random histories (``rows.py``) through engines, the command line and a server.
 
-The values are such that files, JSON and data frames hold the same ones. `RISKY` adds values and kinds of columns that
-some ways read differently: turn it on where that is fixed.
+The values are such that files, JSON and data frames hold the same ones; whole numbers from 2^53 on and missing dates are
+among them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
     from hammemo_server.models.served import HostedModel
 
-RISKY: Final = False
-"""Whether dates may be missing (then columns of missing dates are left), and whole numbers come from 2^53 on."""
-
 _VALUES: Final[dict[str, list[Any]]] = {
     "names": ["a", "b", "ü", "x y", "Z"],
-    "integers": [-2, -1, 0, 1, 2, *([2**53 + 1, 2**62] if RISKY else [])],
+    "integers": [-2, -1, 0, 1, 2, 2**53 + 1, 2**62],
     "measures": [k + 0.5 for k in range(-20, 20)],
     "lacking": [np.nan, *(k + 0.25 for k in range(8))],
     "dates": [
         *(pd.Timestamp(2026, 1, day, day) for day in range(1, 9)),
-        *([pd.NaT] * 3 if RISKY else []),
+        *[pd.NaT] * 3,
     ],
 }
 _SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
@@ -284,7 +281,7 @@ class ServerHistory(TableHistory):
     """A history of a model that a server holds, without HTTP: uploaded, edited, and written to a file."""
 
     way = "server"
-    kinds_known = ("names", "integers", "measures") if RISKY else ("names", "measures")
+    kinds_known = ("names", "integers", "measures")
     steps: tuple[str, ...] = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
 
     def run(self) -> list[str]:

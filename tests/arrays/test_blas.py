@@ -207,7 +207,7 @@ def test_a_fork_waits_until_no_number_is_being_set(monkeypatch: pytest.MonkeyPat
 
 
 def fit_table() -> MemoryClassifier:
-    return MemoryClassifier(AutoSites(), Exact(), "auto", random_state=0).fit(X, Y)
+    return MemoryClassifier(AutoSites(), Exact(), "auto", random_state=0).fit(X.astype(str), Y)
 
 
 def fit_shared() -> MemoryClassifier:

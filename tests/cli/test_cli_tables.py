@@ -81,7 +81,7 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
     rows = data.draw(tables(numbers=ending in (".jsonl", ".parquet")))
     queries = data.draw(st.lists(st.sampled_from(rows), min_size=1, max_size=4))
     X, y = array(rows), [row[2] for row in rows]
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    clf = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(X, y)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = folder / "model"
@@ -113,7 +113,7 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
             "--out",
             folder / "again",
         )
-        again = MemoryClassifier(memory=Exact(), vote="sum").fit(array(queries), clf.predict(array(queries)))
+        again = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(array(queries), clf.predict(array(queries)))
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
 

@@ -147,7 +147,8 @@ def test_parameters_come_back_as_they_were_given(path: Path) -> None:
     clf = MemoryClassifier(SiteKernel(range(2), weights), Gaussian(d=np.int64(4)), Mean(), random_state=None)  # type: ignore[arg-type]
     again = loaded(clf.fit(X[:, :2], Y), path)
     assert again.kernel.get_params() == {"sites": [0, 1], "weights": [1.0, 2.5]}
-    assert again.memory.get_params() == {"d": 4, "d_h": None, "tied": False, "exact": False, "token_codes": None}
+    given = {"d": 4, "d_h": None, "tied": False, "exact": False, "distribution": "gaussian", "device": None}
+    assert again.memory.get_params() == {**given, "token_codes": None, "label_codes": None, "projection": None}
     assert type(again.vote) is Mean
     assert again.random_state is None
     assert again.memory_.seed == clf.memory_.seed
@@ -374,7 +375,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("gaussian", "fitted/memory/params/d", 2**40, "positive whole number"),
     ("gaussian", "fitted/memory/params/d_h", 2**30, "instead of"),
     ("gaussian", "fitted/memory/params/d_h", {}, "a parameter is neither a number"),
-    ("sparse", "class", "FusedGaussian", "seed, d, d_h, tied and exact"),
+    ("sparse", "class", "FusedGaussian", "described by seed, d, d_h, tied, exact"),
     ("sparse", "description", {"x": 1}, "needs no description"),
     ("dense", "class", "SparseCounts", "rows.0.0 is missing"),
     ("fused", "description/d_h", 2**30, "instead of"),

@@ -34,7 +34,7 @@ print(again.forget([["c", "d"]], ["y"]).predict([["c", "d"]]).tolist())
 def test_a_folder_holds_the_model_and_a_card_with_its_report(tmp_path: Path) -> None:
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
     hub.OnHub(clf).save_pretrained(tmp_path)
-    assert "3 examples of 2 labels" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "3 rows, 2 columns, 2 labels" in (tmp_path / "README.md").read_text(encoding="utf-8")
     again = hub.OnHub.from_pretrained(tmp_path).model
     assert again.memory_.state_bytes() == clf.memory_.state_bytes()
     hub.OnHub(clf.compile()).save_pretrained(tmp_path / "compiled")

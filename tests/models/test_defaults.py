@@ -51,7 +51,7 @@ def test_the_order_of_rows_and_how_repetition_is_written_change_no_byte(fitted: 
 
 def test_the_report_says_what_was_chosen_and_what_it_gained(fitted: MemoryClassifier) -> None:
     text = str(fitted.report())
-    for part in ("200 examples of 2 labels", "(0, 2)", "log-loss on 2 folds left out", "Exact()", "LogLinear"):
+    for part in ("200 rows, 4 columns, 2 labels", "(0, 2)", "log-loss on 2 folds left out", "Exact()", "LogLinear"):
         assert part in text
     assert fitted.report().choices.losses[0] > 0.6 > 0.1 > fitted.report().choices.losses[-1]
     few = MemoryClassifier().fit([["a", "b"], ["c", "b"]], ["x", "y"])
@@ -146,6 +146,10 @@ def test_the_paper_s_model_is_unchanged() -> None:
         "tied": False,
         "exact": False,
         "codes": None,
+        "output_codes": None,
+        "projection": None,
+        "distribution": "gaussian",
+        "device": None,
         "verbose": 0,
         "kernel": None,
         "vote": "sum",

@@ -71,7 +71,7 @@ def test_only_what_is_held_counts(memory: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", [Exact(), Hashed(8, 4)], ids=by_name)
 def test_four_thousand_columns_can_be_saved(memory: Any, tmp_path: Path) -> None:
-    wide = np.arange(8000).reshape(2, 4000)
+    wide = np.arange(8000).reshape(2, 4000).astype(str)
     frame = pd.DataFrame(wide, columns=[f"column {number} of a wide table" for number in range(4000)])
     clf = MemoryClassifier(memory=memory, vote="sum").fit(frame, ["a", "b"])
     again = loaded(clf, tmp_path)
@@ -144,7 +144,7 @@ KEPT: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_labels_keep_their_values(name: str, tmp_path: Path) -> None:
     given_labels, classes = KEPT[name]
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, given_labels)
+    clf = MemoryClassifier("positional", Exact(), "sum").fit(X, given_labels)
     for model in (clf, loaded(clf, tmp_path)):
         assert model.classes_.tolist() == classes
         assert [type(label) for label in model.classes_.tolist()] == [type(label) for label in classes]
@@ -213,7 +213,7 @@ def test_integer_labels_of_any_type_are_those_of_a_set(batches: list[list[int]],
 
 def test_masked_entries_are_refused() -> None:
     table, flat = np.ma.array([[1], [2]], mask=[[False], [True]]), np.ma.array([1, 2, 3], mask=[False, True, False])
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["a", "b"])
+    clf = MemoryClassifier("positional", Exact(), "sum").fit(X, ["a", "b"])
     calls: dict[str, Any] = {
         "X has": lambda: clf.partial_fit(table, ["a", "b"]),
         "X has masked": lambda: clf.predict(table),

@@ -109,7 +109,7 @@ def test_the_command_line_reads_them_as_the_library_does(tmp_path: Path) -> None
         same = MemoryClassifier(missing=way, numeric=places).fit(rows[numeric], ["u", "v", "v"])
         assert model.memory_.state_bytes() == same.memory_.state_bytes()
         assert model.missing == way
-    (tmp_path / "t.jsonl").write_text('{"a": 1, "y": "u"}\n{"a": null, "y": "v"}\n{"a": 2, "y": "v"}\n')
+    (tmp_path / "t.jsonl").write_text('{"a": 1, "y": "u"}\n{"a": null, "y": "v"}\n{"a": 2, "y": "v"}\n' * 6)
     assert run(app, ["fit", str(tmp_path / "t.jsonl"), "--label", "y", "--out", str(tmp_path / "m")]).exit_code == 0
     (tmp_path / "q.csv").write_text('a\n1\n""\n')
     assert run(app, ["predict", str(tmp_path / "m"), str(tmp_path / "q.csv")]).output.splitlines() == ["u", "v"]

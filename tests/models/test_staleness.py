@@ -106,7 +106,7 @@ def test_a_choice_ends_it(how: str) -> None:
 def test_a_failed_edit_changes_nothing() -> None:
     model = FITTED.snapshot()
     with pytest.raises(ValueError, match="not stored"):
-        model.forget([["never", "was", "there"]], ["0"])
+        model.forget([[91, 92, 93]], ["0"])
     assert not model.report().is_stale
 
 

@@ -106,7 +106,7 @@ def _engines(columns: list[str], ending: str) -> MemoryClassifier:
 def _through_a_file(model: MemoryClassifier, **settings: Any) -> MemoryClassifier:
     with tempfile.TemporaryDirectory() as folder:
         save(model, Path(folder, "model"), **settings)
-        loaded = load(Path(folder, "model"))
+        loaded: MemoryClassifier = load(Path(folder, "model"))
         loaded.predict(names()[:1])
         return loaded
 

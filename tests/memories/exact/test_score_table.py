@@ -64,7 +64,8 @@ def test_many_labels_keep_sparse_rows_and_an_empty_model_has_no_table() -> None:
     np.testing.assert_allclose(ranker.scores(model._contexts(X)), expected, atol=1e-12)
     assert ranker.single() is None
     empty = MemoryClassifier("positional", Exact(), LogLinear()).open(3)
-    assert empty.class_scores(X).shape == (400, 0)
+    with pytest.raises(ValueError, match="memory is empty"):
+        empty.class_scores(X)
 
 
 def mixed(seed: int, n: int = 90) -> tuple[pd.DataFrame, Any]:
