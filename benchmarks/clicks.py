@@ -51,13 +51,13 @@ TEST_ROWS = 200_000
 
 
 class ClicksOurs:
-    """`MemoryClassifier()` with nothing chosen."""
+    """`MemoryClassifier(numeric="none")`: the whole numbers of these tables are codes of names."""
 
     def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> ClicksOurs:
         """Learn the rows."""
         from hammemo import MemoryClassifier
 
-        self.model = MemoryClassifier().fit(X, y)
+        self.model = MemoryClassifier(numeric="none").fit(X, y)
         return self
 
     def predict(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -93,7 +93,7 @@ class ClicksOursOfAllRows(ClicksOurs):
         copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
         growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
-        self.model = MemoryClassifier(keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
+        self.model = MemoryClassifier(numeric="none", keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
         return self
 
 

@@ -80,7 +80,7 @@ def measured(
     memory: Memory, vote: str, X: NDArray[Any], y: NDArray[Any], n_edits: int, on_progress: Callable[[int, int], None]
 ) -> Row:
     """Return the latencies of one model that has learnt the examples; single rows are learnt once more."""
-    still = MemoryClassifier(memory=memory, vote=vote).fit(X, y)
+    still = MemoryClassifier("positional", memory=memory, vote=vote).fit(X, y)
     for _ in range(-(-_ENOUGH // len(X))):
         still.predict(X[:_ENOUGH])
     places = [i % len(X) for i in range(n_edits // 2)]

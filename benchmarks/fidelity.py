@@ -121,11 +121,11 @@ def _gaussian(d: int) -> tuple[str, str, Memory]:
 def _compared(data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tokens: int, seed: int) -> list[Row]:
     """Store the first n examples in the exact table and in each memory, and hold all answers against the exact ones."""
     X, y = data.X[:n], data.y[:n]
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     judge = Judge.of(exact, data.queries, data.observed)
     rows = [{"kind": "exact", "memory": "exact, sparse", **_measured(exact, judge, data.queries, n_tokens)}]
     for kind, name, memory in memories:
-        model = MemoryClassifier(memory=memory, random_state=seed, vote="sum").fit(X, y)
+        model = MemoryClassifier("positional", memory=memory, random_state=seed, vote="sum").fit(X, y)
         rows.append({"kind": kind, "memory": name, **_measured(model, judge, data.queries, n_tokens)})
     return [{"examples": len(y), **row} for row in rows]
 

@@ -74,7 +74,7 @@ def race(contenders: dict[str, Contender], rounds: int, on_progress: Callable[[i
 
 def new_model() -> MemoryClassifier:
     """Return the model that is raced."""
-    return MemoryClassifier(memory=Hashed(2048, 1024), vote="sum")
+    return MemoryClassifier("positional", memory=Hashed(2048, 1024), vote="sum")
 
 
 def predict(

@@ -1,7 +1,7 @@
 """Random histories (``rows.py``) through engines, the command line and a server.
 
-The values are such that files, JSON and data frames hold the same ones; whole numbers from 2^53 on and missing dates are
-among them.
+The values are such that files, JSON and data frames hold the same ones. Whole numbers from 2^53 on and missing dates
+are among them.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
     load, watch, started = os.getloadavg()[0], Watch(), time.perf_counter()
-    clf = MemoryClassifier(memory=MEMORIES[memory], vote="sum")
+    clf = MemoryClassifier("positional", memory=MEMORIES[memory], vote="sum")
     model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
     took, all_cpu = time.perf_counter() - started, watch.stop()["all_cpu_seconds"]
     tokens = sum(report.tokens for report in reports)

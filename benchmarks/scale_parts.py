@@ -64,7 +64,7 @@ def run_fit(folder: str, engine: str, parts: int, limit: int) -> Row:
 
     PartsJob.parted = noted  # type: ignore[method-assign, assignment]
     started = time.perf_counter()
-    estimator = MemoryClassifier(memory=Exact(), vote="sum")
+    estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
     options: dict[str, Any] = {"engine": engine, "workers": 2, "parts": parts, "out": out}
     model = fit(estimator, open_source(str(Path(folder, "files"))), H, on_report=reports.append, **options)
     took = time.perf_counter() - started
@@ -267,7 +267,7 @@ def small_checks() -> Row:
     windows = np.lib.stride_tricks.sliding_window_view(tokens, H + 1)
     X, y = windows[:, :H], windows[:, H]
     first, more = slice(0, 150_000), slice(150_000, 160_000)
-    whole = MemoryClassifier(memory=Exact(), vote="sum").fit(X[first], y[first])
+    whole = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[first], y[first])
     with tempfile.TemporaryDirectory() as folder:
         save(whole, folder, parts=8)
         same = load(folder).memory_.state_digest() == whole.memory_.state_digest()
@@ -281,7 +281,7 @@ def small_checks() -> Row:
         started = time.perf_counter()
         compact(folder)
         folded = time.perf_counter() - started
-        fresh = MemoryClassifier(memory=Exact(), vote="sum").fit(X[10_000:160_100], y[10_000:160_100])
+        fresh = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[10_000:160_100], y[10_000:160_100])
         equal = load(folder).memory_.state_digest() == fresh.memory_.state_digest()
     return {
         "streamed_digest_equal": same,

@@ -102,7 +102,7 @@ def _models(settings: VoteSettings) -> dict[str, MemoryClassifier]:
         "positions, sum (the paper)": MemoryClassifier(PositionalHamming(), Exact(), vote="sum"),
         "suffixes to 5, base 30, sum": MemoryClassifier(Suffixes(5, base=30), Exact(), vote="sum"),
         "log-linear, exact": MemoryClassifier(kernel(), Exact(), vote),
-        "the default, fit": MemoryClassifier(),
+        "the default, fit": MemoryClassifier(numeric="none"),
     }
 
 

@@ -63,6 +63,6 @@ PEERS: Peers = {
     "default": lambda: OurPeer(
         "hammemo: sum vote, hashed (the paper's rule)",
         "positions",
-        model=lambda: MemoryClassifier(memory="hashed", vote="sum"),
+        model=lambda: MemoryClassifier("positional", memory="hashed", vote="sum"),
     ),
 }

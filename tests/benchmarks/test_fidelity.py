@@ -70,11 +70,11 @@ def test_the_measures_against_their_definitions(task: wikitext.Task, outcomes: l
     for repetition, outcome in enumerate(outcomes):
         data = fidelity.draw(task, TINY, repetition)
         X, y = data.X[: TINY.stored], data.y[: TINY.stored]
-        exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+        exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
         ranked = np.sort(exact.class_scores(data.queries), axis=1)
         unique = ranked[:, -1] > ranked[:, -2]
         rows = {row["memory"]: row for row in outcome["size"]}
-        model = MemoryClassifier(memory=Hashed(8, 4), random_state=repetition, vote="sum").fit(X, y)
+        model = MemoryClassifier("positional", memory=Hashed(8, 4), random_state=repetition, vote="sum").fit(X, y)
         same = model.predict(data.queries) == exact.predict(data.queries)
         certified = model.certify(data.queries)
         row = rows["hashed, 4 + 8"]
@@ -83,7 +83,7 @@ def test_the_measures_against_their_definitions(task: wikitext.Task, outcomes: l
         assert (row["proofs"], row["wrong"]) == (certified.sum(), 0)
         assert row["state_mebibytes"] == model.memory_.nbytes / 2**20
         assert (rows["exact, sparse"]["agreement"], rows["exact, sparse"]["certified"]) == (100, 100)
-        memo = MemoryClassifier(memory=Gaussian(32), random_state=repetition, vote="sum").fit(X, y)
+        memo = MemoryClassifier("positional", memory=Gaussian(32), random_state=repetition, vote="sum").fit(X, y)
         fused = memo.compile("fused", vocabulary=range(len(task.vocabulary)))
         row = rows["Gaussian, d = 32"]
         assert row["agreement"] == pytest.approx(

@@ -113,7 +113,9 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
             "--out",
             folder / "again",
         )
-        again = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(array(queries), clf.predict(array(queries)))
+        again = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(
+            array(queries), clf.predict(array(queries))
+        )
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
 

@@ -164,7 +164,7 @@ def test_widths() -> None:
 
 
 def test_the_exact_table_is_chosen_where_it_fits(data: plans.PlanData) -> None:
-    size = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y).memory_.nbytes
+    size = MemoryClassifier("positional", Exact(), "sum").fit(data.X, data.y).memory_.nbytes
     planned = plan(data.X, data.y, budget=size, sample=2_000)
     assert isinstance(planned.estimator.memory, Exact)
     assert planned.chosen.state_bytes.value == size
@@ -350,5 +350,5 @@ def test_the_size_of_an_exact_table_far_beyond_the_sample_is_in_its_interval(see
     rows = rng.choice(len(X), 2000, replace=False)
     planned = plan(X[rows], y[rows], agreement=0.999, n_examples=len(X))
     predicted = next(option.state_bytes for option in planned.options if isinstance(option.memory, Exact))
-    size = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).memory_.nbytes
+    size = MemoryClassifier("positional", Exact(), "sum").fit(X, y).memory_.nbytes
     assert predicted.low <= size <= predicted.high

@@ -30,11 +30,17 @@ def test_planted_quantities_are_exact(h: int, seed: int) -> None:
     assert (data.contexts.min(), data.contexts.max()) == (1, 1024)
     matches = (data.contexts == data.query).reshape(64, -1).sum(axis=1)
     assert matches.tolist() == [40 * h] + [24 * h] * 63
-    scores = MemoryClassifier(memory=Exact(), vote="sum").fit(data.contexts, data.labels).class_scores([data.query])[0]
+    scores = (
+        MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit(data.contexts, data.labels)
+        .class_scores([data.query])[0]
+    )
     assert scores.tolist() == synthetic.ideal_scores().tolist() == [40.0] + [24.0] * 63
     merged = data.merged()
     scores = (
-        MemoryClassifier(memory=Exact(), vote="sum").fit(merged.contexts, merged.labels).class_scores([data.query])[0]
+        MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit(merged.contexts, merged.labels)
+        .class_scores([data.query])[0]
     )
     assert scores.tolist() == synthetic.merge_scores(synthetic.ideal_scores()).tolist() == [112.0] + [96.0] * 15
     assert (np.bincount(merged.labels)[1:] == 256).all()
@@ -56,7 +62,7 @@ def test_a_realisation_is_what_the_complete_model_does(h: int) -> None:
         (data.merged(), fast.merged_output_error, fast.merged_agrees),
     ):
         sketch = MeMoClassifier(d, random_state=seed).partial_fit(instance.contexts, instance.labels, classes=classes)
-        twin = MemoryClassifier(memory=Exact(), vote="sum").partial_fit(
+        twin = MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(
             instance.contexts, instance.labels, classes=classes
         )
         parts = decompose(sketch, twin, [data.query])

@@ -134,7 +134,7 @@ def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
 def test_the_measures_against_their_definitions() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.integers(0, 6, (80, 3)), rng.integers(0, 7, 80)
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     queries, observed = rng.integers(0, 6, (40, 3)), rng.integers(0, 7, 40)
     judge = wikitext.Judge.of(exact, queries, observed)
     ranking = SuffixBackoff().fit(X, y).top_k(queries, 5)
@@ -207,7 +207,7 @@ def test_the_main_table_breaks_ties_by_overall_frequency() -> None:
     sample = wikitext.draw_sample(task, settings, 0)
     rows = wikitext.evaluate(sample, settings, 0, 8)["rows"]
     (X, y), (queries, observed) = sample.split("train", 8), sample.split("test", 8)
-    judge = wikitext.Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
+    judge = wikitext.Judge.of(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed)
     by_frequency = SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)
     assert rows["suffix backoff"] == judge.measures(by_frequency)
     ours = SuffixBackoff(5).fit(X, y).top_k(queries, 5)
@@ -235,13 +235,13 @@ def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:
     X, y = zipf_examples(300, 6, n_tokens=50, h=4)
     methods = list(throughput.table_methods(X, y, 50, {"alpha": 1e-4, "average": True}))
     methods += [throughput.memo_method(X, y, 50, 64, form) for form in ("fused", "two-stage")]
-    return methods, X, MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    return methods, X, MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
 
 
 def test_every_timed_method_answers_as_the_estimator_does() -> None:
     torch = pytest.importorskip("torch")
     methods, X, exact = tiny_methods()
-    mean = MemoryClassifier(memory=Exact(), vote="mean").fit(X, zipf_examples(300, 6)[1])
+    mean = MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, zipf_examples(300, 6)[1])
     for method in methods:
         answers = method.answer(*method.tensors, X)
         if method.name.startswith("sum"):

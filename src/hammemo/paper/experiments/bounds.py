@@ -90,7 +90,9 @@ class DataSet:
     @cached_property
     def twin(self) -> MemoryClassifier:
         """The exact classifier."""
-        return MemoryClassifier(memory=Exact(), vote="sum").partial_fit(self.X, self.y, classes=self.classes)
+        return MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(
+            self.X, self.y, classes=self.classes
+        )
 
     @cached_property
     def norms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -97,7 +97,7 @@ def coded(*tensors_and_ids: Any) -> Any:
 
 def table_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
     """Yield the exact prototypes, dense and sparse, and the linear SVM, all trained on (X, y)."""
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     dense = exact.compile("dense", range(n_tokens)).tensors()["counts"]
     yield Method("sum prototype, dense", (dense,), lambda table, ids: gather_sum(table, 0, ids))
     yield _sparse_method(exact, n_tokens)

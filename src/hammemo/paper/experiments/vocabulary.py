@@ -40,7 +40,7 @@ def run(
     X, y = task.contexts["train"][:n_train, LONGEST - H :], task.tokens["train"][:n_train]
     asked = rng.choice(len(task.tokens["test"]), n_test, replace=False)
     queries, observed = task.contexts["test"][asked, LONGEST - H :], task.tokens["test"][asked]
-    models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier(memory=Exact(), vote="sum"))]
+    models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier("positional", memory=Exact(), vote="sum"))]
     models += [(f"MeMo, d = {d}", MeMoClassifier(d, random_state=seed)) for d in dimensions]
     rows: list[dict[str, Any]] = []
     judge: Judge | None = None

@@ -229,11 +229,13 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> d
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     judge = Judge.of(exact, queries, observed)
     rows = {
         "sum prototype": judge.measures(exact.top_k(queries, 5)),
-        "mean prototype": judge.measures(MemoryClassifier(memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)),
+        "mean prototype": judge.measures(
+            MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)
+        ),
         "suffix backoff": judge.measures(SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)),
     }
     ranking, svm = linear_svm(sample, h)
