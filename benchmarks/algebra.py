@@ -79,7 +79,7 @@ def ledger_costs(n: int) -> dict[str, float]:
     X, y = zipf_examples(n)
     plain, ledgered = (
         MemoryClassifier("positional", memory=HASHED, vote="sum"),
-        MemoryClassifier(memory=Ledgered(HASHED), vote="sum"),
+        MemoryClassifier("positional", memory=Ledgered(HASHED), vote="sum"),
     )
     learn = waited(lambda: plain.fit(X, y)), waited(lambda: ledgered.fit(X, y))
     memory = ledgered.memory_
