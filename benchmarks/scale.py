@@ -3,7 +3,7 @@
     python benchmarks/scale.py --tokens 100000000
     python benchmarks/scale.py --quick                  # 10 million tokens
     python benchmarks/scale.py --memory exact --quick
-    python benchmarks/scale.py --parts --tokens 300000000 --folder FOLDER   # see scale_parts.py
+    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER   # see scale_segments.py
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-import scale_parts
+import scale_segments
 from hammemo import MemoryClassifier
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
@@ -157,9 +157,9 @@ def main() -> None:
     parser.add_argument("--memory", choices=MEMORIES, default="hashed")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--folder", help="where the files are, or go; by default a folder that is removed")
-    parser.add_argument("--parts", nargs="?", type=int, const=64, help="an exact table in so many parts (64)")
-    parser.add_argument("--limit", type=int, default=1024, help="with --parts: MiB of memory a process")
-    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --parts: who learns")
+    parser.add_argument("--segments", nargs="?", type=int, const=64, help="an exact table in so many segments (64)")
+    parser.add_argument("--limit", type=int, default=1024, help="with --segments: MiB of memory a process")
+    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --segments: who learns")
     parser.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
@@ -167,8 +167,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="hm") as made:
         folder = Path(args.folder or made)
-        if args.parts:
-            scale_parts.run(folder, args.tokens, args.parts, args.limit, args.engines)
+        if args.segments:
+            scale_segments.run(folder, args.tokens, args.segments, args.limit, args.engines)
             return
         tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
         write_files(folder / "files", tokens, 33_278, 2**22, 256)

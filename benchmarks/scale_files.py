@@ -1,4 +1,4 @@
-"""What `scale.py` and `scale_parts.py` share: files of Zipf tokens, and steps in processes that can be watched."""
+"""What `scale.py` and `scale_segments.py` share: files of Zipf tokens, and steps in processes that can be watched."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_fit_and_predict() -> None:
 
 
 def test_a_question_to_a_folder(tmp_path: Path) -> None:
-    hammemo.save(MemoryClassifier(numeric="none").fit(X, Y), tmp_path / "model", parts=2)
+    hammemo.save(MemoryClassifier(numeric="none").fit(X, Y), tmp_path / "model", segments=2)
     with calls() as called:
         hammemo.load(tmp_path / "model").predict(X)
     assert_in_order("Predict from a folder", called)

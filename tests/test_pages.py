@@ -21,7 +21,7 @@ HELP = sorted(path for name in ("cli", "models") for path in (ROOT / "src" / "ha
 
 WORDS = {  # the library's own words, which a reader cannot know
     *("agreement", "bucket", "case", "certificate", "context", "count", "document", "edit", "example"),
-    *("exact classifier", "free site", "kernel", "label", "layout", "ledger", "memory", "part", "position"),
+    *("exact classifier", "free site", "kernel", "label", "layout", "ledger", "memory", "position"),
     *(
         "predictor",
         "query",
@@ -29,6 +29,7 @@ WORDS = {  # the library's own words, which a reader cannot know
         "reserved row",
         "run",
         "score",
+        "segment",
         "shard",
         "site",
         "sketch",

@@ -247,7 +247,7 @@ def unpack_rows(
     packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 
-class PartTable:
+class SegmentTable:
     def __init__(
         self,
         h: int,

@@ -478,8 +478,8 @@ def test_engines_write_the_file_that_one_process_writes(ending: str, tmp_path: P
     facts = json.loads(run("fit", tmp_path / "rows", *options, "--out", tmp_path / "three", "--json").stdout)
     assert (facts["examples"], facts["groups"], facts["groups_resumed"]) == (300, 1, 1)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "three").read_bytes()
-    few = ["--memory", "exact", "--workers", 1, "--parts", 2, "--out", tmp_path / "parts"]
+    few = ["--memory", "exact", "--workers", 1, "--segments", 2, "--out", tmp_path / "segments"]
     run("fit", tmp_path / "rows", "--label", "big", *few)
     run("fit", *files, "--label", "big", "--memory", "exact", "--out", tmp_path / "four")
-    assert load(tmp_path / "parts").digest() == load(tmp_path / "four").digest()
-    assert read_notes(tmp_path / "parts") == read_notes(tmp_path / "four")
+    assert load(tmp_path / "segments").digest() == load(tmp_path / "four").digest()
+    assert read_notes(tmp_path / "segments") == read_notes(tmp_path / "four")

@@ -706,7 +706,7 @@ def test_golden_folders_are_written_again_to_the_byte(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written_by = archive.Archive(FOLDER / name / "head.safetensors", verify=True).about["version"]
-    for module in ("contents", "part_files"):
+    for module in ("contents", "segment_files"):
         monkeypatch.setattr(f"hammemo.files.{module}.version", lambda _: written_by)
     write_folder(tmp_path, *FOLDERS[name])
     now, then = ({file.name: file.read_bytes() for file in place.iterdir()} for place in (tmp_path, FOLDER / name))

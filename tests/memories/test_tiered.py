@@ -65,7 +65,7 @@ def test_a_stream_is_learnt_as_its_examples_are(
     assert fast.state_bytes() == plain.state_bytes()
 
 
-def test_a_table_in_parts_comes_with_its_sketch() -> None:
+def test_a_table_in_segments_comes_with_its_sketch() -> None:
     clf = MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").fit(
         [["a", "b"], ["c", "d"]], ["x", "y"]
     )
@@ -82,7 +82,7 @@ def test_a_table_in_parts_comes_with_its_sketch() -> None:
     assert memory.state_bytes() == before
     empty = memory.empty_like()
     empty._set_terms(memory.terms, memory._companion)
-    assert empty.parted is None  # there is no folder
+    assert empty.segmented is None  # there is no folder
     assert empty.state_bytes() == before
     assert empty._with_empty_table().terms.n_entries == 0
     assert empty._with_empty_table()._companion.state_bytes() == memory.sketch_.state_bytes()

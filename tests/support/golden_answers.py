@@ -142,7 +142,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "merged, mixed": lambda: _merged(EVERYTHING),
     "engines, CSV": lambda: _engines([*NAMES, *NUMBERS], "csv"),
     "engines, Parquet": lambda: _engines(EVERYTHING, "parquet"),
-    "in a folder": lambda: _through_a_file(_given(SkipPairs(3), Exact(), "sum"), parts=2),
+    "in a folder": lambda: _through_a_file(_given(SkipPairs(3), Exact(), "sum"), segments=2),
     "in a file": lambda: _through_a_file(_given(PositionalHamming(), Exact(), LogLinear())),
     "documents": lambda: MemoryClassifier().fit_stream(documents(), 4),
     "mixture": lambda: _stream(Suffixes(3) + Recent(2), Mixture()),

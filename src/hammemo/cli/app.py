@@ -55,7 +55,7 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
     (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
     (_CHANGE, "merge", merge_models, "Add models, or subtract some."),
-    (_CHANGE, "compact", compact_folder, "Write changes into the parts of a model folder."),
+    (_CHANGE, "compact", compact_folder, "Write changes into the segments of a model folder."),
     (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
     (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
 ):

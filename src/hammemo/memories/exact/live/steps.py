@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import cached_property
-from hammemo.memories.exact.parts.entries import SiteRows
+from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 
