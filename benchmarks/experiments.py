@@ -26,7 +26,7 @@ def hashed(
     repetitions: Annotated[
         int | None, typer.Option(min=2, help="Draws of positions, each with its own seed.", show_default="5")
     ] = None,
-    seed: opt.DrawSeed = opt.SEED,
+    seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
@@ -39,7 +39,6 @@ def hashed(
     settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
     folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
-    opt.say_measured("hashed", quick=quick, share=(repetitions or 5) / 5, jobs=jobs)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
     page = experiment.markdown(results)
@@ -55,7 +54,7 @@ def votes(
     data: opt.WikiText = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
     draws: opt.Draws = None,
-    seed: opt.DrawSeed = opt.SEED,
+    seed: opt.DataSeed = opt.SEED,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
@@ -64,7 +63,6 @@ def votes(
     settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
-    opt.say_measured("votes", quick=quick, share=(draws or 5) / 5)
     with progress_bar("Fitting") as on_progress:
         results = experiment.run(task, settings, on_progress)
     page = experiment.markdown(results)
@@ -83,8 +81,6 @@ def events(
     import events as experiment
 
     folder = opt.ResultsFolder(out)
-    if data.is_dir():  # else that is all there is to say
-        opt.say_measured("events")
     with opt.data_option():
         results = experiment.run(data)
     page = experiment.markdown(results)
@@ -106,7 +102,6 @@ def deletion(
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
     folder = opt.ResultsFolder(out)
-    opt.say_measured(f"deletion, {table}")
     with progress_bar("Measuring") as on_progress:
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
@@ -133,8 +128,6 @@ def sessions(
     if unknown:
         raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
     folder = opt.ResultsFolder(out)
-    if data.is_dir():
-        opt.say_measured(*[f"sessions, {name}" for name in sets or SETS])
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results, page = run(data, sets or SETS, [Ours], on_progress)
     folder.write(results, ["table"], pages={"sessions.md": page})
@@ -155,8 +148,6 @@ def language(
     from language import ours as experiment
 
     folder = opt.ResultsFolder(out)
-    if most is None and data.is_dir():
-        opt.say_measured("language")
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results = experiment.run(data, most=most, on_progress=on_progress)
     page = experiment.markdown(results)

@@ -133,7 +133,7 @@ def test_an_extra_brings_what_it_needs(extras: str, wheel: Path, server_wheel: P
         _link_needed(server, set(), site)
     (ours,) = metadata.distributions(name="hammemo", path=[str(site)])
     _link_needed(ours, set(extras.split(",")), site)
-    python = [tmp_path / "environment" / "bin" / "python", "-c"]
+    python = [str(tmp_path / "environment" / "bin" / "python"), "-c"]
     tried = subprocess.run([*python, EXTRAS[extras]], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert tried.returncode == 0, tried.stderr
     if extras == "cli":

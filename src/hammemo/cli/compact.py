@@ -28,8 +28,7 @@ def compact_folder(
         files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)
     if as_json:
-        print_json(
-            {name: facts[name] for name in ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")}
-        )
+        names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")
+        print_json({name: facts[name] for name in names})
     else:
         typer.echo(f"{counted(facts['segments'], 'segment')} of {facts['segment_bytes']:,} bytes in {model}")

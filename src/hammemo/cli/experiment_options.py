@@ -27,14 +27,11 @@ TextOrDrawn: TypeAlias = Annotated[
 WikiText: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER",
-        help="Folder with wiki.train.tokens, .valid and .test.",
-        show_default="the Hugging Face hub",
+        metavar="FOLDER", help="Folder with wiki.train.tokens and others.", show_default="the Hugging Face hub"
     ),
 ]
 Draws: TypeAlias = Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")]
 DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]
-DrawSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of the draws.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")]
 ResultsAsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
 
@@ -59,20 +56,19 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
     return kind(seed) if number is None else kind(seed, number)
 
 
-def say_expected(expected: float | None, jobs: int = 1) -> None:
-    """Say on standard error how long an experiment will take here, where that is known."""
+def say_expected(expected: float, jobs: int = 1) -> None:
+    """Say on standard error how long an experiment will take here."""
     from hammemo.paper.experiments.expected import told
 
-    if expected is not None:
-        how = "" if jobs == 1 else f" with {jobs} processes"
-        Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
+    how = "" if jobs == 1 else f" with {jobs} processes"
+    Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
 
 
-def say_measured(*names: str, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
-    """Say how long commands will take here, from what they took once; `share` is how much of their draws is made."""
+def say_measured(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
+    """Say how long a command will take here, from what it took once; `share` is how much of its draws is made."""
     from hammemo.paper.experiments.expected import by_probe
 
-    say_expected(by_probe([f"{name}, quick" if quick else name for name in names], share, jobs), jobs)
+    say_expected(by_probe(f"{name}, quick" if quick else name, share, jobs), jobs)
 
 
 @dataclass

@@ -38,10 +38,8 @@ def inspect_file(
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)
-    if facts.get("wrong_segments"):
-        print_error(
-            f"Segments of {file} are damaged or missing: {', '.join(facts['wrong_segments'])}. Use another copy."
-        )
+    if wrong := facts.get("wrong_segments"):
+        print_error(f"Segments of {file} are damaged or missing: {', '.join(wrong)}. Use another copy.")
         raise typer.Exit(1)
 
 

@@ -38,9 +38,7 @@ def everything(
     """Reproduce the paper: tables, figures, claims. Times are for two cores."""
     if context.invoked_subcommand is not None:
         if run_all or quick or out is not None or data is not None:
-            raise UsageError(
-                f"Options of '{context.invoked_subcommand}' come after its name, and --all has no command."
-            )
+            raise UsageError("Options of a command come after its name, and --all has no command.")
         return
     if not run_all or out is None:
         raise UsageError("Name one of the commands, or use --all --out FOLDER. Try 'hammemo reproduce --help'.")

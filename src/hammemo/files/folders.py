@@ -71,23 +71,23 @@ def head_of(path: str | os.PathLike[str]) -> str:
     return head if os.path.isfile(head) else text
 
 
-def write_segments(segmented: SignedSum, folder: str, segments: int | None = None) -> SignedSum:
+def write_segments(table: SignedSum, folder: str, segments: int | None = None) -> SignedSum:
     """Return the same table with all its segments in a folder: others are copied there, and edits get two of their own.
 
     With `segments`, or where no segment lies in a file yet, the table is cut again into this many ranges.
     """
-    if segments is not None or not any(not facts.edits for facts in facts_of(segmented)):
-        return cut(segmented, folder, segments)
-    held = segmented.all_segments.segments
-    files = [_moved(signed, folder, segmented.sites) for signed in held if not _is_edit(signed)]
+    if segments is not None or not any(not facts.edits for facts in facts_of(table)):
+        return cut(table, folder, segments)
+    held = table.all_segments.segments
+    files = [_moved(signed, folder, table.sites) for signed in held if not _is_edit(signed)]
     for sign in (1, -1):
         edits = [signed.segment for signed in held if signed.sign == sign and _is_edit(signed)]
         if edits:
             path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
-            arrays = table_arrays(_added_up(segmented.sites, edits))
+            arrays = table_arrays(_added_up(table.sites, edits))
             facts = write_segment(path, arrays, sign=sign, edits=True, by_checksum=True)
-            files.append(opened(folder, facts, segmented.sites))
-    return _of_files(segmented, files)
+            files.append(opened(folder, facts, table.sites))
+    return _of_files(table, files)
 
 
 def _is_edit(signed: SignedSegment) -> bool:
@@ -95,47 +95,44 @@ def _is_edit(signed: SignedSegment) -> bool:
     return signed.about is None or signed.about[1].edits
 
 
-def _of_files(segmented: SignedSum, files: Sequence[SignedSegment]) -> SignedSum:
+def _of_files(table: SignedSum, files: Sequence[SignedSegment]) -> SignedSum:
     """Return the same table, which these files make up."""
-    return SignedSum.of_segments(segmented.sites, files, segmented.label_counts, segmented.empties)
+    return SignedSum.of_segments(table.sites, files, table.label_counts, table.empties)
 
 
 def cut(
-    segmented: SignedSum,
-    folder: str,
-    segments: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    table: SignedSum, folder: str, segments: int | None = None, on_progress: Callable[[int, int], None] | None = None
 ) -> SignedSum:
     """Return the same table cut into disjoint ranges in a folder, one at a time; without `segments`, where it was cut.
 
     A range in which nothing was changed keeps its file.
     """
-    edges = even_edges(segmented, segments) if segments is not None else _present_edges(segmented, folder)
-    job = job_name(facts_of(segmented), [_token(segmented.vocabulary, edge) for edge in edges[:-1].tolist()], segmented)
+    edges = even_edges(table, segments) if segments is not None else _present_edges(table, folder)
+    job = job_name(facts_of(table), [_token(table.vocabulary, edge) for edge in edges[:-1].tolist()], table)
     files, ranges = [], list(pairwise(edges.tolist()))
     for number, (first, stop) in enumerate(ranges):
         if on_progress is not None:
             on_progress(number, len(ranges))
-        same = _unchanged(segmented, first, stop)
+        same = _unchanged(table, first, stop)
         if same is not None and _lies_in(same, folder):
             files.append(same)
             continue
         name = f"segment-{job}-{number:06d}.safetensors"
         facts = right_segment(folder, name)
         if facts is None:
-            facts = write_segment(os.path.join(folder, name), segmented.range_arrays(first, stop))
+            facts = write_segment(os.path.join(folder, name), table.range_arrays(first, stop))
         if facts.rows:
-            files.append(opened(folder, facts, segmented.sites))
+            files.append(opened(folder, facts, table.sites))
     if on_progress is not None:
         on_progress(len(ranges), len(ranges))
-    return _of_files(segmented, files)
+    return _of_files(table, files)
 
 
-def _unchanged(segmented: SignedSum, first: int, stop: int) -> SignedSegment | None:
+def _unchanged(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
     """Return the segment in a file that has exactly the rows of a range, if no other segment has a row there."""
-    held = zip(segmented.all_segments.segments, segmented.views, strict=True)
+    held = zip(table.all_segments.segments, table.views, strict=True)
     met = [(signed, view) for signed, view in held if view.meets(first, stop)]
-    n_sites = range(len(segmented.sites.positions))
+    n_sites = range(len(table.sites.positions))
     found = [
         (signed, view) for signed, view in met if any(len(view.rows_between(k, first, stop).tuples) for k in n_sites)
     ]
@@ -147,36 +144,36 @@ def _unchanged(segmented: SignedSum, first: int, stop: int) -> SignedSegment | N
     return signed if inside and view.lost is None else None
 
 
-def _present_edges(segmented: SignedSum, folder: str) -> NDArray[np.int64]:
+def _present_edges(table: SignedSum, folder: str) -> NDArray[np.int64]:
     """Return where the table is cut now; where segments of several tables overlap, as many new cuts as are here."""
-    held = zip(segmented.views, segmented.all_segments.segments, strict=True)
+    held = zip(table.views, table.all_segments.segments, strict=True)
     ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
     if any(before[1] >= after[0] for before, after in pairwise(ends)):
-        own = sum(not _is_edit(signed) and _lies_in(signed, folder) for signed in segmented.all_segments.segments)
-        return even_edges(segmented, own or None)
+        own = sum(not _is_edit(signed) and _lies_in(signed, folder) for signed in table.all_segments.segments)
+        return even_edges(table, own or None)
     if not ends:
-        return even_edges(segmented, None)
-    return np.unique([0, len(segmented.vocabulary), *(first for first, _ in ends[1:])])
+        return even_edges(table, None)
+    return np.unique([0, len(table.vocabulary), *(first for first, _ in ends[1:])])
 
 
-def even_edges(segmented: SignedSum, segments: int | None) -> NDArray[np.int64]:
+def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
     """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
-    n = len(segmented.vocabulary)
+    n = len(table.vocabulary)
     weights = np.zeros(max(n, 1))
-    for view in segmented.views:
-        for k in range(len(segmented.sites.positions)):
+    for view in table.views:
+        for k in range(len(table.sites.positions)):
             ranks, own = view.segment.first_tokens(k)
             np.add.at(weights, view.tokens[ranks], own)
     if segments is None:
-        segments = max(1, -(-segmented.nbytes // DEFAULT_SEGMENT_BYTES))
+        segments = max(1, -(-table.nbytes // DEFAULT_SEGMENT_BYTES))
     before = np.cumsum(weights) - weights
     goals = weights.sum() * np.arange(1, segments) / segments
     return np.unique([0, n, *np.minimum(np.searchsorted(before, goals), n).tolist()])
 
 
-def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], segmented: SignedSum | None = None) -> str:
+def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
     """Return a name for what is made of these segments, cut at these tokens."""
-    held = [] if segmented is None else [one for one in segmented.all_segments.segments if one.about is None]
+    held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
     on_top = [[_digest(one.segment) for one in held if one.sign == sign] for sign in (1, -1)]
     told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
@@ -196,9 +193,9 @@ def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = Tru
     return SignedSegment(open_segment(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
 
 
-def facts_of(segmented: SignedSum) -> list[SegmentFacts]:
+def facts_of(table: SignedSum) -> list[SegmentFacts]:
     """Return what is known of the segments in files."""
-    held = [signed for signed in segmented.all_segments.segments if signed.about is not None]
+    held = [signed for signed in table.all_segments.segments if signed.about is not None]
     return [replace(signed.about[1], sign=signed.sign) for signed in held]
 
 
@@ -246,9 +243,9 @@ def _token(vocabulary: Vocabulary, rank: int) -> Any:
     return None
 
 
-def table_in_head(segmented: SignedSum, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+def table_in_head(table: SignedSum, labels: Vocabulary) -> dict[str, NDArray[Any]]:
     """Return what a head says of the table that its segments do not: the examples that hold no token at a site."""
-    held = [(k, one) for k, one in enumerate(segmented.empties) if one.total]
+    held = [(k, one) for k, one in enumerate(table.empties) if one.total]
     empty = {
         "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
         "labels": np.concatenate([np.empty(0, np.int64), *(labels.find(one.labels) for _, one in held)]),
@@ -282,14 +279,14 @@ def stored_segments(
     return SignedSum.of_segments(sites, files, all_labels.positive(), empties)
 
 
-def described_segments(segmented: SignedSum) -> list[dict[str, Any]]:
+def described_segments(table: SignedSum) -> list[dict[str, Any]]:
     """Return what a head says of its segments."""
-    return [facts.described() for facts in facts_of(segmented)]
+    return [facts.described() for facts in facts_of(table)]
 
 
-def delete_others(folder: str, segmented: SignedSum) -> None:
+def delete_others(folder: str, table: SignedSum) -> None:
     """Delete the segments in a folder that its head no longer names."""
-    named = {facts.name for facts in facts_of(segmented)}
+    named = {facts.name for facts in facts_of(table)}
     for name in segment_names(folder):
         path = os.path.join(folder, name)
         if name not in named and (os.path.islink(path) or not os.path.isdir(path)):

@@ -30,9 +30,8 @@ def test_draws_of_each_kind_are_timed_once_and_shared_among_processes(monkeypatc
 def test_measured_seconds_are_scaled_by_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected, "probe", lambda: 2 * expected.PROBE_SECONDS)
     monkeypatch.setattr(expected, "PROCESSOR_SECONDS", {"one": 30.0, "two": 12.0})
-    assert expected.by_probe(["one"]) == pytest.approx(60)
-    assert expected.by_probe(["one", "two"], share=0.5) == pytest.approx(42)
-    assert expected.by_probe(["one", "never measured"]) is None
+    assert expected.by_probe("one") == pytest.approx(60)
+    assert expected.by_probe("two", share=0.5) == pytest.approx(12)
 
 
 def test_the_probe_is_short() -> None:

@@ -23,16 +23,7 @@ PROBE_SECONDS: Final = 0.054
 """What `probe` returned on the machine where `PROCESSOR_SECONDS` were measured."""
 
 PROCESSOR_SECONDS: Final[dict[str, float]] = {
-    "deletion, car": 11,
-    "deletion, flights": 7,
-    "deletion, splice": 34,
-    "deletion, tic-tac-toe": 5,
-    "events": 29,
-    "hashed": 101,
-    "hashed, quick": 28,
     "inference": 39,
-    "sessions, bol": 20,
-    "votes, quick": 28,
     "wikitext": 3600,  # half an hour on two cores, as docs/benchmarks.md says
     "wikitext, quick": 56,
 }
@@ -56,11 +47,9 @@ def probe() -> float:
         return min(seconds(work) for _ in range(5))
 
 
-def by_probe(names: Iterable[str], share: float = 1.0, jobs: int = 1) -> float | None:
-    """Return the wall seconds to expect of commands, or of a share of their draws; None where one was not measured."""
-    taken = [PROCESSOR_SECONDS.get(name) for name in names]
-    known = [once for once in taken if once is not None]
-    return share * sum(known) * probe() / PROBE_SECONDS / _cores(jobs) if len(known) == len(taken) else None
+def by_probe(name: str, share: float = 1.0, jobs: int = 1) -> float:
+    """Return the wall seconds to expect of a command, or of a share of its draws."""
+    return share * PROCESSOR_SECONDS[name] * probe() / PROBE_SECONDS / _cores(jobs)
 
 
 def by_draws(draws: Iterable[tuple[Callable[[], object], int]], jobs: int = 1) -> float:
