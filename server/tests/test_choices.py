@@ -76,7 +76,7 @@ def test_it_chooses_when_examples_have_doubled_as_partial_fit_does(hosts: Callab
 
 def test_rows_decide_which_columns_are_numbers_when_it_chooses(tmp_path: Path) -> None:
     X, y = examples()
-    X = [[a, None if b == 0 else b / 7 + i / 1000, c] for i, (a, b, c) in enumerate(X)]
+    X = [[str(a), None if b == 0 else b / 7 + i / 1000, str(c)] for i, (a, b, c) in enumerate(X)]
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
         model = host.create("t", "m", {"columns": 3, "seed": 5})
         done(model, Edit("1", "learn", X[:150], y[:150]))
@@ -86,7 +86,7 @@ def test_rows_decide_which_columns_are_numbers_when_it_chooses(tmp_path: Path) -
         assert clf._columns == "sns"
         assert clf.digest() == online(X, y).digest()
         with pytest.raises(Malformed, match="Column 1 holds numbers, and 'b' is none"):
-            done(model, Edit("3", "learn", [[1, "b", 2], [1, "b", 2]], ["same", "same"]))
+            done(model, Edit("3", "learn", [["1", "b", "2"]] * 2, ["same", "same"]))
         done(model, Edit("4", "forget", X, y))
         for n in range(4):
             done(model, Edit(f"l{n}", "learn", X[n : n + n % 2 + 1], y[n : n + n % 2 + 1]))
