@@ -213,7 +213,7 @@ def _times(model: Any, queries: NDArray[Any]) -> Row:
 
     contexts = [Contexts.of(query[None]) for query in queries]
     spans = [_spans(model, query) for query in queries]
-    divisor = np.broadcast_to(np.float64(H), (len(reader.labels),))
+    divisor = np.full(len(reader.labels), float(H))
     asked: dict[str, Callable[[int], Any]] = {
         "pread": lambda n: [os.pread(files[file], size, first) for file, first, size in spans[n]],
         "rows": lambda n: reader.rows.read(contexts[n]),
