@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ import matplotlib as mpl
 from docutils import nodes
 
 from hammemo import __version__
-from hammemo.paper.experiments.figures import fidelity_figures
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from fidelity_figures import fidelity_figures  # noqa: E402
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
