@@ -19,7 +19,7 @@ from docutils import nodes
 from hammemo import __version__
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from fidelity_figures import fidelity_figures  # noqa: E402
+from fidelity_figures import fidelity_figures
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
