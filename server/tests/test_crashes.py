@@ -20,7 +20,7 @@ import service_history
 from hammemo_server.edits.operations import Acknowledgement, Edit, NotStored, Unavailable
 from hammemo_server.models.host import Host
 from pace import patience
-from places import TESTS
+from places import ROOT
 from postgres_server import Server, needs_postgres, server, why_not
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def folder() -> Iterator[Path]:
 
 def run(script: str, *arguments: object) -> str:
     """Run a script of the folder stress to its end, and return the last line it printed."""
-    command = forked.Command(str(TESTS / "stress" / script), *map(str, arguments))
+    command = forked.Command(str(ROOT / "server" / "tests" / "stress" / script), *map(str, arguments))
     printed, said = command.communicate()
     assert command.poll() == 0, printed[-2000:] + said[-2000:]
     return printed.splitlines()[-1]

@@ -32,6 +32,7 @@ from typing import Any
 from hammemo_server.models.host import Host
 from hammemo_server.store import sqlite_log
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import service_child
 import service_history

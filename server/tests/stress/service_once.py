@@ -22,6 +22,7 @@ from hammemo_server.edits.operations import NotStored
 from hammemo_server.models.host import Host
 from hammemo_server.models.writer import Upkeep
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import service_history
 from postgres_server import Server

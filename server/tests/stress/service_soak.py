@@ -19,6 +19,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from hammemo.client import Client
