@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hammemo.memories import Exact
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import LogLinear, Mean, Mixture, Sum
 from memory_catalogue import MEMORIES, Entry
+from places import SUPPORT
 
 if TYPE_CHECKING:
     from hammemo.votes import Vote
@@ -121,7 +123,9 @@ def test_checks_do_their_work_without_pytest_hypothesis_and_assert_statements() 
         "check_memory(Exact(), trials=1); print([m for m in ('pytest', 'hypothesis') if m in sys.modules]);"
         "from contract_checks.promises import require; require(False, 'still there')"
     )
-    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
+    command = [sys.executable, "-O", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]"
     assert "AssertionError: still there" in done.stderr
 

@@ -41,7 +41,7 @@ def test_help_and_version() -> None:
     assert completed.stdout.strip() == hammemo.__version__
 
 
-@pytest.mark.parametrize("command", ["synthetic", "bounds", "wikitext", "hashed"])
+@pytest.mark.parametrize("command", ["synthetic", "bounds", "wikitext"])
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = runner.invoke(app, ["reproduce", command, "--quick", "--out", str(tmp_path / "file")])
