@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from hammemo.datasets import load_table
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning
 from hammemo.paper.experiments.measuring import table, unseen
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def deletion(
     if not isinstance(model, MemoryClassifier):
         make().fit(X[~gone], y[~gone])
         return {"fit_seconds": learnt - began, "delete_seconds": time.process_time() - learnt, "equal": None}
-    silence_forgetting(model)
+    mute_forgetting_warning(model)
     model.forget(X[gone], y[gone]).refit(what)
     deleted = time.process_time()
     equal = model.digest() == make().fit(X[~gone], y[~gone]).digest() if what == "all" else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes.mixture.popularity import STEPS, popularity
 
@@ -66,7 +66,7 @@ class Ours(Learner):
 
     def forget(self, number: int, session: Session) -> None:  # noqa: ARG002  (the items are enough)
         """Take one session back."""
-        silence_forgetting(self.model)
+        mute_forgetting_warning(self.model)
         self.model.forget_stream([session], short="pad")
 
     def refit(self) -> None:

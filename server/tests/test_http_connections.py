@@ -15,7 +15,7 @@ import running_servers as serving
 from hammemo_server.edits.limits import Limits
 from hammemo_server.http import messages
 from hammemo_server.http.addresses import Addresses, networks
-from hammemo_server.http.gate import Gate
+from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.server import ServerSettings
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def test_requests_through_a_proxy_are_counted_by_their_address() -> None:
         async def ask(client: str) -> None:
             headers = [(b"host", b"localhost"), (b"x-forwarded-for", client.encode())]
             scope = {"type": "http", "method": "GET", "client": ("10.0.0.1", 1), "headers": headers}
-            await gate(scope, note, note)  # type: ignore[arg-type]
+            await guard(scope, note, note)  # type: ignore[arg-type]
 
-        gate = Gate(app, frozenset(["localhost"]), loopback=True, addresses=Addresses(2, PROXIES))
+        guard = CrossSiteGuard(app, frozenset(["localhost"]), loopback=True, addresses=Addresses(2, PROXIES))
         running = [asyncio.create_task(ask(client)) for client in ("192.0.2.1", "192.0.2.1", "192.0.2.2")]
         await asyncio.sleep(0)
         await ask("192.0.2.1")

@@ -28,7 +28,7 @@ from hammemo_server.edits.operations import Malformed
 from hammemo_server.http import answering
 from hammemo_server.http.answering import ReadyVersion, go_on
 from hammemo_server.http.questions import KINDS, Stopped, Stopping
-from hammemo_server.http.shares import Shares
+from hammemo_server.http.tenant_slots import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

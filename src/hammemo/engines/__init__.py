@@ -23,10 +23,10 @@ from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
 from hammemo.engines.tables import fit_table
 from hammemo.memories import Hashed
-from hammemo.models.axes import resolved_vote
-from hammemo.models.growing import warn_if_large
+from hammemo.models.automatic import resolved_vote
 from hammemo.models.learning import rows_to_fit
 from hammemo.models.names import is_auto
+from hammemo.models.size_warning import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema

@@ -232,7 +232,7 @@ class Findings:
         return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
 
     def types(self, kinds: str | None) -> str:
-        """Return how the values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.deciding`)."""
+        """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
         letters = {UNKNOWN: "o", "t": "s", "f": "t"}
         pairs = zip(kinds or NAMES * len(self.truths), self.truths, strict=True)
         return "".join("d" if kind == MOMENTS and truth != UNKNOWN else letters[truth] for kind, truth in pairs)

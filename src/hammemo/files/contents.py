@@ -31,8 +31,8 @@ from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.deciding import packed_types, unpacked_types
 from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ class Additive(Versioned):
     _columns: str | None = None
     """The kinds of the columns of a table with numbers or dates; None where all are names."""
     _types: str | None = None
-    """How the values of the columns came (:mod:`hammemo.tokens.deciding`); None where kinds are never decided again."""
+    """How values of columns came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided again."""
     _cells: Cells | None = None
     """How rows with numbers become contexts; None for names."""
     _kinds: ColumnKinds | None = None

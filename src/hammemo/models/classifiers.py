@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
-from hammemo.models.axes import part_for, resolved_vote
+from hammemo.models.automatic import part_for, resolved_vote
 from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments

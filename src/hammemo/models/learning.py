@@ -19,21 +19,21 @@ from sklearn.utils import check_random_state
 
 from hammemo._arrays.integers import object_array
 from hammemo._arrays.threads import threads_used
-from hammemo._progress import lines_told, progress_bar
+from hammemo._progress import progress_bar, progress_lines
 from hammemo.kernels import AutoSites
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import InSegments
 from hammemo.memories.ledgered import Ledgered, not_held
 from hammemo.models import settling
-from hammemo.models.axes import counts_in_any_order, resolved_kernel, resolved_memory
-from hammemo.models.deciding import Deciding
+from hammemo.models.automatic import counts_in_any_order, resolved_kernel, resolved_memory
+from hammemo.models.column_changes import Deciding
 from hammemo.models.explanations import one_context
-from hammemo.models.growing import warn_if_large
 from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
+from hammemo.models.size_warning import warn_if_large
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, joined_examples
@@ -81,7 +81,7 @@ class TableFacts:
     columns : str or None
         Their kinds; None where all are names.
     types : str
-        How their values came (:mod:`hammemo.tokens.deciding`).
+        How their values came (:mod:`hammemo.tokens.column_evidence`).
     kinds : ColumnKinds
     labels : Vocabulary
         All labels.
@@ -173,7 +173,7 @@ class Learning(Deciding):
             vars(model).pop("_bits", None)  # `Report.bits` of the version before
             n_jobs, verbose = getattr(model, "n_jobs", None), getattr(model, "verbose", 0)
             if verbose or n_jobs is not None:
-                with lines_told(verbose), threads_used(_n_threads(n_jobs)):
+                with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
                     result = change(model)
             else:  # single edits take microseconds
                 result = change(model)
@@ -842,7 +842,7 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
     return settled.kernel.resolve(h).positions == model.sites_.positions
 
 
-def silence_forgetting(model: Learning) -> None:
+def mute_forgetting_warning(model: Learning) -> None:
     """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
     model._warned = True
 

@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._progress import advance, progress_bar
 from hammemo.models import settling
-from hammemo.models.axes import StreamFacts, repeated_share, resolved_vote
+from hammemo.models.automatic import StreamFacts, repeated_share, resolved_vote
 from hammemo.models.documents import Way
-from hammemo.models.growing import watched
 from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
+from hammemo.models.size_warning import watched
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
+from hammemo.tokens.column_evidence import Evidence, asked_columns
 from hammemo.tokens.columns import (
     NAMES,
     NUMBERS,
@@ -34,7 +35,6 @@ from hammemo.tokens.contexts import (
     token_array,
     whole_multiplicity,
 )
-from hammemo.tokens.deciding import Evidence, asked_columns
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import as_token

@@ -34,7 +34,7 @@ from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
-from hammemo.models.axes import resolved_memory
+from hammemo.models.automatic import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
 from hammemo.tokens.cutting import Cutting

@@ -20,8 +20,8 @@ from hammemo_server.http import bodies, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
 from hammemo_server.http.bodies import decoded, decoded_settings, encoded
+from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
-from hammemo_server.http.gate import Gate
 from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
 from hammemo_server.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces, read_body
 from hammemo_server.http.openapi import document, page_of
@@ -486,4 +486,4 @@ def make_app(
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)
     counted = addresses or Addresses(service.limits.address_connections)
-    return Gate(router, hosts, loopback=loopback, addresses=counted)
+    return CrossSiteGuard(router, hosts, loopback=loopback, addresses=counted)

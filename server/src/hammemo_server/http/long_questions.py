@@ -1,13 +1,13 @@
 """Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
 
 An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. So long
-questions go to other processes (:mod:`hammemo_server.http.asker`), which are started when they are first needed and
-end after a while without questions. Such a process follows the log as a worker does: it opens a model when it is first
-asked, and answers when it has reached the version that the server has published, so no answer is older than an
-acknowledged edit. It costs a copy of each model that is asked.
+questions go to other processes (:mod:`hammemo_server.http.question_process`). These are started when they are first
+needed and end after a while without questions. Such a process follows the log as a worker does: it opens a model when
+it is first asked, and answers when it has reached the version that the server has published, so no answer is older than
+an acknowledged edit. It costs a copy of each model that is asked.
 
-Tenants share the processes (:mod:`hammemo_server.http.shares`). A question that is no longer wanted is stopped between
-two blocks of rows, and the process goes on to the next one.
+Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
+between two blocks of rows, and the process goes on to the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from hammemo_server.edits.operations import Unavailable
 from hammemo_server.http.messages import Failed, Refused
 from hammemo_server.http.questions import KINDS, Stopping, answer_long
-from hammemo_server.http.shares import SharedThreads, Shares
+from hammemo_server.http.tenant_slots import SharedThreads, Shares
 
 if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
@@ -172,7 +172,7 @@ class _Process:
             self._retiring.cancel()
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hammemo_server.http.asker",
+                sys.executable, "-m", "hammemo_server.http.question_process",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=_BUFFER,
             )  # fmt: skip
             await self._send(given, b"")

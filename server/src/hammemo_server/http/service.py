@@ -28,7 +28,7 @@ from hammemo_server.http.answering import ReadyVersion
 from hammemo_server.http.long_questions import InThreads
 from hammemo_server.http.messages import Answer, Refused, header, unless_gone
 from hammemo_server.http.questions import list_names, with_lists
-from hammemo_server.http.shares import SharedThreads
+from hammemo_server.http.tenant_slots import SharedThreads
 from hammemo_server.http.tokens import local_caller
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ A model whose layout is open learns its first edit alone: then the layout is tha
 grouped, and a restart gives the same bytes.
 
 A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo_server.edits.weights`), or also the
-sites that were chosen (:mod:`hammemo_server.edits.choices`), and every other process takes them from there.
+sites that were chosen (:mod:`hammemo_server.edits.chosen_layouts`), and every other process takes them from there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo_server.edits.choices import chooses_at_refit, packed_choice, take_choice
+from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
 from hammemo_server.edits.operations import (
     Content,
     LoggedChoice,
@@ -224,7 +224,7 @@ class Applier:
         model, h = self.settings.model(), self.settings.width or len(first.rows[0])
         if self.limits is not None:
             check_parts(model, h, self.limits)
-        silence_forgetting(model)  # `describe` says it
+        mute_forgetting_warning(model)  # `describe` says it
         return model.open(h)
 
 
@@ -276,7 +276,7 @@ def _restored(log: Log, settings: Settings) -> State:
     """Return the state that the newest snapshot holds, or that of a model that was just made."""
     found = log.snapshot()
     if found is not None:
-        silence_forgetting(found[0])  # `describe` says it
+        mute_forgetting_warning(found[0])  # `describe` says it
         return State(*found)
     if settings.uploaded:
         raise LogDamaged("The model was uploaded, and its snapshot is missing.")

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo_server.edits.choices import chooses, chosen_quickly
+from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,

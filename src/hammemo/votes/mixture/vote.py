@@ -56,7 +56,7 @@ from hammemo.votes.mixture.reading import (
     rows_reader,
     static_tables,
 )
-from hammemo.votes.mixture.shares import RowShares
+from hammemo.votes.mixture.row_shares import RowShares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

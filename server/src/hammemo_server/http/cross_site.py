@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[0-9]{1,5})?", re.ASCII)
 
 
-class Gate:
+class CrossSiteGuard:
     """Refuses requests for other hosts and from pages of other sites.
 
     Parameters

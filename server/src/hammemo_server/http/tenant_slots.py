@@ -30,7 +30,7 @@ class Shares:
     Examples
     --------
     >>> import asyncio
-    >>> from hammemo_server.http.shares import Shares
+    >>> from hammemo_server.http.tenant_slots import Shares
     >>> async def in_turns():
     ...     shares, order = Shares(1), []
     ...     async def ask(tenant):

@@ -15,9 +15,9 @@ from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.tokens.column_evidence import CONTENTS, Evidence, converted, unpacked_types
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.deciding import CONTENTS, Evidence, converted, unpacked_types
 
 if TYPE_CHECKING:
     from pathlib import Path

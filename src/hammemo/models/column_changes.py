@@ -1,6 +1,6 @@
 """Which kinds the columns of a model are, decided again when its rows, or its parameter `numeric`, say something else.
 
-Kinds are a function of the rows (:mod:`hammemo.tokens.deciding`). A first batch may hold missing values or whole
+Kinds are a function of the rows (:mod:`hammemo.tokens.column_evidence`). A first batch may hold missing values or whole
 numbers only, where later ones hold fractions or dates. So kinds are decided when rows are learnt, when models are
 merged, and by `refit`, while all rows are kept: then the rows become rows of these kinds and are counted again. Where
 some rows are not kept, or the layout was given, kinds stay. So they do in single edits, and with ``choose=False``, but
@@ -20,10 +20,10 @@ from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.kept_rows import KeptRows
+from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.columns import NAMES, NUMBERS, table_columns
 from hammemo.tokens.contexts import refuse_masked
-from hammemo.tokens.deciding import Evidence, asked_columns, converted, holds_time, is_time
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.user_input import evidence_of
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hammemo.models.kept import Kept
     from hammemo.models.settling import Axes, Settled
+    from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.deciding import Asked
     from hammemo.tokens.vocabulary import Vocabulary
 
 Self = TypeVar("Self", bound="Deciding")
@@ -220,7 +220,7 @@ class Deciding(Additive, Answering):
         self._types = together.types
         if mine != after:
             self._change_kinds(after, choose=False)
-        return other if theirs == after else _retold(other, after)
+        return other if theirs == after else _counted_with_kinds(other, after)
 
     def _as_mine(self, other: Additive) -> Additive:
         kinds = self._kinds_of_columns()
@@ -230,7 +230,7 @@ class Deciding(Additive, Answering):
         if not isinstance(other._kept, KeptRows) or not other._kept.holds_all:
             self._check_kinds(other)
         try:
-            return _retold(other, kinds)
+            return _counted_with_kinds(other, kinds)
         except ValueError as error:
             raise LayoutError(str(error)) from None
 
@@ -277,7 +277,7 @@ def _may_become(before: str, after: str, rows: Evidence) -> bool:
     )
 
 
-def _retold(model: Deciding, kinds: str) -> Deciding:
+def _counted_with_kinds(model: Deciding, kinds: str) -> Deciding:
     """Return a copy of a model of which only the rows are needed, with these as of other kinds."""
     copied = model.snapshot()
     if isinstance(copied._kept, KeptRows):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, save
 from hammemo.memories import Exact, Hashed, Ledgered, Tiered
-from hammemo_server.edits.choices import chooses, chosen_quickly, packed_choice, take_choice
+from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
 from hammemo_server.edits.settings import Settings
@@ -218,7 +218,7 @@ import os, signal, sys
 from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
 from hammemo_server.models.writer import Upkeep
-from test_choices import chosen, done, examples
+from test_chosen_layouts import chosen, done, examples
 X, y = examples()
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
 model = host.create("t", "m", {"columns": 3, "seed": 5})

@@ -81,7 +81,7 @@ def repeated_share(codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> floa
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.models.axes import repeated_share
+    >>> from hammemo.models.automatic import repeated_share
     >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
     0.25
     """
@@ -95,7 +95,7 @@ def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
 
     Examples
     --------
-    >>> from hammemo.models.axes import mixture_kernel
+    >>> from hammemo.models.automatic import mixture_kernel
     >>> mixture_kernel(8, items=True)
     Joined(kernels=[Suffixes(k=3), Bag(reach=8), Together(reach=8), Copy(reach=8)])
     """
@@ -125,7 +125,7 @@ def stream_kernel(h: int) -> SiteKernel:
 
     Examples
     --------
-    >>> from hammemo.models.axes import stream_kernel
+    >>> from hammemo.models.automatic import stream_kernel
     >>> stream_kernel(1), stream_kernel(2)
     (PositionalHamming(), Joined(kernels=[PositionalHamming(), Suffixes(k=2)]))
     """

@@ -46,7 +46,7 @@ class Evidence:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.tokens.deciding import Evidence
+    >>> from hammemo.tokens.column_evidence import Evidence
     >>> first = Evidence.of_columns([np.array([None, 3], object), np.array([None, None], object)], has_types=False)
     >>> more = Evidence.of_columns([np.array([0.5, 4.0]), np.array(["a", None], object)], has_types=False)
     >>> first.kinds(None), first.plus(more).kinds(None), first.plus(more).types
@@ -202,7 +202,7 @@ def packed_types(types: str) -> str:
 
     Examples
     --------
-    >>> from hammemo.tokens.deciding import packed_types, unpacked_types
+    >>> from hammemo.tokens.column_evidence import packed_types, unpacked_types
     >>> packed_types("ooot"), unpacked_types("o3t1", 4)
     ('o3t1', 'ooot')
     """
@@ -225,7 +225,7 @@ def asked_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
 
     Examples
     --------
-    >>> from hammemo.tokens.deciding import asked_columns
+    >>> from hammemo.tokens.column_evidence import asked_columns
     >>> asked_columns(["b", 0], ["a", "b"], 2), asked_columns("none", None, 2), asked_columns("auto", None, 2)
     ({0, 1}, set(), None)
     """
@@ -258,7 +258,7 @@ def column_kinds(
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.tokens.deciding import column_kinds
+    >>> from hammemo.tokens.column_evidence import column_kinds
     >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
     'nns'
     """
@@ -274,7 +274,7 @@ def converted(contexts: Contexts, before: str, after: str, missing: str, names: 
     Examples
     --------
     >>> from hammemo.tokens.contexts import Contexts
-    >>> from hammemo.tokens.deciding import converted
+    >>> from hammemo.tokens.column_evidence import converted
     >>> rows = converted(Contexts.of([["<missing>", "a"], [2, "<missing>"]]), "ss", "ns", "token", None)
     >>> rows.vocabulary.tolist(), rows.ranks.tolist()
     ([2, '<missing>', 'a'], [[-1, 2], [0, 1]])
