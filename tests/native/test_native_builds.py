@@ -53,7 +53,7 @@ from hammemo._arrays.native import native
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for seed in range(3):
-        clf = MemoryClassifier(memory=Hashed(), random_state=seed).fit([[1, 2], [3, 4]], ["a", "b"])
+        clf = MemoryClassifier("positional", Hashed(), random_state=seed).fit([[1, 2], [3, 4]], ["a", "b"])
         assert clf.predict([[3, 4]]).tolist() == ["b"]
     paths = native() and native().paths()
 print(paths, [str(warning.message) for warning in caught])

@@ -74,7 +74,7 @@ def plans() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     for memory in MEMORIES:
         for name, make, call in calls(memory):
             yield f"{memory!r} {name}", make, call
-        base = MemoryClassifier(memory=memory).fit(X, Y)
+        base = MemoryClassifier("positional", memory=memory).fit(X, Y)
         yield f"{memory!r} bulk", base.snapshot, lambda model: model.partial_fit(MANY, np.arange(len(MANY)) % 3)
     yield from questions()
 

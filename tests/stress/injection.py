@@ -103,13 +103,16 @@ class Injector:
 
 
 def fitted(memory: Any) -> MemoryClassifier:
-    model = MemoryClassifier(memory=clone(memory), random_state=0, vote="sum")
+    model = MemoryClassifier("positional", memory=clone(memory), random_state=0, vote="sum")
     return model.partial_fit(X, Y, classes=[0, 1, 2])
 
 
 def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     """Yield the name of each call, how to make what it is called on, and the call."""
-    base, stream = fitted(memory), MemoryClassifier(memory=clone(memory), vote="sum").fit_stream(STREAM, h=3)
+    base, stream = (
+        fitted(memory),
+        MemoryClassifier("positional", memory=clone(memory), vote="sum").fit_stream(STREAM, h=3),
+    )
     other = base.empty_like().partial_fit(MORE_X, MORE_Y)
     joined = base + other
     yield "partial_fit", base.snapshot, lambda model: model.partial_fit(MORE_X, MORE_Y, classes=[11])
@@ -128,12 +131,16 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     yield "memory.declare", base.memory_.snapshot, lambda model: model.declare(labels)
     if hasattr(memory, "reserve"):
         yield "memory.reserve", lambda: clone(memory).open(base.sites_), lambda model: model.reserve(examples)
-    window = Rolling(MemoryClassifier(memory=clone(memory), vote="sum"), last=6).fit(X, Y, times=np.arange(10))
+    window = Rolling(MemoryClassifier("positional", memory=clone(memory), vote="sum"), last=6).fit(
+        X, Y, times=np.arange(10)
+    )
     yield "Rolling.partial_fit", window.snapshot, lambda model: model.partial_fit(MORE_X, MORE_Y, times=[11, 12])
-    timed = Rolling(MemoryClassifier(memory=clone(memory), vote="sum"), seconds=5).fit(X, Y, times=np.arange(10))
+    timed = Rolling(MemoryClassifier("positional", memory=clone(memory), vote="sum"), seconds=5).fit(
+        X, Y, times=np.arange(10)
+    )
     yield "Rolling.expire", timed.snapshot, lambda model: model.expire(now=12)
     if not isinstance(memory, Gaussian):
-        log_linear = MemoryClassifier(memory=clone(memory), vote=LogLinear(steps=2)).fit(X, Y)
+        log_linear = MemoryClassifier("positional", memory=clone(memory), vote=LogLinear(steps=2)).fit(X, Y)
         yield "fit_vote", log_linear.snapshot, lambda model: model.fit_vote(X[:6], Y[:6])
     if isinstance(memory, Exact) or (isinstance(memory, Ledgered) and isinstance(memory.memory, Exact)):
         yield from calls_of_mixtures(memory)

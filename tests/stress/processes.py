@@ -43,7 +43,7 @@ def start(path: Path) -> None:
     """Write the model that all begin with."""
     rng = np.random.default_rng(0)
     X = rng.integers(1000, 1050, (200, 3))  # none of these is a context of an edit
-    save(MemoryClassifier(memory=Ledgered(Hashed(64, 16)), vote="sum").fit(X, X[:, 2] % 7), path)
+    save(MemoryClassifier("positional", memory=Ledgered(Hashed(64, 16)), vote="sum").fit(X, X[:, 2] % 7), path)
 
 
 def examples(path: Path) -> int:

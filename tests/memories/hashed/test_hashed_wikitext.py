@@ -27,7 +27,7 @@ def sample(task: wikitext.Task) -> wikitext.TaskSample:
 
 @pytest.fixture(scope="module")
 def exact(sample: wikitext.TaskSample) -> MemoryClassifier:
-    return MemoryClassifier(memory=Exact(), vote="sum").fit(*sample.split("train", H))
+    return MemoryClassifier("positional", memory=Exact(), vote="sum").fit(*sample.split("train", H))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_fidelity_and_proofs_within_a_budget(
     judge = wikitext.Judge.of(exact, queries, observed)
     shares, proofs = [], []
     for seed in range(3):
-        model = MemoryClassifier(memory=Hashed(buckets, reserved), random_state=seed, vote="sum").fit(
+        model = MemoryClassifier("positional", memory=Hashed(buckets, reserved), random_state=seed, vote="sum").fit(
             *sample.split("train", H)
         )
         assert model.memory_.nbytes <= mebibytes * 2**20
@@ -65,7 +65,9 @@ def test_no_certified_answer_is_wrong_on_any_test_position(
     assert len(queries) == 92_282
     expected = exact.predict(queries)
     for seed in range(10):
-        model = MemoryClassifier(memory=Hashed(960, 512), random_state=seed, vote="sum").fit(*sample.split("train", H))
+        model = MemoryClassifier("positional", memory=Hashed(960, 512), random_state=seed, vote="sum").fit(
+            *sample.split("train", H)
+        )
         certified = model.certify(queries)
         assert certified.mean() > 0.9
         assert (model.predict(queries)[certified] == expected[certified]).all()
@@ -79,7 +81,9 @@ def two_tiers_answer_exactly(
     expected = exact.predict(queries)
     for seed in seeds:
         memory = Tiered(Hashed(buckets=960, reserved=512))
-        model = MemoryClassifier(memory=memory, random_state=seed, vote="sum").fit(*sample.split("train", H))
+        model = MemoryClassifier("positional", memory=memory, random_state=seed, vote="sum").fit(
+            *sample.split("train", H)
+        )
         np.testing.assert_array_equal(model.predict(queries), expected)
         np.testing.assert_array_equal(model.compile().predict(queries), expected)
 
