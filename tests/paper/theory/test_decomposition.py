@@ -73,10 +73,18 @@ def test_stages_equal_the_paper_s_sums(kernel: SiteKernel | None, stored: Any, a
     np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y).class_scores(Q))
 
 
+def test_a_twin_that_reads_numbers_is_refused() -> None:
+    X, y = np.random.default_rng(5).integers(0, 9, (200, 4)), ["a", "b"] * 100
+    with pytest.raises(
+        ValueError, match="The twin reads numbers, and the paper's model tokens: fit it with kernel='positional'"
+    ):
+        decompose(MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), X)
+
+
 def test_a_memory_with_exact_codes_decomposes_too() -> None:
     rng = np.random.default_rng(5)
     X, y = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200)
-    twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    twin = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     parts = decompose(MeMoClassifier(64, exact=True).fit(X, y), twin, X[:20])
     error = parts.context_error + parts.norm_error + parts.cross_talk
     np.testing.assert_allclose(parts.decoded, parts.ideal + error, rtol=0, atol=1e-9)
@@ -90,7 +98,9 @@ def parts() -> Decomposition:
     X, y, Q = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200), rng.integers(0, 9, (20, 4))
     classes = range(8)  # three candidates without examples
     sketch = MeMoClassifier(64).partial_fit(X, y, classes=classes)
-    return decompose(sketch, MemoryClassifier(memory=Exact(), vote="sum").partial_fit(X, y, classes=classes), Q)
+    return decompose(
+        sketch, MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(X, y, classes=classes), Q
+    )
 
 
 def test_the_parts_add_up(parts: Decomposition) -> None:
@@ -122,7 +132,7 @@ def test_norm_error_and_cross_talk_by_their_definitions(parts: Decomposition) ->
 def test_cross_talk_has_the_variance_of_the_paper() -> None:
     """Divided by L_c |z_c| / sqrt(d), the cross-talk of a label is a standard normal number."""
     X, y, d = [["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"], 16
-    twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    twin = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     drawn = []
     for seed in range(400):
         sketch = MeMoClassifier(d, random_state=seed).fit(X, y)
@@ -137,7 +147,7 @@ def test_the_energy_of_distinct_and_of_repeated_labels() -> None:
     """M contexts of similarity rho: M rho^2 under distinct labels, M^2 rho^2 under one."""
     X, q = [["a", str(i)] for i in range(6)], [["a", "?"]]
     for labels, energy in (("uvwxyz", 6 / 4), ("u" * 6, 36 / 4)):
-        twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, list(labels))
+        twin = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, list(labels))
         assert decompose(MeMoClassifier(8).fit(X, list(labels)), twin, q).ideal_energy.tolist() == [energy]
 
 
@@ -153,7 +163,7 @@ def test_theorem_3_margin_a_small_error_keeps_the_winner() -> None:
     X = rng.integers(0, 4, (200, 4))
     y = X[:, 0]  # the first token is the label: margins are wide
     Q = rng.integers(0, 6, (100, 4))
-    sketch, twin = MeMoClassifier(128).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    sketch, twin = MeMoClassifier(128).fit(X, y), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     parts = decompose(sketch, twin, Q)
     kept = np.array([margin_preserved(*pair) for pair in zip(parts.score_error, parts.margin, strict=True)])
     assert kept.sum() >= 10, "the theorem speaks of some queries"
@@ -165,7 +175,7 @@ def test_a_single_label_has_no_competitor() -> None:
     X, y = [["a"], ["b"]], ["x", "x"]
     assert (
         decompose(
-            MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), X
+            MeMoClassifier(8).fit(X, y), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), X
         ).margin.tolist()
         == [np.inf] * 2
     )
@@ -173,15 +183,15 @@ def test_a_single_label_has_no_competitor() -> None:
 
 def test_a_wrong_twin_is_refused() -> None:
     X, y = [["a"], ["b"]], ["x", "y"]
-    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     with pytest.raises(TypeError, match="memory=Gaussian"):
         decompose(twin, twin, X)
     with pytest.raises(TypeError, match="memory=Exact"):
         decompose(sketch, sketch, X)
     with pytest.raises(TypeError, match="vote='sum'"):
-        decompose(MemoryClassifier(memory=Gaussian(8), vote="mean").fit(X, y), twin, X)
+        decompose(MemoryClassifier("positional", memory=Gaussian(8), vote="mean").fit(X, y), twin, X)
     with pytest.raises(ValueError, match="not the sketch's"):
-        decompose(sketch, MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["x", "x"]), X)
+        decompose(sketch, MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, ["x", "x"]), X)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "tuples"])

@@ -168,6 +168,10 @@ def _checked(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaussian
         check_is_fitted(model)
         if not isinstance(model.memory_, kind) or not isinstance(model.vote_, Sum):
             raise TypeError(f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}.")
+        if model._cells is not None:
+            raise ValueError(
+                f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'."
+            )
     same_sites = (
         sketch.sites_.positions == twin.sites_.positions
         and sketch.sites_.h == twin.sites_.h
