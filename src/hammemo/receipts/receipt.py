@@ -67,7 +67,7 @@ class Receipt:
     rows, labels : int
         How many rows were removed, and how many labels with their last row. For documents, rows are their windows.
     rows_hash : str
-        A keyed hash of the rows, or of the subject, that the request names (:mod:`hammemo.receipts.row_hash`).
+        A keyed hash of the rows, or of the subject, that the request names (see ``hammemo/receipts/row_hash.py``).
     layout_refitted, weights_refitted : bool
         Whether the layout was chosen again and the weights were fitted again after the last removal.
     previous : str or None
