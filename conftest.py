@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
 collect_ignore += ["docs/howto/delete-a-customer.md", "docs/howto/recommend.md"]  # tests/test_howto.py follows them
 if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
-    collect_ignore.append("tests/stress/service_schema.py")
+    collect_ignore.append("server/tests/stress/service_schema.py")
 if importlib.util.find_spec("mlflow") is None:  # .ci/nightly installs it, too
     collect_ignore.append("src/hammemo/mlflow.py")
 
@@ -49,7 +49,7 @@ EXAMPLES = 20
 ``--hypothesis-profile=random`` it gets all that it asks for."""
 QUICK_EXAMPLES = 4
 """The same with ``-m quick``."""
-NOT_QUICK = ("service", "torch_module.py", "client.py")
+NOT_QUICK = ("hammemo_server", "torch_module.py", "client.py")
 """Modules of the package whose examples need a server, or packages that take seconds to import."""
 
 
@@ -57,7 +57,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Skip files without quick tests if only those are wanted: to import all takes as long as the quick tests."""
     if config.getoption("markexpr") != "quick" or collection_path.is_dir():
         return None
-    if (config.rootpath / "src") in collection_path.parents:
+    if {config.rootpath / "src", config.rootpath / "server" / "src"} & set(collection_path.parents):
         return any(name in collection_path.parts for name in NOT_QUICK) or None
     return collection_path.suffix != ".py" or "mark.quick" not in collection_path.read_text("utf-8") or None
 

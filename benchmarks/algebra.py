@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo import Exact, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, Rolling
-from hammemo.experiments import wikitext
-from hammemo.experiments.drawing import zipf_examples
-from hammemo.experiments.measuring import options, seconds, show
+from hammemo import MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.paper.experiments import wikitext
+from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments.measuring import seconds
+from measures import options, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +42,7 @@ waited = partial(seconds, clock=time.perf_counter)
 def merging(n: int, shards: int) -> dict[str, float]:
     """Return what adding up equal shards of a hashed memory takes, and the difference that takes one back."""
     X, y = zipf_examples(n)
-    whole = MemoryClassifier(memory=HASHED, vote="sum").fit(X, y)
+    whole = MemoryClassifier("positional", memory=HASHED, vote="sum").fit(X, y)
     parts = [whole.empty_like().partial_fit(X[i::shards], y[i::shards]).memory_ for i in range(shards)]
     total = whole.memory_.empty_like()
 
@@ -61,7 +63,7 @@ def merging(n: int, shards: int) -> dict[str, float]:
 def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
     """Return what forgetting half of 2n examples takes: all at once, and in small batches."""
     X, y = zipf_examples(2 * n)
-    rest = MemoryClassifier(memory=memory, vote="sum").fit(X, y)
+    rest = MemoryClassifier("positional", memory=memory, vote="sum").fit(X, y)
     row = {f"learn {2 * n:,}, s": waited(lambda: rest.fit(X, y))}
     in_parts = rest.empty_like().partial_fit(X, y)
     row[f"forget {n:,} at once, s"] = waited(lambda: rest.forget(X[:n], y[:n]))
@@ -75,7 +77,10 @@ def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
 def ledger_costs(n: int) -> dict[str, float]:
     """Return what a ledger adds to each example, in time and in bytes."""
     X, y = zipf_examples(n)
-    plain, ledgered = MemoryClassifier(memory=HASHED, vote="sum"), MemoryClassifier(memory=Ledgered(HASHED), vote="sum")
+    plain, ledgered = (
+        MemoryClassifier("positional", memory=HASHED, vote="sum"),
+        MemoryClassifier("positional", memory=Ledgered(HASHED), vote="sum"),
+    )
     learn = waited(lambda: plain.fit(X, y)), waited(lambda: ledgered.fit(X, y))
     memory = ledgered.memory_
     assert isinstance(memory, Ledgered)
@@ -98,7 +103,7 @@ def ledger_costs(n: int) -> dict[str, float]:
 def rolling_costs(memory: Memory, window: int, batch: int, steps: int = 50) -> dict[str, float]:
     """Return what a step of a full window takes: a batch comes in, a batch falls out."""
     X, y = zipf_examples(window + steps * batch)
-    model = Rolling(MemoryClassifier(memory=memory, vote="sum"), last=window).fit(X[:window], y[:window])
+    model = Rolling(MemoryClassifier("positional", memory=memory, vote="sum"), last=window).fit(X[:window], y[:window])
     starts = range(window, len(X), batch)
     taken = waited(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
     return {f"a step of {batch:,} in a window of {window:,}, s": taken / steps}
@@ -120,7 +125,7 @@ def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> d
     sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0)
     X, y = sample.split("train", H)
     queries, observed = sample.split("test", H)
-    judge = wikitext.Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
+    judge = wikitext.Judge.of(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed)
     results = {}
     for d in dimensions:
         labels = {exact: _predictions(d, exact, seeds, X, y, queries) for exact in (False, True)}

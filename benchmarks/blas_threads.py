@@ -22,7 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import MemoryClassifier, datasets
 from hammemo._arrays import blas
-from hammemo.experiments.measuring import Row, options, table
+from hammemo.paper.experiments.measuring import Row, table
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

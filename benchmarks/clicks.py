@@ -3,7 +3,7 @@
     python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM …] [--seed 0]
                                 [--json FILE]
     python benchmarks/clicks.py --learners "ours, engines" --rows 10000000 100000000 --folder FOLDER --json FILE
-                                [--workers 2] [--limit 2048] [--parts 32]
+                                [--workers 2] [--limit 2048] [--segments 32]
 
 The table is made from a seed (``click_rows.py``): about 2 % of the rows are clicks. All learners are judged on the same
 200,000 further rows. "truth" is the log-loss and the AUC of the probabilities that the labels were drawn by: no learner
@@ -14,8 +14,8 @@ seconds of the fit (encoding included), peak memory of the fit beyond the table 
 learner that is not installed is left out. A measurement that ``--json`` holds already is not repeated. At the end, for
 each learner, the exponent by which processor seconds grow with rows from each size to the next.
 
-"ours, engines" learns rows that two worker processes make while they read them, in parts, each process and the driver
-under RLIMIT_DATA of 2 GiB; what it has done stays in ``--folder``, and the same command goes on from there. Its
+"ours, engines" learns rows that two worker processes make while they read them, in segments, each process and the
+driver under RLIMIT_DATA of 2 GiB; what it has done stays in ``--folder``, and the same command goes on from there. Its
 processor seconds include making the rows, twice; "rows" says how many seconds of the clock that took, of all workers
 together. Its peak memory is the largest of any process, as a whole.
 """
@@ -39,7 +39,8 @@ import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
 from click_rows import BLOCK, LABEL, Clicks, click_files
-from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, seconds
+from hammemo.paper.experiments.measuring import Row, cells, heading, seconds
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,13 +51,13 @@ TEST_ROWS = 200_000
 
 
 class ClicksOurs:
-    """`MemoryClassifier()` with nothing chosen."""
+    """`MemoryClassifier(numeric="none")`: the whole numbers of these tables are codes of names."""
 
     def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> ClicksOurs:
         """Learn the rows."""
         from hammemo import MemoryClassifier
 
-        self.model = MemoryClassifier().fit(X, y)
+        self.model = MemoryClassifier(numeric="none").fit(X, y)
         return self
 
     def predict(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -92,7 +93,7 @@ class ClicksOursOfAllRows(ClicksOurs):
         copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
         growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
-        self.model = MemoryClassifier(keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
+        self.model = MemoryClassifier(numeric="none", keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
         return self
 
 
@@ -223,7 +224,7 @@ def judge(learner: str, rows: int, seed: int) -> Row:
     }
 
 
-def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, parts: int) -> Row:
+def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, segments: int) -> Row:
     """Return how ours does that engines learn, under a limit of so many MiB a process."""
     import pandas as pd
     from joblib.externals.loky import get_reusable_executor
@@ -240,7 +241,7 @@ def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, p
         label=LABEL,
         engine="processes",
         workers=workers,
-        parts=parts,
+        segments=segments,
         out=out,
         shard_bytes=2**40,
         group_size=max(1, -(-rows // (64 * BLOCK))),
@@ -303,7 +304,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where engines remember what they have done; by default a new folder")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=int, default=2048, help="MiB of each process")
-    parser.add_argument("--parts", type=int, default=32)
+    parser.add_argument("--segments", type=int, default=32)
     given = parser.parse_args()
     _, labels, probabilities = Clicks(given.seed).rows(TEST_ROWS, test=True)
     print(f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n")
@@ -316,7 +317,7 @@ def main() -> None:
         for learner in given.learners:
             found = kept.find(learner=learner, rows=rows, seed=given.seed)
             if found is None and learner == ENGINES:
-                how = (rows, given.seed, folder, given.workers, given.limit, given.parts)
+                how = (rows, given.seed, folder, given.workers, given.limit, given.segments)
                 found = _in_a_process(judge_engines, *how)
             elif found is None:
                 found = _in_a_process(judge, learner, rows, given.seed)

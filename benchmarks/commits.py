@@ -83,22 +83,25 @@ STARTS: Final = {
 
 def new_model(memory: str, vote: str) -> MemoryClassifier:
     """Return an empty model of the installed version."""
-    import hammemo as hm
+    from hammemo import MemoryClassifier
+    from hammemo.kernels import PositionalHamming, Suffixes
+    from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+    from hammemo.votes import LogLinear
 
-    hashed = hm.Hashed(buckets=2048, reserved=1024)
+    hashed = Hashed(buckets=2048, reserved=1024)
     memories = {
-        "Exact": hm.Exact(),
+        "Exact": Exact(),
         "Hashed": hashed,
         "Hashed suffixes": hashed,
-        "Gaussian": hm.Gaussian(d=128),
-        "Gaussian exact": hm.Gaussian(d=128, exact=True),
-        "Ledgered Exact": hm.Ledgered(hm.Exact()),
-        "Ledgered Hashed": hm.Ledgered(hashed),
-        "Tiered": hm.Tiered(hashed),
+        "Gaussian": Gaussian(d=128),
+        "Gaussian exact": Gaussian(d=128, exact=True),
+        "Ledgered Exact": Ledgered(Exact()),
+        "Ledgered Hashed": Ledgered(hashed),
+        "Tiered": Tiered(hashed),
     }
-    weighed = hm.LogLinear(sample=1000, steps=10)  # else almost all of `fit` would be its optimizer
-    kernel = hm.Suffixes(5) if memory.endswith("suffixes") else hm.PositionalHamming()
-    return hm.MemoryClassifier(kernel, memories[memory], weighed if vote == "log-linear" else vote)
+    weighed = LogLinear(sample=1000, steps=10)  # else almost all of `fit` would be its optimizer
+    kernel = Suffixes(5) if memory.endswith("suffixes") else PositionalHamming()
+    return MemoryClassifier(kernel, memories[memory], weighed if vote == "log-linear" else vote)
 
 
 @dataclass

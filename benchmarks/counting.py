@@ -22,10 +22,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded
 import numpy as np
 
 from click_rows import COLUMNS, Clicks
-from hammemo import PositionalHamming
-from hammemo.experiments.measuring import JsonLines, options
+from hammemo.kernels import PositionalHamming
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Examples
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

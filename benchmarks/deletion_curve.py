@@ -34,8 +34,9 @@ import numpy as np
 from click_rows import Clicks
 from clicks import CategoryLightGBM
 from hammemo import MemoryClassifier
-from hammemo.experiments.measuring import JsonLines, Row, options, table
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning
+from hammemo.paper.experiments.measuring import Row, table
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,11 +72,11 @@ def measure(rows: int, seed: int, runs: int) -> Row:
     gone = np.zeros(rows, bool)
     gone[np.random.default_rng([seed, 3]).choice(rows, N_DELETED, replace=False)] = True
     learnt = MemoryClassifier().fit(X, y)
-    silence_forgetting(learnt)
+    mute_forgetting_warning(learnt)
 
     def copy() -> MemoryClassifier:
         model = learnt.snapshot()
-        silence_forgetting(model)
+        mute_forgetting_warning(model)
         return model
 
     def forgotten(model: MemoryClassifier) -> MemoryClassifier:

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from hammemo import Hashed, Ledgered, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
-from hammemo.experiments.drawing import zipf_examples
-from hammemo.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
+from hammemo.memories import Hashed, Ledgered
+from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments.measuring import Row, unseen
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
+from measures import after, latencies, options, show, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +80,7 @@ def measured(
     memory: Memory, vote: str, X: NDArray[Any], y: NDArray[Any], n_edits: int, on_progress: Callable[[int, int], None]
 ) -> Row:
     """Return the latencies of one model that has learnt the examples; single rows are learnt once more."""
-    still = MemoryClassifier(memory=memory, vote=vote).fit(X, y)
+    still = MemoryClassifier("positional", memory=memory, vote=vote).fit(X, y)
     for _ in range(-(-_ENOUGH // len(X))):
         still.predict(X[:_ENOUGH])
     places = [i % len(X) for i in range(n_edits // 2)]

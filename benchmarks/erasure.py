@@ -41,16 +41,17 @@ from hammemo import load
 from hammemo.files.archive import FileError
 from hammemo.receipts.keys import new_key_file, read_keys
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo.service import erasable, sqlite_log
-from hammemo.service.host import Host
-from hammemo.service.operations import Edit
-from hammemo.service.vault import Vault
-from hammemo.service.writing import Upkeep
+from hammemo_server.edits.operations import Edit
+from hammemo_server.models import erasable
+from hammemo_server.models.host import Host
+from hammemo_server.models.writer import Upkeep
+from hammemo_server.store import sqlite_log
+from hammemo_server.store.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hammemo.service.hosted import HostedModel
+    from hammemo_server.models.served import HostedModel
 
 SETTINGS: dict[str, Any] = {"columns": 3, "kernel": "positional", "vote": "log-linear", "seed": 1}
 
@@ -136,7 +137,7 @@ def wait_erased(model: HostedModel, op: str) -> None:
 
 def child(folder: Path, log: str | None, step: str, upto: int) -> None:
     """Erase the first subjects of the list; those that are erased answer again."""
-    from hammemo.service.postgres_log import PostgresLog
+    from hammemo_server.store.postgres_log import PostgresLog
 
     subjects = json.loads((folder / "erase.json").read_text())[:upto]
     host = Host(folder / "models", log, keys=folder / "keys" / "keys.json", upkeep=Upkeep(choose=False))

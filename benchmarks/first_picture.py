@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deletion_curve import CURVES
-from hammemo.experiments.measuring import JsonLines, Row, options
+from measures import JsonLines, options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from hammemo.paper.experiments.measuring import Row
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 RESULTS = FIGURES / "first-picture.json"

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from hammemo import MemoryClassifier
-from hammemo.experiments.measuring import Row, options, table
 from hammemo.files.contents import file_bytes
+from hammemo.paper.experiments.measuring import Row, table
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, MeMoClassifier, MemoryClassifier
-from hammemo.experiments.measuring import options, show
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.memories import Exact
+from hammemo.paper.experiments.wikitext import build_task, read_folder
+from measures import options, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def state_sizes(X: NDArray[Any], y: NDArray[Any], n_tokens: int) -> dict[str, fl
         clf = MeMoClassifier(d).fit(X, y)
         for form in ("fused", "two-stage"):
             sizes[f"MeMo {form}, d = {d}"] = clf.compile(form, range(n_tokens)).nbytes
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     sizes["dense counts"] = exact.compile("dense", range(n_tokens)).nbytes
     state = exact.memory_.state()
     sizes["sparse counts, canonical, with vocabulary and labels"] = exact.memory_.nbytes

@@ -9,14 +9,17 @@ over the rounds of the ratio within a round, beside each contender's best. One t
 Contenders on the paper's shape (eight positions, 64 labels, `Hashed(2048, 1024)`), queries as token ids:
 
 - the paper's model, codes looked up and multiplied by CZ at d = 1024, in batches of 1,024, by NumPy's BLAS;
-- torch's `embedding_bag` and `argmax` on a table of the same shape, its row numbers given;
-- a bare loop: the same look-ups, additions and argmax, written for this shape alone in the extension module.
+- torch's `embedding_bag` and `argmax` on a table of the same shape, its row numbers given.
 
-Learning is held against a bare scatter loop that is given the rows and only adds one to eight cells an example.
+Learning is held against a bare loop (``bare_scatter.cpp``, compiled here) that is given the rows and only adds one to
+eight cells an example.
 """
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import tempfile
 import time
 import tracemalloc
 from pathlib import Path
@@ -25,14 +28,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo._arrays.native import native
 from hammemo._progress import progress_bar
-from hammemo.experiments.drawing import zipf_stream
-from hammemo.experiments.measuring import Row, in_turns, options, seconds, show, unseen
-from hammemo.experiments.throughput import PAPER, memo_method, paper_examples
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo.memories import Hashed
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import Row, seconds, unseen
+from hammemo.paper.experiments.throughput import PAPER, memo_method, paper_examples
+from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.contexts import Contexts
+from measures import in_turns, options, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +74,7 @@ def race(contenders: dict[str, Contender], rounds: int, on_progress: Callable[[i
 
 def new_model() -> MemoryClassifier:
     """Return the model that is raced."""
-    return MemoryClassifier(memory=Hashed(2048, 1024), vote="sum")
+    return MemoryClassifier("positional", memory=Hashed(2048, 1024), vote="sum")
 
 
 def predict(
@@ -81,26 +86,21 @@ def predict(
     on_progress: Callable[[int, int], None] = unseen,
 ) -> dict[str, Any]:
     """Race the compiled predictor against its contenders on the given queries."""
-    loops = require_native()
+    require_native()
     model = new_model().fit(X, y)
     predictor = model.compile()
     tables: Any = predictor.compiled
     table = tables._table(model.sites_.weights, None).loops
     ids = np.ascontiguousarray(queries, np.int64)
-    answers, bare_answers = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
+    answers = np.empty(len(ids), np.int32)
     contenders: dict[str, Contender] = {
         "hammemo: compiled loop": (len(ids), lambda: table.winners(ids, None, None, answers, 1)),
         "hammemo: Predictor.predict": (len(ids), lambda: predictor.predict(ids)),
         "paper: fused product, d = 1024": _fused(X, y, ids[:SLOW_QUERIES], n_tokens),
         **_embedding_bag(model, ids[:SLOW_QUERIES]),
     }
-    is_bare = loops.bare_predict(table, ids, bare_answers)
-    if is_bare:
-        contenders["bare loop for this shape"] = len(ids), lambda: loops.bare_predict(table, ids, bare_answers)
     with threadpool_limits(1):
         rows = race(contenders, rounds, on_progress)
-    if is_bare and not (answers == bare_answers).all():
-        raise AssertionError("The bare loop and the compiled loop disagree.")
     return {
         "rates": rows,
         "loops": table.path,
@@ -151,7 +151,7 @@ def fit(
     rounds: int, stream_tokens: int, on_progress: Callable[[int, int], None] = unseen, seed: int = 0
 ) -> dict[str, Any]:
     """Race learning from a stream and from contexts against a bare scatter loop, then learn a long stream once."""
-    loops = require_native()
+    require_native()
     stream = zipf_stream(1_000_008, N_TOKENS, seed)
     windows = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(stream, 8)[:-1])
     labels = np.random.default_rng(seed).integers(0, 64, len(stream)).astype(np.int32)
@@ -161,15 +161,37 @@ def fit(
     layout.compiled.rows(windows, None, None, rows)
     cells, targets = layout.cells(64), labels[8:].copy()
     count, count_stream = layout.compiled.count, layout.compiled.count_stream
+    scatter, counted = bare_scatter(), layout.cells(64)
+    scatter(rows, targets, counted)
+    count(windows, None, None, targets, None, cells)
+    if (counted != cells).any():
+        raise AssertionError("The bare loop and the compiled loop disagree.")
     contenders: dict[str, Contender] = {
         "hammemo: stream": (len(targets), lambda: count_stream(stream, None, None, labels, cells)),
         "hammemo: contexts": (len(targets), lambda: count(windows, None, None, targets, None, cells)),
-        "bare scatter, rows given": (len(targets), lambda: loops.bare_scatter(rows, targets, cells)),
+        "bare scatter, rows given": (len(targets), lambda: scatter(rows, targets, cells)),
     }
     return {
         "rates": race(contenders, rounds, on_progress),
         f"A stream of {stream_tokens:,} tokens": _long_stream(stream_tokens, seed),
     }
+
+
+def bare_scatter() -> Callable[[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint32]], None]:
+    """Compile the bare loop and return it."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "bare_scatter.so"
+        source = Path(__file__).with_name("bare_scatter.cpp")
+        subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
+        loop = ctypes.CDLL(str(library)).bare_scatter
+
+    def scatter(rows: NDArray[np.uint32], columns: NDArray[np.int32], cells: NDArray[np.uint32]) -> None:
+        """Add one to the cells of each example's rows."""
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (rows, columns, cells)]
+        if not loop(*pointers[:2], ctypes.c_size_t(len(rows)), pointers[2], ctypes.c_size_t(len(cells))):
+            raise IndexError("A row or a column is outside the table.")
+
+    return scatter
 
 
 def _long_stream(length: int, seed: int) -> dict[str, float]:

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, Suffixes
-from hammemo.experiments.drawing import zipf_stream
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming, Suffixes
+from hammemo.memories import Exact
 from hammemo.memories.exact import Live, SignedSum, SparseCounts
 from hammemo.models.predictor import Predictor
+from hammemo.paper.experiments.drawing import zipf_stream
 from hammemo.tokens.contexts import Contexts, Examples
-from hammemo.votes import Mean, Sum, Vote
+from hammemo.votes import LogLinear, Mean, Sum, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.wikitext import Task
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Compiled
+    from hammemo.paper.experiments.wikitext import Task
 
 H = 8
 KERNELS: dict[str, SiteKernel] = {"positions": PositionalHamming(), "Suffixes(5)": Suffixes(5)}

@@ -18,9 +18,11 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from edits import edit_seconds
-from hammemo import Exact, MemoryClassifier
-from hammemo.experiments.measuring import Row, after, latencies, thread_seconds, unseen
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact
+from hammemo.paper.experiments.measuring import Row, unseen
 from label_data import KERNELS, RACED, Counters, LabelledText, TwoReaders
+from measures import after, latencies, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

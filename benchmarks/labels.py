@@ -28,12 +28,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import label_edits
-from hammemo import Exact, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
-from hammemo.experiments.measuring import Row, after, in_turns, options, peak_mebibytes, seconds, show, unseen
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo.memories import Exact
+from hammemo.paper.experiments.measuring import Row, seconds, unseen
+from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.labels import top_columns
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText, TwoReaders
+from measures import after, in_turns, options, peak_mebibytes, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, MemoryClassifier, load, save
-from hammemo.experiments.measuring import latencies, options, peak_mebibytes, thread_seconds
+from hammemo import MemoryClassifier, load, save
+from hammemo.memories import Exact
+from measures import latencies, options, peak_mebibytes, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, N_TOKENS, (n_labels, H)), 2 * np.arange(n_labels)
     times = None if equal else np.minimum(rng.zipf(1.5, n_labels), 10**6)
-    model = MemoryClassifier(memory=Exact(), vote="sum")
+    model = MemoryClassifier("positional", memory=Exact(), vote="sum")
     results: dict[str, Any] = {"labels": n_labels, "counts": "equal" if equal else "different"}
     results["learn_seconds"], _ = timed(lambda: model.fit(X, y, sample_weight=times))
     results["first_query_seconds"], _ = timed(lambda: model.predict(X[:1]))

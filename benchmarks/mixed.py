@@ -41,7 +41,8 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier
-from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
+from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
+from measures import JsonLines, options, rate
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tables import Wrapped, by_set

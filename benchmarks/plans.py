@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, Gaussian, MemoryClassifier, plan
-from hammemo.experiments.drawing import generator
-from hammemo.experiments.measuring import Row, cells, heading, options, table
-from hammemo.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Gaussian
+from hammemo.paper.experiments.drawing import generator
+from hammemo.paper.experiments.measuring import Row, cells, heading, table
+from hammemo.paper.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
+from hammemo.planning import plan
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -102,7 +105,7 @@ def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanDa
 
 def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(data.X, data.y)
     judge = Judge.of(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
@@ -154,7 +157,9 @@ def _gaussian_bytes(data: PlanData, option: Any) -> list[int]:
     """Return the predicted size and that of a model that has learnt one example of each label."""
     rows = np.unique(data.y, return_index=True)[1]
     counts = np.unique(data.y, return_counts=True)[1]
-    fitted = MemoryClassifier(memory=option.memory, vote="sum").fit(data.X[rows], data.y[rows], sample_weight=counts)
+    fitted = MemoryClassifier("positional", memory=option.memory, vote="sum").fit(
+        data.X[rows], data.y[rows], sample_weight=counts
+    )
     return [int(option.state_bytes.value), fitted.memory_.nbytes]
 
 

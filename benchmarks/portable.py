@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo import Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, Suffixes
-from hammemo.experiments.measuring import Row, options, seconds, table
-from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo import MemoryClassifier
+from hammemo.kernels import Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.paper.experiments.measuring import Row, seconds, table
+from hammemo.paper.experiments.wikitext import build_task, read_folder
+from hammemo.votes import LogLinear
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

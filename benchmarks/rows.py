@@ -32,27 +32,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hammemo import (
-    AutoSites,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-)
+from hammemo import MemoryClassifier, load, save
 from hammemo._progress import progress_bar
-from hammemo.experiments.measuring import Row, options, show
 from hammemo.files.contents import file_pieces
+from hammemo.kernels import AutoSites, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
+from hammemo.votes import LogLinear, Mixture
+from measures import options, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hammemo.paper.experiments.measuring import Row
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -163,6 +155,8 @@ class History:
         self.numeric = ("none", "asked", "auto")[int(self.rng.integers(3))]
         self.as_frame = self.numeric == "auto" and self.rng.random() < 0.4
         known = _IN_FRAMES if self.as_frame else [k for k in _VALUES if k != "dates" or self.numeric == "auto"]
+        if self.numeric == "auto" and not isinstance(self.params.get("kernel"), str):
+            known = [k for k in known if k != "missing"]  # a string after whole numbers would be refused
         self.kinds = [known[k] for k in self.rng.integers(0, len(known), self.rng.integers(2, 6))]
         self.labels = _LABELS[list(_LABELS)[int(self.rng.integers(len(_LABELS)))]]
         self.size = int(self.rng.choice([3, 20, 60, 150, 300]))

@@ -1,7 +1,7 @@
 """Random histories (``rows.py``) through engines, the command line and a server.
 
-The values are such that files, JSON and data frames hold the same ones. `RISKY` adds values and kinds of columns that
-some ways read differently: turn it on where that is fixed.
+The values are such that files, JSON and data frames hold the same ones. Whole numbers from 2^53 on and missing dates
+are among them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ from rows import CaseHistory, DocumentHistory, Held, History
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.service.hosted import HostedModel
-
-RISKY: Final = False
-"""Whether dates may be missing (then columns of missing dates are left), and whole numbers come from 2^53 on."""
+    from hammemo_server.models.served import HostedModel
 
 _VALUES: Final[dict[str, list[Any]]] = {
     "names": ["a", "b", "ü", "x y", "Z"],
-    "integers": [-2, -1, 0, 1, 2, *([2**53 + 1, 2**62] if RISKY else [])],
+    "integers": [-2, -1, 0, 1, 2, 2**53 + 1, 2**62],
     "measures": [k + 0.5 for k in range(-20, 20)],
     "lacking": [np.nan, *(k + 0.25 for k in range(8))],
     "dates": [
         *(pd.Timestamp(2026, 1, day, day) for day in range(1, 9)),
-        *([pd.NaT] * 3 if RISKY else []),
+        *[pd.NaT] * 3,
     ],
 }
 _SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
@@ -284,7 +281,7 @@ class ServerHistory(TableHistory):
     """A history of a model that a server holds, without HTTP: uploaded, edited, and written to a file."""
 
     way = "server"
-    kinds_known = ("names", "integers", "measures") if RISKY else ("names", "measures")
+    kinds_known = ("names", "integers", "measures")
     steps: tuple[str, ...] = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
 
     def run(self) -> list[str]:
@@ -303,7 +300,7 @@ class ServerHistory(TableHistory):
 
     def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:
         """Send an edit and wait until it is applied."""
-        from hammemo.service.operations import Edit
+        from hammemo_server.edits.operations import Edit
 
         self.number += 1
         self.hosted.edit(Edit(str(self.number), kind, **self.content(rows))).result(600)
@@ -366,7 +363,7 @@ class ServerDocumentHistory(ServerHistory, DocumentHistory):
 @cache
 def _host() -> Any:
     """Return the host of this process; its folder goes when the process ends."""
-    from hammemo.service.host import Host
+    from hammemo_server.models.host import Host
 
     return Host(Path(tempfile.mkdtemp(prefix="hammemo-histories-")))
 

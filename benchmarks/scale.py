@@ -3,7 +3,7 @@
     python benchmarks/scale.py --tokens 100000000
     python benchmarks/scale.py --quick                  # 10 million tokens
     python benchmarks/scale.py --memory exact --quick
-    python benchmarks/scale.py --parts --tokens 300000000 --folder FOLDER   # see scale_parts.py
+    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER   # see scale_segments.py
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
@@ -27,13 +27,15 @@ import time
 from pathlib import Path
 from statistics import median
 
-import scale_parts
-from hammemo import Exact, Hashed, MemoryClassifier
+import scale_segments
+from hammemo import MemoryClassifier
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
-from hammemo.experiments.measuring import Row, in_turns, options, seconds, show, table
+from hammemo.memories import Exact, Hashed
+from hammemo.paper.experiments.measuring import Row, seconds, table
 from hammemo.sources.documents import open_source
+from measures import in_turns, options, show
 from scale_files import Watch, run_step, write_files
 
 H, N_LABELS = 8, 64
@@ -55,7 +57,7 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
     load, watch, started = os.getloadavg()[0], Watch(), time.perf_counter()
-    clf = MemoryClassifier(memory=MEMORIES[memory], vote="sum")
+    clf = MemoryClassifier("positional", memory=MEMORIES[memory], vote="sum")
     model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
     took, all_cpu = time.perf_counter() - started, watch.stop()["all_cpu_seconds"]
     tokens = sum(report.tokens for report in reports)
@@ -155,9 +157,9 @@ def main() -> None:
     parser.add_argument("--memory", choices=MEMORIES, default="hashed")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--folder", help="where the files are, or go; by default a folder that is removed")
-    parser.add_argument("--parts", nargs="?", type=int, const=64, help="an exact table in so many parts (64)")
-    parser.add_argument("--limit", type=int, default=1024, help="with --parts: MiB of memory a process")
-    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --parts: who learns")
+    parser.add_argument("--segments", nargs="?", type=int, const=64, help="an exact table in so many segments (64)")
+    parser.add_argument("--limit", type=int, default=1024, help="with --segments: MiB of memory a process")
+    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --segments: who learns")
     parser.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
@@ -165,8 +167,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="hm") as made:
         folder = Path(args.folder or made)
-        if args.parts:
-            scale_parts.run(folder, args.tokens, args.parts, args.limit, args.engines)
+        if args.segments:
+            scale_segments.run(folder, args.tokens, args.segments, args.limit, args.engines)
             return
         tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
         write_files(folder / "files", tokens, 33_278, 2**22, 256)

@@ -1,4 +1,4 @@
-"""What `scale.py` and `scale_parts.py` share: files of Zipf tokens, and steps in processes that can be watched."""
+"""What `scale.py` and `scale_segments.py` share: files of Zipf tokens, and steps in processes that can be watched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.drawing import zipf_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,8 +48,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.experiments.measuring import Row, cells, options
-from hammemo.experiments.measuring import seconds as seconds_of
+from hammemo.paper.experiments.measuring import Row, cells
+from hammemo.paper.experiments.measuring import seconds as seconds_of
+from measures import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ import sys, msgspec, uvicorn
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from hammemo.service.http.bodies import Question, Labels
+from hammemo_server.http.bodies import Question, Labels
 decoder, encoder = msgspec.json.Decoder(Question), msgspec.json.Encoder()
 async def predict(request):
     question = decoder.decode(await request.body())
@@ -200,7 +201,7 @@ def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
     """Measure predictions of one row of a default model of names, and the same requests to Starlette, in turns."""
     from hammemo import MemoryClassifier, save
     from hammemo.client import Client
-    from hammemo.service.http.tokens import ROLES, new_token, write_entries
+    from hammemo_server.http.tokens import ROLES, new_token, write_entries
 
     rows, labels = names(20_000)
     save(MemoryClassifier().fit(np.array(rows, dtype=object), labels), folder / "names.model")
@@ -472,7 +473,7 @@ def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
 
 def fair(folder: Path, seconds: float, rounds: int) -> None:
     """Print B's p99 alone and beside A, in turns, and the median over the rounds."""
-    from hammemo.service.http.tokens import ROLES, new_token, write_entries
+    from hammemo_server.http.tokens import ROLES, new_token, write_entries
 
     made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
     write_entries(folder / "tokens.json", [entry for _, entry in made.values()])

@@ -14,8 +14,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from hammemo.experiments.measuring import options
-from hammemo.experiments.sessions.data import read_clicks
+from measures import options
+from sessions.data import read_clicks
 
 PLACE = Path(__file__).parents[1] / "src" / "hammemo" / "datasets"
 

@@ -13,8 +13,8 @@ ends with status 3.
 (60) with nine of ten answers in less than 7 ms, by the clock (:mod:`shop_serving`); beside it VMIS-kNN, called in this
 process, since it has no server.
 
-The model is in memory. `engines.fit(parts=…)` refuses it: the default kernel has sites without a position, and each of
-them has a table of its own, while parts are cut from the one table of the sites with positions.
+The model is in memory. `engines.fit(segments=…)` refuses it: the default kernel has sites without a position, and each
+of them has a table of its own, while segments are cut from the one table of the sites with positions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from hammemo import MemoryClassifier, load, save  # noqa: E402
-from hammemo.experiments.measuring import Row, options, peak_mebibytes, seconds, show, thread_seconds  # noqa: E402
+from hammemo.paper.experiments.measuring import Row, seconds  # noqa: E402
+from measures import options, peak_mebibytes, show, thread_seconds  # noqa: E402
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hammemo.client import Client
-from hammemo.experiments.measuring import Row, thread_seconds
+from measures import thread_seconds
 from serving import OwnServer, request
 from sessions.neighbours import VMISkNN
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from hammemo.paper.experiments.measuring import Row
 
 MOST_MS: Final = 7.0
 """What nine of ten answers have to take less than."""

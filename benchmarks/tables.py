@@ -44,8 +44,12 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming
-from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact
+from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
+from hammemo.votes import LogLinear
+from measures import JsonLines, options, rate
 
 if TYPE_CHECKING:
     import argparse

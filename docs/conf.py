@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ import matplotlib as mpl
 from docutils import nodes
 
 from hammemo import __version__
-from hammemo.experiments.figures import fidelity_figures
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from fidelity_figures import fidelity_figures
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -106,7 +109,7 @@ mathjax_path = "mathjax/tex-svg.js"
 
 
 def _draw_committed_results(app: Sphinx, error: Exception | None) -> None:
-    """Draw the figures of ``hammemo reproduce hashed`` anew, from the numbers it printed.
+    """Draw the figures of ``python -m benchmarks.experiments hashed`` anew, from the numbers it printed.
 
     The pages show the committed files, so that they can be read without a build; the site has these.
     """

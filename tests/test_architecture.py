@@ -38,7 +38,7 @@ def calls() -> Iterator[list[str]]:
 
     def note(frame: Any, event: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
-        if event == "call" and module.startswith("hammemo."):
+        if event == "call" and module.startswith(("hammemo.", "hammemo_server.")):
             found.append(f"{module.removeprefix('hammemo.')}.{frame.f_code.co_qualname}")
 
     threading.setprofile(note)
@@ -64,7 +64,7 @@ def test_all_functions_exist() -> None:
         module, _, rest = name.rpartition(".")
         while True:
             try:
-                found: Any = import_module(f"hammemo.{module}")
+                found: Any = import_module(module if module.startswith("hammemo_server") else f"hammemo.{module}")
                 break
             except ModuleNotFoundError:
                 module, _, last = module.rpartition(".")
@@ -81,7 +81,7 @@ def test_every_package_has_a_paragraph() -> None:
 
 def test_fit_and_predict() -> None:
     with calls() as called:
-        model = MemoryClassifier().fit(X, Y)
+        model = MemoryClassifier(numeric="none").fit(X, Y)
     assert_in_order("Fit", called)
     with calls() as called:
         model.predict(X)
@@ -89,7 +89,7 @@ def test_fit_and_predict() -> None:
 
 
 def test_a_question_to_a_folder(tmp_path: Path) -> None:
-    hammemo.save(MemoryClassifier().fit(X, Y), tmp_path / "model", parts=2)
+    hammemo.save(MemoryClassifier(numeric="none").fit(X, Y), tmp_path / "model", segments=2)
     with calls() as called:
         hammemo.load(tmp_path / "model").predict(X)
     assert_in_order("Predict from a folder", called)

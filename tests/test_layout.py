@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md shows the packages and modules that are there, in the order in which they may import each other."""
+"""CONTRIBUTING.md shows the packages that are there, in the order in which they may import each other."""
 
 from __future__ import annotations
 
@@ -6,45 +6,42 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import grimp
 import pytest
 
 from places import ROOT
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 pytestmark = pytest.mark.quick
 
 PACKAGE = ROOT / "src" / "hammemo"
-BY_WORDS = {"cli", "experiments"}
-"""Packages with one module for each command or experiment: these are not listed."""
+SERVER = ROOT / "server" / "src" / "hammemo_server"
+PACKAGES = [*PACKAGE.glob("*/__init__.py"), *SERVER.glob("*/__init__.py")]
 
 
-def shown() -> dict[str, list[str]]:
-    """Return the modules of each package, as the section "Layout" lists them."""
+def shown() -> list[list[str]]:
+    """Return the packages of the library and of the server, as the section "Layout" lists them."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.split("## Layout\n")[1].split("\n## ")[0]
-    section = re.sub(r"\n +· ", " · ", section)
-    return {name: listed.split(" · ") for name, listed in re.findall(r"^    (\w+)/ +(.+)$", section, re.MULTILINE)}
+    return [re.findall(r"^    (\w+)/ +\S", half, re.MULTILINE) for half in section.split("The server from the top:")]
 
 
-def folders() -> set[str]:
-    return {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-
-
-def test_every_package_is_shown() -> None:
-    assert set(shown()) == folders()
-
-
-def test_packages_are_shown_in_the_order_of_imports() -> None:
+@pytest.mark.parametrize(("package", "number"), [(PACKAGE, 0), (SERVER, 1)])
+def test_packages_are_shown_in_the_order_of_imports(package: Path, number: int) -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contract = next(c for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    contracts = [c for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
+    (contract,) = [c for c in contracts if c["containers"] == [package.name]]
     layers = [name.strip() for layer in contract["layers"] for name in layer.split("|")]
-    assert [name for name in layers if name in folders()] == list(shown())
+    assert [name for name in layers if (package / name).is_dir()] == shown()[number]
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Not even for types. The compiled `hammemo._native` is no Python file: its import looks like one of `hammemo`."""
-    graph = grimp.build_graph("hammemo", cache_dir=None)
+    graph = grimp.build_graph("hammemo", "hammemo_server", cache_dir=None)
     graph.remove_import(importer="hammemo._arrays.native", imported="hammemo")
     left = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
     while free := {name for name, imported in left.items() if not imported & left.keys()}:
@@ -53,26 +50,19 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_no_two_classes_have_one_name() -> None:
-    """A client has an acknowledgement of its own: it imports nothing of the service."""
+    """A client has an acknowledgement of its own: it imports nothing of the server."""
     names = [
         node.name.lstrip("_")
-        for path in PACKAGE.rglob("*.py")
+        for path in [*PACKAGE.rglob("*.py"), *SERVER.rglob("*.py")]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
     ]
     assert {name for name, times in Counter(names).items() if times > 1} == {"Acknowledgement"}
 
 
-@pytest.mark.parametrize("package", sorted(set(shown()) - BY_WORDS))
-def test_every_module_is_shown(package: str) -> None:
-    inside = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
-    inside |= {path.parent.name for path in (PACKAGE / package).glob("*/__init__.py")}
-    assert set(shown()[package]) == inside
-
-
-@pytest.mark.parametrize("package", sorted(folders()))
-def test_every_package_says_what_is_in_it_and_what_it_imports(package: str) -> None:
-    docstring = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")))
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
+def test_every_package_says_what_is_in_it_and_what_it_imports(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert docstring is not None
     assert re.search(r"\b[Ii]mports?\b", docstring), "a sentence on what it imports, and what may import it, is missing"
 

@@ -33,9 +33,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_packages_are_found_without_an_import_of_their_own() -> None:
-    code = "import hammemo; print(hammemo.files.inspect.__name__, hammemo.theory.recovery.__name__)"
+    code = "import hammemo; print(hammemo.files.inspect.__name__, hammemo.planning.plan.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["inspect", "recovery"]
+    assert done.stdout.split() == ["inspect", "plan"]
 
 
 def test_help_does_not_load_scikit_learn() -> None:

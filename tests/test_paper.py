@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from hammemo.cli.app import app
-from hammemo.experiments import throughput, wikitext
+from hammemo.paper.experiments import throughput, wikitext
 from places import ROOT, SHARED
 
 PAPER = SHARED / "paper" / "single-layer-memo.tex"

@@ -44,7 +44,7 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def fitted() -> MemoryClassifier:
     X = np.random.default_rng(0).integers(0, 2, (200, 4))
-    return MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2])
+    return MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2])
 
 
 def test_the_search_for_sites_tells_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,10 @@ def test_lines_where_there_is_no_terminal_and_the_model_is_verbose(
 ) -> None:
     monkeypatch.setattr(_progress, "LINE_SECONDS", 0.0)
     X = np.random.default_rng(0).integers(0, 2, (200, 4))
-    quiet, loud = MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]), MemoryClassifier(verbose=1)
+    quiet, loud = (
+        MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]),
+        MemoryClassifier(numeric="none", verbose=1),
+    )
     assert capsys.readouterr().err == ""
     loud.fit(X, X[:, 0] ^ X[:, 2])
     lines = capsys.readouterr().err.splitlines()

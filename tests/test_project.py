@@ -135,7 +135,14 @@ def test_one_version_everywhere() -> None:
 
 
 def test_the_steps_of_a_release_know_the_version(tmp_path: Path) -> None:
-    for name in (".ci/release", "pyproject.toml", "CITATION.cff", "deploy/conda/recipe.yaml", "CHANGELOG.md"):
+    for name in (
+        ".ci/release",
+        "pyproject.toml",
+        "CITATION.cff",
+        "deploy/conda/recipe.yaml",
+        "CHANGELOG.md",
+        "server/pyproject.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     changelog = tmp_path / "CHANGELOG.md"

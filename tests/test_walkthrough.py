@@ -11,16 +11,19 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from importlib import metadata
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
 
 import hammemo
 import walkthrough
-from hammemo import checks, theory
+from hammemo import planning
+from hammemo.paper import theory
 from places import ROOT
 
 GUIDES = ["docs/howto/delete-a-customer.md", "docs/howto/audit-a-deletion.md"]
@@ -42,14 +45,24 @@ def _pip(*arguments: str | Path) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
+def _built(variable: str, source: Path, folder: Path) -> Path:
+    """Return the wheel that a variable of the environment names, or build it."""
+    if variable in os.environ:
+        return Path(os.environ[variable]).resolve(strict=True)
+    _pip("wheel", "--no-deps", "--wheel-dir", folder, source)
+    return next(folder.glob("*.whl"))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel of this package."""
-    if "HAMMEMO_WHEEL" in os.environ:
-        return Path(os.environ["HAMMEMO_WHEEL"]).resolve(strict=True)
-    folder = tmp_path_factory.mktemp("wheel")
-    _pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT)
-    return next(folder.glob("*.whl"))
+    """Return the wheel of the library."""
+    return _built("HAMMEMO_WHEEL", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def server_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel of the server."""
+    return _built("HAMMEMO_SERVER_WHEEL", ROOT / "server", tmp_path_factory.mktemp("server-wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +100,68 @@ def test_the_readme_is_true_of_the_wheel(wheel: Path, binaries: Path, tmp_path: 
     _walk(page, binaries, tmp_path)
 
 
+MODEL = (
+    "from hammemo import MemoryClassifier; model = MemoryClassifier().fit([['a', 'b'], ['c', 'd']] * 9, [0, 1] * 9); "
+)
+"""A model to try an extra on."""
+EXTRAS = {
+    "": MODEL + "assert model.predict([['a', 'b']]) == [0]",
+    "cli": "from hammemo.cli.app import app; app(['fit', '--help'])",
+    "plot": MODEL + "model.explain(['a', 'b']).plot()",
+    "text": "from hammemo.sources import open_source; import pyarrow, tokenizers",
+    "onnx": MODEL + "model.compile().to_onnx('model.onnx')",
+    "hub": "import hammemo.hub",
+    "serve": "from hammemo.client import Client; from hammemo.cli.app import app; app(['serve', '--help'])",
+    "serve,postgres": "import hammemo_server.store.postgres_log",
+    "erase": "from hammemo.receipts import new_key_file; new_key_file('keys')",
+}
+"""For each extra, what must work with it and what it brings alone."""
+
+
+@posix
+@pytest.mark.long
+@pytest.mark.parametrize("extras", EXTRAS)
+def test_an_extra_brings_what_it_needs(extras: str, wheel: Path, server_wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "environment", with_pip=False)
+    (site,) = tmp_path.glob("environment/lib/python*/site-packages")
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
+    if "serve" in extras:
+        with ZipFile(server_wheel) as archive:
+            archive.extractall(site)
+        (server,) = metadata.distributions(name="hammemo-server", path=[str(site)])
+        _link_needed(server, set(), site)
+    (ours,) = metadata.distributions(name="hammemo", path=[str(site)])
+    _link_needed(ours, set(extras.split(",")), site)
+    python = [str(tmp_path / "environment" / "bin" / "python"), "-c"]
+    tried = subprocess.run([*python, EXTRAS[extras]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    if extras == "cli":
+        asked = "from hammemo.cli.app import app; app(['serve', 'models', '--port', '80'])"
+        refused = subprocess.run([*python, asked], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert refused.returncode == 1
+        assert "pip install 'hammemo[serve]'" in refused.stderr
+
+
+def test_both_distributions_have_one_version() -> None:
+    library, server = (
+        tomllib.loads((ROOT / name / "pyproject.toml").read_text("utf-8"))["project"] for name in (".", "server")
+    )
+    assert server["version"] == library["version"]
+    assert f"hammemo[cli]=={library['version']}" in server["dependencies"]
+    assert f"hammemo-server=={library['version']}" in library["optional-dependencies"]["serve"]
+
+
 def _link_needed(package: metadata.Distribution, extras: set[str], site: Path) -> None:
     """Link all that a package needs, and what that needs, from this environment to another one."""
     for requirement in map(Requirement, package.requires or []):
         marker = requirement.marker
         if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            continue
+        if requirement.name.startswith("hammemo"):  # its wheel is there
+            (ours,) = metadata.distributions(name=requirement.name, path=[str(site)])
+            if requirement.extras:
+                _link_needed(ours, requirement.extras, site)
             continue
         needed = metadata.distribution(requirement.name)
         assert requirement.specifier.contains(needed.version, prereleases=True), requirement
@@ -144,9 +214,8 @@ def test_what_a_page_installs() -> None:
 
 def test_the_reference_lists_every_public_name() -> None:
     words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").split()
-    listed = {word.removeprefix("theory.") for word in words}
-    assert set(hammemo.__all__) | set(theory.__all__) <= listed
-    assert {f"checks.{name}" for name in checks.__all__} <= listed
+    assert set(hammemo.__all__) | set(theory.__all__) <= set(words)
+    assert {f"planning.{one}" for one in planning.__all__} <= set(words)
 
 
 def _anchors(page: Path) -> set[str]:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
-from hammemo.experiments.language import all_of_ours, markdown, run  # noqa: E402
-from hammemo.experiments.measuring import options  # noqa: E402
+from measures import options  # noqa: E402
 
 from .kenlm import KenLM  # noqa: E402
 from .kneser_ney import KneserNey  # noqa: E402
+from .ours import all_of_ours, markdown, run  # noqa: E402
 
 if TYPE_CHECKING:
-    from hammemo.experiments.language import LanguageModel
+    from .ours import LanguageModel
 
 MODELS: dict[str, LanguageModel] = {model.name: model for model in (KneserNey(), *all_of_ours())}
 

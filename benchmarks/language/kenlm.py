@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.experiments.language import LanguageModel
+from .ours import LanguageModel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.language import Text
+    from .ours import Text
 
 
 class KenLM(LanguageModel):

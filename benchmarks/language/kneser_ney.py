@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.experiments.language import LanguageModel
+from .ours import LanguageModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.experiments.language import Text
+    from .ours import Text
 
 
 @dataclass(frozen=True, eq=False)

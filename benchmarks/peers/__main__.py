@@ -9,7 +9,8 @@ import sys
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
-from hammemo.experiments.measuring import cells, heading, options  # noqa: E402
+from hammemo.paper.experiments.measuring import cells, heading  # noqa: E402
+from measures import options  # noqa: E402
 
 from . import hyperdimensional, linear, neural, online, ours, trees  # noqa: E402
 from .measuring import measured, missing  # noqa: E402

@@ -11,8 +11,8 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import CategoricalNB, MultinomialNB
 
-from hammemo import SiteOneHot
-from hammemo.experiments.votes import H, kernel
+from hammemo.kernels import SiteOneHot
+from votes import H, kernel
 
 from .peer import Choice, Peer, PeerData, Peers
 

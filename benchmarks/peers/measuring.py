@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from hammemo.experiments.measuring import Row, seconds
-from hammemo.experiments.wikitext import Judge
+from hammemo.paper.experiments.measuring import Row, seconds
+from hammemo.paper.experiments.wikitext import Judge
 from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:

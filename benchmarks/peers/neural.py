@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import SiteOneHot
-from hammemo.experiments.votes import kernel
+from hammemo.kernels import SiteOneHot
+from votes import kernel
 
 from .peer import Choice, Peer, PeerData, Peers
 

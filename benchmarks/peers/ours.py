@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, Hashed, LogLinear, MemoryClassifier
-from hammemo.experiments.votes import BUCKETS, RESERVED, kernel, small_kernel
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
+from hammemo.votes import LogLinear
+from votes import BUCKETS, RESERVED, kernel, small_kernel
 
 from .peer import Choice, Peer, PeerData, Peers
 
@@ -61,6 +63,6 @@ PEERS: Peers = {
     "default": lambda: OurPeer(
         "hammemo: sum vote, hashed (the paper's rule)",
         "positions",
-        model=lambda: MemoryClassifier(memory="hashed", vote="sum"),
+        model=lambda: MemoryClassifier("positional", memory="hashed", vote="sum"),
     ),
 }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.experiments.votes import H
-from hammemo.experiments.wikitext import SPLITS, TaskSettings, build_task, draw_sample, read_folder
+from hammemo.paper.experiments.wikitext import SPLITS, TaskSettings, build_task, draw_sample, read_folder
+from votes import H
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,24 +13,24 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from hammemo.experiments.measuring import options  # noqa: E402
-from hammemo.experiments.sessions.data import RATINGS, SETS, facts, read_task  # noqa: E402
-from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import SessionOutcome, evaluate, heading, outcome_table, published  # noqa: E402
+from measures import options  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
+from .data import RATINGS, SETS, facts, read_task  # noqa: E402
 from .linear import MOST_ITEMS, Ease  # noqa: E402
 from .neighbours import VSKNN, VMISkNN  # noqa: E402
 from .networks import GRU4Rec  # noqa: E402
+from .ours import Ours  # noqa: E402
+from .running import SessionOutcome, evaluate, heading, outcome_table, published  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import SessionTask
-    from hammemo.experiments.sessions.learner import Learner
+    from .data import SessionTask
+    from .learner import Learner
 
 
 class WithoutDiscount(Ours):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
-    from hammemo.experiments.sessions.learner import Learner
+    from .data import Session
+    from .learner import Learner
 
 WEIGHTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.experiments.sessions.learner import Learner
-
+from .learner import Learner
 from .stored import Stored
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
+    from .data import Session
 
 
 class Popularity(Learner):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import sparse
 
-from hammemo.experiments.sessions.learner import Learner
+from .learner import Learner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
+    from .data import Session
 
 MOST_ITEMS: Final = 10_000
 

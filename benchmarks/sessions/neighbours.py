@@ -24,7 +24,7 @@ from .stored import Stored
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
+    from .data import Session
 
 
 class SessionNeighbours(Stored):

@@ -21,21 +21,22 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from hammemo import MemoryClassifier  # noqa: E402
-from hammemo.experiments.language import read_text  # noqa: E402
-from hammemo.experiments.measuring import options, table  # noqa: E402
-from hammemo.experiments.sessions.data import SessionQueries, read_task  # noqa: E402
-from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import TIMED, speed  # noqa: E402
+from hammemo.paper.experiments.measuring import table  # noqa: E402
 from hammemo.tokens.labels import top_columns  # noqa: E402
+from language.ours import read_text  # noqa: E402
+from measures import options  # noqa: E402
 
+from .data import SessionQueries, read_task  # noqa: E402
 from .neighbours import VMISkNN  # noqa: E402
+from .ours import Ours  # noqa: E402
+from .running import TIMED, speed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
+    from .data import Session
 
 H = 8
 """Tokens of a context of the text."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.experiments.sessions.learner import Learner
+from .learner import Learner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Session
+    from .data import Session
 
 
 class Stored(Learner):

@@ -10,7 +10,8 @@ how often, and how many answers it can *prove* to be those of the exact classifi
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
 
 # %%
 # Invented, so that its size is ours to choose: 3,000 words with Zipf's frequencies. The

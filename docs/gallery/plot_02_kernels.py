@@ -10,16 +10,11 @@ lines of the board see all; the default finds lines by itself.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hammemo import (
-    AutoSites,
-    Exact,
-    LogLinear,
-    MemoryClassifier,
-    Pairs,
-    PositionalHamming,
-    SiteKernel,
-)
+from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
+from hammemo.kernels import AutoSites, Pairs, PositionalHamming, SiteKernel
+from hammemo.memories import Exact
+from hammemo.votes import LogLinear
 
 # %%
 # All 958 boards at the end of a game (UCI's repository). The label says whether the

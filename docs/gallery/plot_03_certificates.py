@@ -10,8 +10,9 @@ whether a sketch gives the same answer, and whether it can prove it.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
+from hammemo.memories import Exact, Hashed
 
 # %%
 # Where does a flight from New York go, given its airline, number, plane, airport and

@@ -13,8 +13,11 @@ import numpy as np
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OrdinalEncoder
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming
+from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact
+from hammemo.votes import LogLinear
 
 # %%
 # Is a flight late? 10,000 flights from New York in 2013, half of them to learn. The

@@ -10,7 +10,8 @@ exactly, at a cost that does not depend on the length of the window.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hammemo import Exact, MemoryClassifier, Rolling
+from hammemo import MemoryClassifier, Rolling
+from hammemo.memories import Exact
 
 # %%
 # Invented, so that we know when the rule changes: each phase has its own rule from the

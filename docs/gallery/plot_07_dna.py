@@ -11,8 +11,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact
+from hammemo.votes import LogLinear
 
 # %%
 # 3,190 windows of DNA of primates (UCI's repository), two thirds to learn.

@@ -7,16 +7,11 @@ Every score is a sum over the sites of a context.
 labels, and how much. Here it is how acceptable a car is (UCI's repository).
 """
 
-from hammemo import (
-    Exact,
-    Hashed,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-)
+from hammemo import MeMoClassifier, MemoryClassifier
 from hammemo.datasets import load_table
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Hashed
+from hammemo.votes import LogLinear
 
 X, y = load_table("car", as_frame=True)
 car = ["low", "low", "4", "4", "big", "high"]  # in the order of the columns

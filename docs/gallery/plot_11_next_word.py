@@ -12,7 +12,9 @@ from pydoc_data.topics import topics
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hammemo import MemoryClassifier, Mixture, Recent, Suffixes
+from hammemo import MemoryClassifier
+from hammemo.kernels import Recent, Suffixes
+from hammemo.votes import Mixture
 
 # %%
 # Real text that every Python has: what ``help()`` shows on topics such as "CLASSES".

@@ -1,7 +1,7 @@
 """Progress of long work: a bar on standard error, on a terminal only, and not before the work has taken two seconds.
 
 Bars are drawn by Rich (extra ``cli``); without it there are none. Where one is shown already, another stays away. Where
-standard error is no terminal, lines are written to it inside `lines_told`, every few seconds and at the end of a phase.
+standard error is no terminal, lines are written to it inside `progress_lines`, every few seconds and after each phase.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _tell: ContextVar[Callable[[int, int | None], None] | None] = ContextVar("tell",
 
 
 @contextmanager
-def lines_told(are_told: Any = True) -> Iterator[None]:
+def progress_lines(are_told: Any = True) -> Iterator[None]:
     """Let progress be written in lines where there is no terminal, or not."""
     before = _writes_lines.set(bool(are_told))
     try:

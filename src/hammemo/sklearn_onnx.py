@@ -18,7 +18,8 @@ as floats, NaN for missing ones; one with dates has no graph.
 >>> from hammemo import MemoryClassifier
 >>> from hammemo.sklearn_onnx import register
 >>> X = np.array([["red", "hot"], ["blue", "cold"], ["red", "warm"]], object)
->>> pipeline = make_pipeline(OrdinalEncoder(dtype=np.int64), MemoryClassifier()).fit(X, ["fire", "ice", "fire"])
+>>> codes, model = OrdinalEncoder(dtype=np.int64), MemoryClassifier(numeric="none")  # codes are names
+>>> pipeline = make_pipeline(codes, model).fit(X, ["fire", "ice", "fire"])
 >>> register()
 >>> graph = to_onnx(pipeline, X[:1])
 >>> [output.name for output in graph.graph.output]
@@ -33,7 +34,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.memo import MeMoClassifier
+from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
 from hammemo.portable.tree_graph import TreeGraph

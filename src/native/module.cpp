@@ -13,11 +13,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bare.hpp"
 #include "bound_arrays.hpp"
 #include "counts.hpp"
 #include "live/live_module.hpp"
-#include "parts/part_module.hpp"
+#include "segments/segment_module.hpp"
 #include "released.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
@@ -368,7 +367,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // models that live until the interpreter ends are no mistake
-    m.doc() = "The hot loops of the hashed memory, the live table and the parts in files of the exact one, and the scan of sites, compiled.";
+    m.doc() = "The hot loops of the hashed memory, the live table and the segments in files of the exact one, and the scan of sites, compiled.";
     m.def("paths", [] {
         std::vector<std::string> names;
         for (const Loops* loops : available_loops()) names.emplace_back(loops->name);
@@ -406,9 +405,8 @@ NB_MODULE(_native, m) {
         .def_prop_ro("sum_bits", [](const Table& table) {
             return table.view().sum == Number::INT16 ? 16 : table.view().sum == Number::INT32 ? 32 : 64;
         });
-    bind_bare(m);
     bind_live_table(m);
-    bind_part_table(m);
+    bind_segment_table(m);
     bind_site_scan(m);
     bind_trees(m);
     bind_answers(m);

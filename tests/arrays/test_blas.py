@@ -13,9 +13,12 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from hammemo import AutoSites, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming
+from hammemo import MemoryClassifier
 from hammemo._arrays import blas
 from hammemo._arrays.blas import OneBlasThread, one_blas_thread
+from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.memories import Exact, Hashed
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,7 +207,7 @@ def test_a_fork_waits_until_no_number_is_being_set(monkeypatch: pytest.MonkeyPat
 
 
 def fit_table() -> MemoryClassifier:
-    return MemoryClassifier(AutoSites(), Exact(), "auto", random_state=0).fit(X, Y)
+    return MemoryClassifier(AutoSites(), Exact(), "auto", random_state=0).fit(X.astype(str), Y)
 
 
 def fit_shared() -> MemoryClassifier:

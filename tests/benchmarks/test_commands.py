@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import edits
+import experiments
 import forked
 import hashed
 import rows as row_histories
@@ -220,7 +222,7 @@ def test_two_versions() -> None:
     assert [row["equal"] for row in rows if "equal" in row] == [{"state": True, "answers": True}]
 
 
-@pytest.mark.slow  # tests/service/test_subjects.py kills at every step, too
+@pytest.mark.slow  # server/tests/test_subjects.py kills at every step, too
 @pytest.mark.skipif(sys.platform == "win32", reason="processes kill themselves")
 def test_erasure() -> None:
     page = json.loads(
@@ -229,3 +231,21 @@ def test_erasure() -> None:
     assert set(page["killed"].values()) == {1}
     assert page["equal to the byte"]
     assert page["files with markers"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("hashed --data nowhere --out r", "wiki.train.tokens"),
+        ("votes --data nowhere --out r", "wiki.train.tokens"),
+        ("events --data nowhere", "helpdesk.csv"),
+        ("deletion --table iris", "tic-tac-toe"),
+        ("sessions --data nowhere", "bol-train.tsv"),
+        ("sessions --data nowhere --set amazon", "beauty"),
+        ("language --data nowhere", "wiki.train.tokens"),
+    ],
+)
+def test_an_experiment_says_what_is_missing(arguments: str, said: str) -> None:
+    result = CliRunner().invoke(experiments.app, arguments.split())
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())

@@ -17,8 +17,8 @@ from sessions.linear import Ease
 from sessions.neighbours import VSKNN, SessionNeighbours, VMISkNN
 
 if TYPE_CHECKING:
-    from hammemo.experiments.sessions.data import Session
-    from hammemo.experiments.sessions.learner import Learner
+    from sessions.data import Session
+    from sessions.learner import Learner
 
 N = 7
 SESSION = st.lists(st.integers(0, N - 1), min_size=1, max_size=8)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, Gaussian, PositionalHamming
-from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
-from hammemo.kernels import Sites
-from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
+from contract_checks import BrokenPromiseError, check_kernel, check_memory, check_vote
+from hammemo.kernels import PositionalHamming, Sites
+from hammemo.memories import Exact, Gaussian, LabelCounts, NotStoredError, Ranker, SiteScores
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable

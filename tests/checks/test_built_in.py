@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hammemo import (
-    AutoSites,
-    Decaying,
-    Exact,
-    Joined,
-    LogLinear,
-    Pairs,
-    PositionalHamming,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-)
-from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
-from hammemo.checks.memories import default_sites
-from hammemo.checks.promises import promise, require, require_refusal
+from contract_checks import BrokenPromiseError, check_kernel, check_memory, check_vote
+from contract_checks.memories import default_sites
+from contract_checks.promises import promise, require, require_refusal
 from hammemo.files.registry import BUILT_IN
+from hammemo.kernels import AutoSites, Decaying, Joined, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo.votes import Mean, Mixture, Sum
+from hammemo.votes import LogLinear, Mean, Mixture, Sum
 from memory_catalogue import MEMORIES, Entry
+from places import SUPPORT
 
 if TYPE_CHECKING:
     from hammemo.votes import Vote
@@ -127,11 +119,13 @@ def test_a_refusal_that_says_something_else_is_found() -> None:
 
 def test_checks_do_their_work_without_pytest_hypothesis_and_assert_statements() -> None:
     code = (
-        "import sys; from hammemo import Exact; from hammemo.checks import check_memory;"
+        "import sys; from hammemo.memories import Exact; from contract_checks import check_memory;"
         "check_memory(Exact(), trials=1); print([m for m in ('pytest', 'hypothesis') if m in sys.modules]);"
-        "from hammemo.checks.promises import require; require(False, 'still there')"
+        "from contract_checks.promises import require; require(False, 'still there')"
     )
-    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
+    command = [sys.executable, "-O", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]"
     assert "AssertionError: still there" in done.stderr
 

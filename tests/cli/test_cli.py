@@ -17,7 +17,7 @@ from hammemo import cli
 from hammemo.cli.app import app
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
-from hammemo.experiments import bounds, figures, synthetic, throughput
+from hammemo.paper.experiments import bounds, figures, synthetic, throughput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def test_help_and_version() -> None:
     assert completed.stdout.strip() == hammemo.__version__
 
 
-@pytest.mark.parametrize("command", ["synthetic", "bounds", "wikitext", "hashed"])
+@pytest.mark.parametrize("command", ["synthetic", "bounds", "wikitext"])
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = runner.invoke(app, ["reproduce", command, "--quick", "--out", str(tmp_path / "file")])
@@ -95,7 +95,9 @@ def test_bounds_prints_its_table(tmp_path: Path) -> None:
 
 def test_inspect_tells_what_a_file_holds(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
-    hammemo.save(hammemo.MemoryClassifier(None, hammemo.Hashed(8, 2), "sum").fit([["a", "[b]"]], ["[red]"]), file)
+    hammemo.save(
+        hammemo.MemoryClassifier(None, hammemo.memories.Hashed(8, 2), "sum").fit([["a", "[b]"]], ["[red]"]), file
+    )
     result = runner.invoke(app, ["inspect", str(file)])
     assert result.exit_code == 0, result.output
     for part in ("Hashed(buckets=8, key=None, reserved=2)", "PositionalHamming()", "(ok)", "bytes of shared"):

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load
+from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models import kept_rows, learning
 
 if TYPE_CHECKING:

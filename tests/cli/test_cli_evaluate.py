@@ -178,7 +178,7 @@ def test_plan_and_evaluate_take_the_options_of_fit() -> None:
 
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     names = {name: {param.opts[0] for param in commands[name].params} for name in ("fit", "plan", "evaluate")}
-    own = {"--out", "--parts", "--wait", "--engine", "--workers", "--address", "--resume", "source"}
+    own = {"--out", "--segments", "--wait", "--engine", "--workers", "--address", "--resume", "source"}
     assert names["fit"] - own <= names["evaluate"]
     assert names["fit"] - own - {"--numeric"} <= names["plan"]  # a plan is for counts of names
 

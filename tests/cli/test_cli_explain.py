@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import Exact, Hashed, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def test_a_compiled_predictor_explains_too(tmp_path: Path) -> None:
 def test_whole_numbers_are_read_as_the_model_learnt_them(memory: Any, tmp_path: Path) -> None:
     path = tmp_path / "model"
     for tokens, labels in (([[1, 2], [1, 3]], [3, 4]), ([["1", "2"], ["1", "3"]], ["3", "4"])):
-        save(MemoryClassifier(memory=memory, vote="sum").fit(tokens, labels), path)
+        save(MemoryClassifier("positional", memory, "sum").fit(tokens, labels), path)
         assert json.loads(run(path, "1", "2", "--json").stdout)["tokens"] == tokens[0]
     save(
         MemoryClassifier(memory=Exact(), vote="sum").fit([["1", "2"], ["1", "3"]], [3, 4]), path

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import Exact, Hashed, MemoryClassifier, load
+from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed
 from hammemo.sources.documents import open_source
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, save
+from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models.names import MEMORIES, VOTES
 
 if TYPE_CHECKING:
@@ -251,15 +252,6 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("merge fruit.model compiled.model --out m", 1, ["compiled"]),
     ("merge fruit.model --minus nowhere.model --out m", 1, ["nowhere.model does not exist"]),
     ("merge fruit.model --minus fruit.model --minus fruit.model --out m", 1, ["not part"]),
-    # complete
-    ("complete nowhere.txt hello", 1, ["nowhere.txt does not exist"]),
-    ("complete fruit.model hello", 1, ["rows of a table", "--h"]),
-    ("complete junk.csv hello", 1, ["neither a model nor a text"]),
-    ("complete empty.csv hello", 1, ["too short"]),
-    ("complete text.txt hello --tokens bytes", 2, ["words or characters"]),
-    ("complete text.txt", 2, ["PROMPT"]),
-    ("complete text.txt the cat", 2, ["'cat' is too much", "quotes"]),
-    ("complete text.txt the --temperature hot", 2, ["--temperature hot is not a number."]),
     # explain
     ("explain", 2, ["MODEL is missing", "hammemo explain --help"]),
     ("explain fruit.model red", 1, ["colour, size"]),
@@ -279,13 +271,6 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("reproduce bounds --quick --draws 9 --out r", 2, ["--quick", "--draws"]),
     ("reproduce bounds --quick --out fruit.csv", 2, ["not a folder to write to"]),
     ("reproduce wikitext --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce hashed --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce votes --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
-    ("reproduce events --data nowhere", 2, ["helpdesk.csv"]),
-    ("reproduce deletion --table iris", 2, ["--table 'iris'", "tic-tac-toe"]),
-    ("reproduce sessions --data nowhere", 2, ["bol-train.tsv"]),
-    ("reproduce sessions --data nowhere --set amazon", 2, ["--set 'amazon'", "beauty"]),
-    ("reproduce language --data nowhere", 2, ["wiki.train.tokens"]),
 ]
 
 

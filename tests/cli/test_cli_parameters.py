@@ -70,13 +70,9 @@ def test_each_option_is_one_of_a_command() -> None:
 
 
 def test_the_library_knows_no_options() -> None:
-    """Only the command line has flags: the rest of the package says parameters, which `as_options` translates.
-
-    The exception is `experiments.measuring`, which declares the flags of the scripts in benchmarks/.
-    """
+    """Only the command line has flags: the rest of the package says parameters, which `as_options` translates."""
     flag = re.compile(r"(?<![-\w])--[a-z][a-z-]+")
     elsewhere = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "cli"]
-    elsewhere.remove(PACKAGE / "experiments" / "measuring.py")
     found = [
         f"{path.name}: {line.strip()}"
         for path in elsewhere

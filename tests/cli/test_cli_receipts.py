@@ -367,13 +367,13 @@ def test_event_logs(shop: Path) -> None:
     assert "Proven" in run("verify", "log.model", "--receipt", "log", "--rows", "rest.csv").stdout
 
 
-def test_a_model_in_parts(shop: Path) -> None:
+def test_a_model_in_segments(shop: Path) -> None:
     visits = [["secret-tea", "cup", "pot"], ["pen", "ink"], ["secret-tea", "pot"]] * 9
     for name, held in {"gone.jsonl": visits[:1], "rest.jsonl": visits[1:]}.items():
         (shop / name).write_text("".join(json.dumps(visit) + "\n" for visit in held), encoding="utf-8")
-    save(MemoryClassifier().fit_stream(visits, h=3, short="pad"), "folder", parts=2)
-    run("forget", "folder", "gone.jsonl", "--refit", "--receipt", "parts", "--keys", "keys")
-    assert "Proven" in run("verify", "folder", "--receipt", "parts", "--rows", "rest.jsonl").stdout
+    save(MemoryClassifier().fit_stream(visits, h=3, short="pad"), "folder", segments=2)
+    run("forget", "folder", "gone.jsonl", "--refit", "--receipt", "segments", "--keys", "keys")
+    assert "Proven" in run("verify", "folder", "--receipt", "segments", "--rows", "rest.jsonl").stdout
 
 
 def test_without_cryptography_it_is_said_what_to_install(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

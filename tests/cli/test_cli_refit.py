@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import LogLinear, MemoryClassifier, editing, load, save
+from hammemo import MemoryClassifier, editing, load, save
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,20 +139,20 @@ def test_sessions_are_forgotten_and_the_mixture_is_fitted_again(tmp_path: Path) 
     assert weights(tmp_path / "m") == weights(tmp_path / "never") != before
 
 
-def test_a_model_in_parts_is_fitted_again(tmp_path: Path) -> None:
+def test_a_model_in_segments_is_fitted_again(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     text = "the cat sat on the mat and the cat ate the rat\n" * 5 + "and the dog sat on the cat\n" * 3
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "b.txt").write_text("the cat sat on the mat and the cat ate the rat\n" * 3)
     given = ("--h", 2, "--tokens", "words", "--memory", "exact", "--vote", "log-linear", "--engine", "threads")
-    run("fit", tmp_path / "a.txt", *given, "--parts", 3, "--out", tmp_path / "parts")
+    run("fit", tmp_path / "a.txt", *given, "--segments", 3, "--out", tmp_path / "segments")
     run("fit", tmp_path / "a.txt", *given, "--out", tmp_path / "whole")
-    for path in (tmp_path / "parts", tmp_path / "whole"):
+    for path in (tmp_path / "segments", tmp_path / "whole"):
         run("forget", path, tmp_path / "b.txt")
         assert json.loads(run("refit", path, "--json").stdout)["weights"] == "changed"
-    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
-    run("compact", tmp_path / "parts")
-    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "segments") == weights(tmp_path / "whole")
+    run("compact", tmp_path / "segments")
+    assert weights(tmp_path / "segments") == weights(tmp_path / "whole")
 
 
 def test_a_few_examples_have_even_weights(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import Mixture, load
+from hammemo import load
 from hammemo.cli.app import app
 from hammemo.cli.top_k import _listed
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

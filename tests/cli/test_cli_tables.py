@@ -18,21 +18,11 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    Suffixes,
-    load,
-    save,
-    windows,
-)
+from hammemo import NO_TOKEN, MemoryClassifier, load, save, windows
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
+from hammemo.kernels import PositionalHamming, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.sources.tables import read_table
 from places import SHARED
 
@@ -91,7 +81,7 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
     rows = data.draw(tables(numbers=ending in (".jsonl", ".parquet")))
     queries = data.draw(st.lists(st.sampled_from(rows), min_size=1, max_size=4))
     X, y = array(rows), [row[2] for row in rows]
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    clf = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(X, y)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = folder / "model"
@@ -123,7 +113,9 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
             "--out",
             folder / "again",
         )
-        again = MemoryClassifier(memory=Exact(), vote="sum").fit(array(queries), clf.predict(array(queries)))
+        again = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit(
+            array(queries), clf.predict(array(queries))
+        )
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
 
@@ -486,8 +478,8 @@ def test_engines_write_the_file_that_one_process_writes(ending: str, tmp_path: P
     facts = json.loads(run("fit", tmp_path / "rows", *options, "--out", tmp_path / "three", "--json").stdout)
     assert (facts["examples"], facts["groups"], facts["groups_resumed"]) == (300, 1, 1)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "three").read_bytes()
-    few = ["--memory", "exact", "--workers", 1, "--parts", 2, "--out", tmp_path / "parts"]
+    few = ["--memory", "exact", "--workers", 1, "--segments", 2, "--out", tmp_path / "segments"]
     run("fit", tmp_path / "rows", "--label", "big", *few)
     run("fit", *files, "--label", "big", "--memory", "exact", "--out", tmp_path / "four")
-    assert load(tmp_path / "parts").digest() == load(tmp_path / "four").digest()
-    assert read_notes(tmp_path / "parts") == read_notes(tmp_path / "four")
+    assert load(tmp_path / "segments").digest() == load(tmp_path / "four").digest()
+    assert read_notes(tmp_path / "segments") == read_notes(tmp_path / "four")

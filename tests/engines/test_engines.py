@@ -16,14 +16,17 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Tiered  # noqa: E402
+from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
-from hammemo.experiments.drawing import zipf_stream  # noqa: E402
+from hammemo.kernels import SiteKernel  # noqa: E402
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered  # noqa: E402
+from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
+from hammemo.votes import LogLinear  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

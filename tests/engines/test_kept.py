@@ -9,13 +9,15 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from hammemo import Bag, LogLinear, MemoryClassifier, Mixture, Suffixes, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo.engines import GroupReport, fit
-from hammemo.experiments.drawing import zipf_stream
+from hammemo.kernels import Bag, Suffixes
 from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_rows import KeptRows
+from hammemo.paper.experiments.drawing import zipf_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.tokens.contexts import Examples
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,11 +30,14 @@ from sklearn.base import clone  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
-from hammemo import Bag, Exact, Hashed, MemoryClassifier, Mixture, Suffixes, Tiered, Together  # noqa: E402
+from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
-from hammemo.experiments.drawing import zipf_stream  # noqa: E402
+from hammemo.kernels import Bag, Suffixes, Together  # noqa: E402
+from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
+from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from hammemo.sources.table_files import open_table  # noqa: E402
+from hammemo.votes import Mixture  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402
 
@@ -300,31 +303,31 @@ def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) 
             assert learn(there, "Exact", engine="ray", resume=address("states")) == expected["Exact"]
 
 
-def learn_in_parts(source: Any, folder: Path, memory: Any = None, **options: Any) -> dict[str, bytes]:
-    """Return the files of a model that a source teaches, in parts."""
-    told = {"classes": 20, "shard_bytes": marked_source.SHARD_BYTES, "group_size": 1, "parts": 3, "out": folder}
+def learn_in_segments(source: Any, folder: Path, memory: Any = None, **options: Any) -> dict[str, bytes]:
+    """Return the files of a model that a source teaches, in segments."""
+    told = {"classes": 20, "shard_bytes": marked_source.SHARD_BYTES, "group_size": 1, "segments": 3, "out": folder}
     fit(MemoryClassifier(memory=memory or Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
     return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
 @pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(16, 8))], ids=lambda one: type(one).__name__)
-def test_a_fit_in_parts_gives_the_same_files(
+def test_a_fit_in_segments_gives_the_same_files(
     memory: Any, cluster: Any, source: Any, files: Path, tmp_path: Path
 ) -> None:
-    here = learn_in_parts(open_source(files), tmp_path / "here", memory, engine="threads", workers=1)
+    here = learn_in_segments(open_source(files), tmp_path / "here", memory, engine="threads", workers=1)
     (tmp_path / "marks").mkdir()
-    there = learn_in_parts(source(tmp_path / "marks"), tmp_path / "there", memory, engine="ray")
+    there = learn_in_segments(source(tmp_path / "marks"), tmp_path / "there", memory, engine="ray")
     assert here == there
 
 
-def test_a_worker_killed_in_a_fit_in_parts_changes_no_byte(
+def test_a_worker_killed_in_a_fit_in_segments_changes_no_byte(
     cluster: Any, source: Any, files: Path, tmp_path: Path
 ) -> None:
-    here = learn_in_parts(open_source(files), tmp_path / "here", engine="threads", workers=1)
+    here = learn_in_segments(open_source(files), tmp_path / "here", engine="threads", workers=1)
     (tmp_path / "marks").mkdir()
     where = source(tmp_path / "marks", seconds=0.8)
     with ThreadPoolExecutor(1) as side:
-        job: Future[Any] = side.submit(learn_in_parts, where, tmp_path / "there", engine="ray")
+        job: Future[Any] = side.submit(learn_in_segments, where, tmp_path / "there", engine="ray")
         assert wait_until(lambda: (where.count("read") >= 3 and bool(where.under_way())) or job.done(), 300)
         pid, name = stopped_in_mid_task(job, where)
         os.kill(pid, signal.SIGKILL)
@@ -334,9 +337,9 @@ def test_a_worker_killed_in_a_fit_in_parts_changes_no_byte(
     assert here == there
 
 
-@pytest.mark.parametrize("parts", [pytest.param(None, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("segments", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_a_table_gives_the_file_of_fit_when_workers_die_in_both_passes(
-    parts: int | None, cluster: Any, tmp_path: Path
+    segments: int | None, cluster: Any, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 30, (900, 3)).astype(str), rng.integers(0, 3, 900).astype(str)
@@ -349,7 +352,7 @@ def test_a_table_gives_the_file_of_fit_when_workers_die_in_both_passes(
         pq.write_table(pa.table(columns), rows / f"{part}.parquet", row_group_size=70)
     source = marked_source.Dying(**vars(open_table(rows)), marks=str(marks), fatal="1.parquet", deaths=(1, 3))
     clf = MemoryClassifier(memory="exact", keep=150)
-    options: Any = {} if parts is None else {"parts": parts, "out": tmp_path / "model"}
+    options: Any = {} if segments is None else {"segments": segments, "out": tmp_path / "model"}
     model = fit(clone(clf), table=source, label="y", engine="ray", group_size=1, **options)
     expected = clf.fit(pd.DataFrame(X, columns=["c0", "c1", "c2"], dtype=object), y.astype(object))
     assert model.digest() == expected.digest()

@@ -17,10 +17,11 @@ pd = pytest.importorskip("pandas")
 from typer.testing import CliRunner  # noqa: E402
 
 import running_servers as serving  # noqa: E402
-from hammemo import Exact, Ledgered, MemoryClassifier, load  # noqa: E402
+from hammemo import MemoryClassifier, load  # noqa: E402
 from hammemo.cli.app import app  # noqa: E402
 from hammemo.client import Client  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
+from hammemo.memories import Exact, Ledgered  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,6 @@ def test_commands_learn_and_forget_the_rows_of_the_frame(table: Any) -> None:
         assert found.digest(parts=True) == MemoryClassifier().fit(told[4:], LABELS[4:]).digest(parts=True)
 
 
-@pytest.mark.xfail(reason="whole numbers in arrays and lists are names, in frames they are numbers")
 @settings(max_examples=60, deadline=None)
 @given(table=tables())
 def test_arrays_and_lists_are_read_as_frames_are(table: Any) -> None:
@@ -143,7 +143,6 @@ def test_arrays_and_lists_are_read_as_frames_are(table: Any) -> None:
     assert opened.refit().digest() == MemoryClassifier().fit(nameless[1:], LABELS[1:]).digest()
 
 
-@pytest.mark.xfail(reason="whole numbers in arrays and lists are names, in frames they are numbers")
 def test_a_server_learns_forgets_and_is_asked_by_exact_numbers(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     ids, ages = (2**53 + rng.integers(0, 9, 120)).tolist(), rng.integers(0, 60, 120).tolist()

@@ -17,8 +17,9 @@ pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 import pyarrow.dataset as ds  # noqa: E402
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, Tiered, load, save  # noqa: E402
+from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
+from hammemo.memories import Exact, Hashed, Ledgered, Tiered  # noqa: E402
 from hammemo.models.kept_rows import KeptRows  # noqa: E402
 from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
 
@@ -188,7 +189,7 @@ def test_an_arrow_dataset_with_folders_that_are_values(tmp_path: Path) -> None:
     check_equal(learnt(dataset, workers=2), expected, tmp_path)
 
 
-# ---------------------------------------------------------------- parts
+# ---------------------------------------------------------------- segments
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_an_arrow_dataset_with_folders_that_are_values(tmp_path: Path) -> None:
     [(True, Exact(), 250), (False, Tiered(Hashed(16, 8)), 100), (False, Tiered(Hashed(16, 8)), 5000)],
     ids=["numbers", "tiers", "all rows kept"],
 )
-def test_parts_hold_the_state_of_fit(numbers: bool, memory: Any, keep: int, tmp_path: Path) -> None:
+def test_segments_hold_the_state_of_fit(numbers: bool, memory: Any, keep: int, tmp_path: Path) -> None:
     frame = rows(numbers=numbers)
     parameters = {"memory": memory, "keep": keep, "numeric": "auto" if numbers else "none"}
     expected = twin(frame, parameters)
@@ -204,10 +205,10 @@ def test_parts_hold_the_state_of_fit(numbers: bool, memory: Any, keep: int, tmp_
     every: list[Any] = [{"group_size": 3}, {"engine": "processes" if numbers else "threads", "workers": 2}]
     for number, options in enumerate(every):
         out = tmp_path / f"m{number}"
-        model = learnt(where, parameters, parts=2, out=out, **options)
+        model = learnt(where, parameters, segments=2, out=out, **options)
         asked = frame.drop(columns="answer")[:40]
         for one in (model, load(out)):
-            assert one.memory_.parted is not None
+            assert one.memory_.segmented is not None
             assert one.memory_.state_digest() == expected.memory_.state_digest()
             np.testing.assert_array_equal(one.predict_proba(asked), expected.predict_proba(asked))
         assert model.digest() == expected.digest()
@@ -247,13 +248,13 @@ def broken(where: str, marks: Path, **options: Any) -> Broken:
 
 
 @pytest.mark.parametrize("at", [1, 2], ids=["first pass", "second pass"])
-@pytest.mark.parametrize("parts", [None, 3])
-def test_a_job_that_failed_is_resumed_and_repeats_nothing(at: int, parts: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("segments", [None, 3])
+def test_a_job_that_failed_is_resumed_and_repeats_nothing(at: int, segments: int | None, tmp_path: Path) -> None:
     frame = rows(numbers=False)
     where, parameters = parquet(tmp_path / "t", frame, files=4), {"memory": Exact(), "keep": 100, "numeric": "none"}
     options: dict[str, Any] = {"group_size": 1, "resume": str(tmp_path / "states")}
-    if parts is not None:
-        options = {"group_size": 1, "parts": parts, "out": tmp_path / "m"}
+    if segments is not None:
+        options = {"group_size": 1, "segments": segments, "out": tmp_path / "m"}
     with pytest.raises(OSError, match="disk is gone"):
         learnt(broken(where, tmp_path / "marks", broken="2.parquet", at=at), parameters, **options)
     reports: list[GroupReport] = []

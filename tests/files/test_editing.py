@@ -17,10 +17,11 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 import forked
-from hammemo import Exact, FileError, MemoryClassifier, editing, load, save
+from hammemo import FileError, MemoryClassifier, editing, load, save
 from hammemo.cli.app import app
 from hammemo.files import LockedError, read_notes
 from hammemo.files.locks import locked
+from hammemo.memories import Exact
 from pace import patience, wait_until
 from processes import run
 

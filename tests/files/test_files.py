@@ -21,22 +21,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
-from hammemo import (
-    Exact,
-    FileError,
-    Gaussian,
-    Hashed,
-    MeMoClassifier,
-    MemoryClassifier,
-    Predictor,
-    SiteKernel,
-    Tiered,
-    load,
-    save,
-)
+from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
 from hammemo.files import archive
 from hammemo.files import contents as files_module
 from hammemo.files.inspecting import inspect
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import Mean
 from mutated_files import graft, joined, sealed, split
 from pace import patience
@@ -109,8 +99,8 @@ def test_a_predictor_comes_back_with_the_same_scores(name: str, path: Path) -> N
 @either_way
 def test_a_loaded_model_merges_with_a_fresh_one(verify: bool, path: Path) -> None:
     for memory in (Exact(), Hashed(8, reserved=0), Gaussian(d=8)):
-        fresh = MemoryClassifier(memory=memory, vote="sum").fit(X[:3], Y[:3])
-        again = loaded(MemoryClassifier(memory=memory, vote="sum").fit(X[3:], Y[3:]), path, verify=verify)
+        fresh = MemoryClassifier("positional", memory=memory, vote="sum").fit(X[:3], Y[:3])
+        again = loaded(MemoryClassifier("positional", memory=memory, vote="sum").fit(X[3:], Y[3:]), path, verify=verify)
         there = again.memory_.empty_like()
         there.merge(again.memory_)
         there.merge(fresh.memory_)
@@ -130,7 +120,7 @@ def test_a_loaded_model_merges_with_a_fresh_one(verify: bool, path: Path) -> Non
     ids=lambda labels: str(labels.dtype),
 )
 def test_labels_keep_their_type(labels: np.ndarray[Any, Any], path: Path) -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"], ["b"], ["c"]], labels)
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit([["a"], ["b"], ["c"]], labels)
     again = loaded(clf, path)
     assert again.label_dtype_ == clf.label_dtype_
     assert again.classes_.dtype == clf.classes_.dtype
@@ -141,13 +131,14 @@ def test_labels_keep_their_type(labels: np.ndarray[Any, Any], path: Path) -> Non
 
 def test_feature_names_are_kept(path: Path) -> None:
     frame = pd.DataFrame({"first": ["a", "b"], "größe": [1, 2]})
-    again = loaded(MemoryClassifier(memory=Exact(), vote="sum").fit(frame, ["x", "y"]), path)
+    again = loaded(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(frame, ["x", "y"]), path)
     assert again.feature_names_in_.tolist() == ["first", "größe"]
     assert again.predict(frame).tolist() == ["x", "y"]
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame[["größe", "first"]])
     assert not hasattr(
-        loaded(MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"]), path), "feature_names_in_"
+        loaded(MemoryClassifier("positional", memory=Exact(), vote="sum").fit([["a"]], ["x"]), path),
+        "feature_names_in_",
     )
 
 
@@ -163,14 +154,16 @@ def test_parameters_come_back_as_they_were_given(path: Path) -> None:
     assert again.memory_.seed == clf.memory_.seed
     assert again.fit(X, Y).memory_.seed != clf.memory_.seed  # None draws a new one
     assert (
-        loaded(MemoryClassifier(memory="hashed", vote="sum").fit(X, Y), path).get_params()
-        == MemoryClassifier(memory="hashed", vote="sum").get_params()
+        loaded(MemoryClassifier("positional", memory="hashed", vote="sum").fit(X, Y), path).get_params()
+        == MemoryClassifier("positional", memory="hashed", vote="sum").get_params()
     )
     assert loaded(MeMoClassifier(d=6, tied=True).fit(X, Y), path).get_params()["tied"] is True
 
 
 def test_parameters_set_after_fit_are_kept_apart_from_the_fitted_ones(path: Path) -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).set_params(memory=Hashed(16), vote="mean")
+    clf = (
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y).set_params(memory=Hashed(16), vote="mean")
+    )
     again = loaded(clf, path)
     assert isinstance(again.memory_, Exact)
     assert again.memory.buckets == 16
@@ -178,14 +171,16 @@ def test_parameters_set_after_fit_are_kept_apart_from_the_fitted_ones(path: Path
 
 
 def test_a_generator_is_saved_as_the_seed_drawn_from_it(path: Path) -> None:
-    clf = MemoryClassifier(memory=Gaussian(d=4), random_state=np.random.RandomState(3), vote="sum").fit(X, Y)
+    clf = MemoryClassifier("positional", memory=Gaussian(d=4), random_state=np.random.RandomState(3), vote="sum").fit(
+        X, Y
+    )
     again = loaded(clf, path)
     assert again.random_state == clf.memory_.seed
     np.testing.assert_array_equal(again.fit(X, Y).class_scores(QUERIES), clf.class_scores(QUERIES))
 
 
 def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
-    clf = MemoryClassifier(memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y)
+    clf = MemoryClassifier("positional", memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y)
     for model in (clf, clf.compile()):
         save(model, path)
         content = path.read_bytes()
@@ -202,7 +197,7 @@ def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
     again = loaded(clf, path, key=SECRET)
     assert again.memory.key == again.memory_.key == SECRET
     with pytest.raises(FileError, match="leave out key="):
-        loaded(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path, key=SECRET)
+        loaded(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path, key=SECRET)
     with pytest.raises(FileError, match="memory__key"):
         save(clf.set_params(memory__key=SECRET[::-1]), path)
 
@@ -224,27 +219,29 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
     with pytest.raises(TypeError, match="Save its best_estimator_"):
         save(search, path)
     with pytest.raises(ValueError, match="not fitted"):
-        save(MemoryClassifier(memory="hashed", vote="sum"), path)
+        save(MemoryClassifier("positional", memory="hashed", vote="sum"), path)
     refused = {
-        "kernel=3 cannot be saved": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).set_params(kernel=3),
+        "kernel=3 cannot be saved": MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .set_params(kernel=3),
         "OddClassifier": OddClassifier().fit(X, Y),
-        "kernel__weights=": MemoryClassifier(memory=Exact(), vote="sum")
+        "kernel__weights=": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
-        "memory__d=": MemoryClassifier(memory=Exact(), vote="sum")
+        "memory__d=": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
-        "more than 8 MiB": MemoryClassifier(memory=Exact(), vote="sum")
+        "more than 8 MiB": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel(list(range(1_100_000)))),
-        "600,000 values": MemoryClassifier(memory=Exact(), vote="sum")
+        "600,000 values": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel([0] * 700_000)),
     }
     for message, model in refused.items():
         with pytest.raises(FileError, match=message):
             save(model, path)
-    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile()
+    predictor = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y).compile()
     predictor.compiled = object()  # type: ignore[assignment]
     with pytest.raises(FileError, match="predictor of object"):
         save(predictor, path)
@@ -252,7 +249,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     before = path.read_bytes()
 
     def fail(*_: object) -> None:
@@ -262,29 +259,31 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         with monkeypatch.context() as patch:
             patch.setattr(os, place, fail)
             with pytest.raises(OSError, match="the disk is full"):
-                save(MemoryClassifier(memory=Exact(), vote="sum").fit(X[:2], Y[:2]), path)
+                save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[:2], Y[:2]), path)
         assert sorted(left.name for left in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
         assert path.read_bytes() == before
     with monkeypatch.context() as patch:
         patch.setattr(archive, "OPENING", b"x" * len(archive.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
-            save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+            save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path.parent / "nowhere" / "model")
+        save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path.parent / "nowhere" / "model")
     with pytest.raises(IsADirectoryError):
-        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path.parent)
+        save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path.parent)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_permissions_follow_the_umask_and_then_the_file(path: Path) -> None:
     old = os.umask(0o027)
     try:
-        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+        save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
         assert path.stat().st_mode & 0o777 == 0o640
         path.chmod(0o600)
         link = path.with_name("link")
         link.symlink_to(path)
-        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), link)  # through the link, which stays one
+        save(
+            MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), link
+        )  # through the link, which stays one
         assert link.is_symlink()
         assert path.stat().st_mode & 0o777 == 0o600
     finally:
@@ -316,7 +315,7 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
         load(path.parent)
     for data in (b"", b"hello", b"PK" * 300):
         assert "is not a model of hammemo" in refusal(path, data)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     assert "is damaged" in refusal(path, path.read_bytes()[:-1])
     for number in (0, 2, 4):
@@ -388,17 +387,19 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "entry", "value", "message"), FORGERIES, ids=lambda value: str(value)[:30])
 def test_a_forged_description_is_refused(kind: str, entry: str, value: Any, message: str, path: Path) -> None:
-    stream = MemoryClassifier(memory=Exact(), vote="sum").fit_stream([["a", "b"]], 2, short="pad", pad="x")
+    stream = MemoryClassifier("positional", memory=Exact(), vote="sum").fit_stream(
+        [["a", "b"]], 2, short="pad", pad="x"
+    )
     models: dict[str, MemoryClassifier | Predictor] = {
-        "exact": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y),
+        "exact": MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y),
         "stream": stream,
         "stream predictor": stream.compile(),
-        "hashed": MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y),
-        "gaussian": MemoryClassifier(memory=Gaussian(d=6), vote="sum").fit(X, Y),
-        "sparse": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile(),
-        "dense": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile("dense"),
-        "fused": MemoryClassifier(memory=Gaussian(d=6), vote="sum").fit(X, Y).compile(),
-        "table": MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).compile(),
+        "hashed": MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, Y),
+        "gaussian": MemoryClassifier("positional", memory=Gaussian(d=6), vote="sum").fit(X, Y),
+        "sparse": MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y).compile(),
+        "dense": MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y).compile("dense"),
+        "fused": MemoryClassifier("positional", memory=Gaussian(d=6), vote="sum").fit(X, Y).compile(),
+        "table": MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, Y).compile(),
     }
     data = forged(models[kind], path, entry, value)
     for verify in (True, False):
@@ -444,12 +445,12 @@ def test_forged_arrays_are_refused(
 
 
 def test_a_token_that_no_row_has_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([[1], [2]], ["x", "y"])
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit([[1], [2]], ["x", "y"])
     assert_forged_is_refused(clf, "vocabulary.floats", lambda _: np.array([0.5]), "no row has", path, monkeypatch)
 
 
 def tiered() -> MemoryClassifier:
-    return MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").fit(X, Y)
+    return MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").fit(X, Y)
 
 
 @pytest.mark.parametrize("name", ["sketch.own.0", "sketch.shared.0", "sketch.shared.2"])
@@ -488,7 +489,7 @@ def assert_forged_is_refused(
 
 
 def test_json_that_is_no_description_is_refused(path: Path) -> None:
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     good = path.read_bytes()
     start = good[: 8 + len(archive.OPENING) + 64]
 
@@ -520,7 +521,7 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("bound", ["bytes", "values"])
 def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path: Path) -> None:
     """As long as a header may be, or with as many values as it may hold: then it is read, and refused later."""
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     marked = joined(header, {**about, "version": "FILL"}, body)
     escaped = filler.replace("\\", "\\\\").replace('"', '\\"')
@@ -573,7 +574,7 @@ def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> No
 
 def test_loading_needs_little_more_than_the_file(path: Path) -> None:
     rng = np.random.default_rng(5)
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
         rng.integers(0, 20_000, (60_000, 8)), rng.integers(0, 100, 60_000)
     )
     for model in (clf, clf.compile()):
@@ -607,7 +608,9 @@ def model_of_size(size: int, path: Path) -> int:
     rng = np.random.default_rng(1)
     rows = size // 15
     save(
-        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 2**40, (rows, 1)), rng.integers(0, 90, rows)),
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+            rng.integers(0, 2**40, (rows, 1)), rng.integers(0, 90, rows)
+        ),
         path,
     )
     assert abs(path.stat().st_size / size - 1) < 0.2
@@ -703,7 +706,7 @@ def test_golden_folders_are_written_again_to_the_byte(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written_by = archive.Archive(FOLDER / name / "head.safetensors", verify=True).about["version"]
-    for module in ("contents", "part_files"):
+    for module in ("contents", "segment_files"):
         monkeypatch.setattr(f"hammemo.files.{module}.version", lambda _: written_by)
     write_folder(tmp_path, *FOLDERS[name])
     now, then = ({file.name: file.read_bytes() for file in place.iterdir()} for place in (tmp_path, FOLDER / name))
@@ -717,7 +720,7 @@ def test_all_golden_files_have_the_one_format() -> None:
 
 
 def test_inspect_tells_without_restoring(path: Path) -> None:
-    save(MemoryClassifier(memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier("positional", memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y), path)
     facts = inspect(path)
     assert facts["memory"] == "Hashed(buckets=8, key=<secret>, reserved=2)"
     assert (facts["needs_key"], facts["labels"], facts["examples"]) == (True, 3, 6)
@@ -728,5 +731,7 @@ def test_inspect_tells_without_restoring(path: Path) -> None:
     assert inspect(path)["checksum_ok"] is False
     save(PREDICTORS["paper fused"], path)
     assert inspect(path)["class"] == "FusedGaussian"
-    path.write_bytes(forged(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path, "fitted/memory", None))
+    path.write_bytes(
+        forged(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path, "fitted/memory", None)
+    )
     assert inspect(path)["memory"] == "?"

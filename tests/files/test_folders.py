@@ -1,4 +1,4 @@
-"""Models in parts, of one tier and of two: whatever is done to a folder, it answers as the model in memory does."""
+"""Models in segments, of one tier and of two: whatever is done to a folder, it answers as the model in memory does."""
 
 from __future__ import annotations
 
@@ -21,28 +21,14 @@ from hypothesis import strategies as st
 import forked
 import hammemo
 from folder_cases import KERNELS, assert_same, rows
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Exact,
-    FileError,
-    Hashed,
-    LayoutError,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    NotStoredError,
-    Suffixes,
-    Tiered,
-    compact,
-    editing,
-    load,
-    save,
-)
+from hammemo import NO_TOKEN, FileError, LayoutError, MemoryClassifier, NotStoredError, compact, editing, load, save
 from hammemo.files import inspect, read_notes
 from hammemo.files.archive import Archive
 from hammemo.files.folders import HEAD
-from hammemo.memories.exact.parts import part
+from hammemo.kernels import Bag, Suffixes
+from hammemo.memories import Exact, Hashed, Tiered
+from hammemo.memories.exact.segments import segment
+from hammemo.votes import LogLinear, Mixture
 from mutated_files import sealed
 
 if TYPE_CHECKING:
@@ -61,11 +47,11 @@ CASES = [(memory, vote) for memory in MEMORIES for vote in VOTES if vote != "mix
 
 @pytest.fixture(autouse=True, scope="module", params=[None, True], ids=["the smaller form", "packed"])
 def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
-    """Let parts be written as they are by default, which is side by side for rows as short as here, or packed."""
-    right = part.part_arrays
+    """Let segments be written as they are by default, which is side by side for rows as short as here, or packed."""
+    right = segment.segment_arrays
     with pytest.MonkeyPatch.context() as patch:
         if request.param:
-            patch.setattr(part, "part_arrays", lambda *given, **_: right(*given, packed=True))
+            patch.setattr(segment, "segment_arrays", lambda *given, **_: right(*given, packed=True))
         yield request.param
 
 
@@ -92,52 +78,52 @@ def test_any_sequence_of_edits_gives_the_plain_model(
 ) -> None:
     folder = tmp_path_factory.mktemp("model")
     plain = fitted(kernel, vote, memory=memory)
-    save(plain, folder, parts=n)
-    parted = load(folder)
+    save(plain, folder, segments=n)
+    segmented = load(folder)
     held, others = [rows(60, 0)], list[int]()
     for number, step in enumerate(steps):
         X, y = rows(12, 100 + number)
         if step == "learn":
             held.append((X, y))
-            for model in (plain, parted):
+            for model in (plain, segmented):
                 model.partial_fit(X, y)
         elif step == "one":
-            for model in (plain, parted):
+            for model in (plain, segmented):
                 model.learn_one(X[0].tolist(), y[0]).learn_one(X[0].tolist(), y[0]).forget_one(X[0].tolist(), y[0])
             held.append((X[:1], y[:1]))
         elif step == "wrong":  # some of these could be there, and some are not
-            found = {outcome(lambda: model.forget(X[:3], y[:3])) for model in (plain, parted)}  # noqa: B023
+            found = {outcome(lambda: model.forget(X[:3], y[:3])) for model in (plain, segmented)}  # noqa: B023
             assert len(found) == 1
             if found == {"made"}:
-                for model in (plain, parted):
+                for model in (plain, segmented):
                     model.partial_fit(X[:3], y[:3])
         elif step == "forget" and held:
             X, y = held.pop()
             cut = len(X) // 2
-            for model in (plain, parted):
+            for model in (plain, segmented):
                 model.forget(X[cut:], y[cut:])
             if cut:
                 held.insert(0, (X[:cut], y[:cut]))
         elif step == "merge":
             others.append(number)
             other, second = plain.empty_like().partial_fit(X, y), tmp_path_factory.mktemp("other")
-            save(other, second, parts=2)
+            save(other, second, segments=2)
             plain.merge(other)
-            parted.merge(load(second))
+            segmented.merge(load(second))
         elif step == "unmerge" and others:
             other = plain.empty_like().partial_fit(*rows(12, 100 + others.pop()))
             plain.unmerge(other)
-            parted.unmerge(other)
+            segmented.unmerge(other)
         elif step == "save":
-            save(parted, folder)
-            parted = load(folder)
+            save(segmented, folder)
+            segmented = load(folder)
         elif step in ("compact", "recut"):
-            save(parted, folder)
-            compact(folder, parts=3 if step == "recut" else None)
-            parted = load(folder)
+            save(segmented, folder)
+            compact(folder, segments=3 if step == "recut" else None)
+            segmented = load(folder)
             assert not list(folder.glob("edits-*"))
-        assert parted.memory_.state_digest() == plain.memory_.state_digest()
-    assert_same(parted, plain)
+        assert segmented.memory_.state_digest() == plain.memory_.state_digest()
+    assert_same(segmented, plain)
 
 
 @pytest.mark.examples(8)
@@ -157,7 +143,7 @@ def test_single_edits_are_those_of_the_plain_model(
     """New labels, labels that go, rows that were never stored, positions without a token; asked after each edit."""
     folder = tmp_path_factory.mktemp("edits")
     plain = fitted(kernel, "sum")
-    save(plain, folder, parts=3)
+    save(plain, folder, segments=3)
     model = load(folder)
     X, y = rows(60, 0)
     more = rows(20, 4)[0]
@@ -193,17 +179,17 @@ def test_single_edits_are_those_of_the_plain_model(
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
 def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(memory: Any, tmp_path: Path) -> None:
     X, y = rows(300, 1)
-    start = MemoryClassifier(memory=memory, vote="sum").fit(X[:200], y[:200])
-    save(start, tmp_path / "a", parts=3)
+    start = MemoryClassifier("positional", memory=memory, vote="sum").fit(X[:200], y[:200])
+    save(start, tmp_path / "a", segments=3)
     with editing(tmp_path / "a") as model:
         model.partial_fit(X[200:], y[200:]).forget(X[:50], y[:50])
     assert inspect(tmp_path / "a")["edits"] == 2
     compact(tmp_path / "a")
     fresh = start.empty_like().partial_fit(X[50:], y[50:])
     assert_same(load(tmp_path / "a"), fresh)
-    compact(tmp_path / "a", parts=2)
-    save(fresh, tmp_path / "b", parts=2)
-    one, two = (sorted(p.read_bytes() for p in (tmp_path / name).glob("part-*")) for name in "ab")
+    compact(tmp_path / "a", segments=2)
+    save(fresh, tmp_path / "b", segments=2)
+    one, two = (sorted(p.read_bytes() for p in (tmp_path / name).glob("segment-*")) for name in "ab")
     assert one == two
     heads = [Archive(tmp_path / name / HEAD, verify=True).arrays for name in "ab"]
     assert {name: array.tobytes() for name, array in heads[0].items()} == {
@@ -216,9 +202,9 @@ def test_after_compaction_no_file_holds_what_was_forgotten(memory: Any, tmp_path
     X, y = rows(80, 1)
     secret = [["Mallory", "Mallory", "Mallory"]]
     save(
-        MemoryClassifier(memory=memory, vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]),
+        MemoryClassifier("positional", memory=memory, vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]),
         tmp_path,
-        parts=3,
+        segments=3,
     )
     save(load(tmp_path).forget(secret, ["guilty"]), tmp_path)
     assert any(b"Mallory" in path.read_bytes() for path in tmp_path.iterdir())
@@ -226,43 +212,43 @@ def test_after_compaction_no_file_holds_what_was_forgotten(memory: Any, tmp_path
     assert not any(word in path.read_bytes() for path in tmp_path.iterdir() for word in (b"Mallory", b"guilty"))
 
 
-def test_a_part_in_which_nothing_changed_keeps_its_file(tmp_path: Path) -> None:
+def test_a_segment_in_which_nothing_changed_keeps_its_file(tmp_path: Path) -> None:
     X = np.arange(300).reshape(100, 3)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(100) % 3), tmp_path, parts=4)
-    before = {path.name for path in tmp_path.glob("part-*")}
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, np.arange(100) % 3), tmp_path, segments=4)
+    before = {path.name for path in tmp_path.glob("segment-*")}
     with editing(tmp_path) as model:
         model.learn_one([0, 1, 2], 1)
     compact(tmp_path)
-    assert len(before & {path.name for path in tmp_path.glob("part-*")}) == 3
+    assert len(before & {path.name for path in tmp_path.glob("segment-*")}) == 3
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
 def test_what_was_not_stored_is_refused_and_nothing_changes(memory: Any, tmp_path: Path) -> None:
     plain = fitted("positions", "sum", memory=memory)
-    save(plain, tmp_path, parts=3)
-    parted = load(tmp_path)
+    save(plain, tmp_path, segments=3)
+    segmented = load(tmp_path)
     X, y = rows(60, 0)
     for wrong in (([[1, "nobody", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
         with pytest.raises(NotStoredError):
-            parted.forget(*wrong)
+            segmented.forget(*wrong)
         with pytest.raises(NotStoredError):
-            parted.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
+            segmented.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
     for row, label in (([1, "nobody", 2], "x"), (list(X[0]), "unknown")):
         with pytest.raises(NotStoredError):
-            parted.forget_one(row, label)
+            segmented.forget_one(row, label)
     with pytest.raises(NotStoredError):
-        parted.forget([[NO_TOKEN] * 3] * 30, ["x"] * 30)
+        segmented.forget([[NO_TOKEN] * 3] * 30, ["x"] * 30)
     with pytest.raises(NotStoredError):
-        parted.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
+        segmented.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
     with pytest.raises(LayoutError):
-        parted.merge(MemoryClassifier(memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
-    assert_same(parted, plain)
+        segmented.merge(MemoryClassifier("positional", memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
+    assert_same(segmented, plain)
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
-def test_one_label_no_rows_and_one_part(memory: Any, tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=memory, vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
-    save(model, tmp_path, parts=7)
+def test_one_label_no_rows_and_one_segment(memory: Any, tmp_path: Path) -> None:
+    model = MemoryClassifier("positional", memory=memory, vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
+    save(model, tmp_path, segments=7)
     again = load(tmp_path)
     assert again.predict([[1, 2]]).tolist() == ["only"]
     assert again.compile().predict(np.empty((0, 2), int)).tolist() == []
@@ -280,7 +266,7 @@ def test_declared_labels_notes_and_free_sites_are_kept(tmp_path: Path) -> None:
     X, y = rows(50, 3)
     plain = MemoryClassifier(Suffixes(2) + Bag(2), Exact(), Mixture(sample=30, steps=3))
     plain.partial_fit(X, y, classes=["x", "y", "z", "w", "never"])
-    save(plain, tmp_path, parts=2, notes={"source": "here"})
+    save(plain, tmp_path, segments=2, notes={"source": "here"})
     with editing(tmp_path) as model:
         model.partial_fit(*rows(9, 4))
     plain.partial_fit(*rows(9, 4))
@@ -294,24 +280,24 @@ def test_declared_labels_copies_pickles_predictors_and_plain_files(memory: Any, 
     plain = MemoryClassifier(Suffixes(3), memory, "sum").partial_fit(
         *rows(50, 3), classes=["x", "y", "z", "w", "never"]
     )
-    save(plain, tmp_path / "parts", parts=3)
-    parted = load(tmp_path / "parts").learn_one([1, 2, 5], "x")
+    save(plain, tmp_path / "segments", segments=3)
+    segmented = load(tmp_path / "segments").learn_one([1, 2, 5], "x")
     plain.learn_one([1, 2, 5], "x")
-    for twin in (parted, pickle.loads(pickle.dumps(parted)), copy.deepcopy(parted)):  # noqa: S301
+    for twin in (segmented, pickle.loads(pickle.dumps(segmented)), copy.deepcopy(segmented)):  # noqa: S301
         assert_same(twin, plain)
     asked = rows(20, 9)[0]
-    save(parted.compile(), tmp_path / "predictor.safetensors")
+    save(segmented.compile(), tmp_path / "predictor.safetensors")
     assert load(tmp_path / "predictor.safetensors").predict(asked).tolist() == plain.predict(asked).tolist()
-    save(parted, tmp_path / "one.safetensors", parts=0)
+    save(segmented, tmp_path / "one.safetensors", segments=0)
     assert load(tmp_path / "one.safetensors").memory_.state_bytes() == plain.memory_.state_bytes()
-    save(parted, tmp_path / "elsewhere")
-    shutil.rmtree(tmp_path / "parts")
+    save(segmented, tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "segments")
     assert_same(load(tmp_path / "elsewhere"), plain)
 
 
 def test_answers_go_on_while_the_folder_is_compacted(tmp_path: Path) -> None:
     plain = fitted("positions", "sum")
-    save(plain, tmp_path, parts=4)
+    save(plain, tmp_path, segments=4)
     save(load(tmp_path).partial_fit(*rows(20, 8)), tmp_path)
     plain.partial_fit(*rows(20, 8))
     reader, asked = load(tmp_path), rows(20, 9)[0]
@@ -325,18 +311,18 @@ def test_answers_go_on_while_the_folder_is_compacted(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    compact(tmp_path, parts=2)
+    compact(tmp_path, segments=2)
     stop.set()
     thread.join()
     assert not wrong
 
 
 @pytest.mark.parametrize("kind", ["flipped", "shorter", "missing", "swapped", "empty"])
-def test_a_damaged_part_is_named_and_never_answered_from(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_named_and_never_answered_from(kind: str, tmp_path: Path) -> None:
     plain = fitted("positions", "sum", 400)
-    save(plain, tmp_path, parts=3)
-    parts = sorted(tmp_path.glob("part-*"))
-    victim, size = parts[1], parts[1].stat().st_size
+    save(plain, tmp_path, segments=3)
+    segments = sorted(tmp_path.glob("segment-*"))
+    victim, size = segments[1], segments[1].stat().st_size
     asked = rows(60, 5)[0]
     data = bytearray(victim.read_bytes())
     places = range(0, size, 37) if kind == "flipped" else [0]
@@ -351,7 +337,7 @@ def test_a_damaged_part_is_named_and_never_answered_from(kind: str, tmp_path: Pa
         elif kind == "missing":
             victim.unlink()
         elif kind == "swapped":
-            shutil.copy(parts[2], victim)
+            shutil.copy(segments[2], victim)
         else:
             victim.write_bytes(b"")
         try:
@@ -362,28 +348,28 @@ def test_a_damaged_part_is_named_and_never_answered_from(kind: str, tmp_path: Pa
             answered += 1
             np.testing.assert_array_equal(found, plain.class_scores(asked))  # the damage is where nothing was read
         facts = inspect(tmp_path)
-        assert facts["wrong_parts"] == [victim.name]
+        assert facts["wrong_segments"] == [victim.name]
     assert all(named)
     assert answered <= len(places) // 10  # the digits of the checksum itself, which only `inspect` compares
 
 
 def test_a_head_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
-    save(fitted("positions", "sum"), tmp_path / "a", parts=2)
+    save(fitted("positions", "sum"), tmp_path / "a", segments=2)
     head = tmp_path / "a" / HEAD
     archive = hammemo.files.archive.Archive(head, verify=True)
     arrays = {name: np.array(array) for name, array in archive.arrays.items()}
     for field, value in (("name", "../b"), ("name", "/etc/passwd"), ("sign", 2), ("bytes", -1), ("edits", 1)):
         about = json.loads(json.dumps(archive.about))
-        about["parts"][0][field] = value
+        about["segments"][0][field] = value
         text = json.dumps({**about, "checksum": "0" * 64}, separators=(",", ":"))
         head.write_bytes(b"".join(hammemo.files.archive.sealed(arrays, text)))
-        with pytest.raises(FileError, match="part"):
+        with pytest.raises(FileError, match="segment"):
             load(tmp_path / "a")
 
 
-@pytest.mark.parametrize("name", [HEAD, "part-*"])
-def test_a_head_or_a_part_of_another_format_is_refused(name: str, tmp_path: Path) -> None:
-    save(fitted("positions", "sum"), tmp_path, parts=2)
+@pytest.mark.parametrize("name", [HEAD, "segment-*"])
+def test_a_head_or_a_segment_of_another_format_is_refused(name: str, tmp_path: Path) -> None:
+    save(fitted("positions", "sum"), tmp_path, segments=2)
     file = next(tmp_path.glob(name))
     data = file.read_bytes()
     assert data.count(rb"\"format\":1,") == 1
@@ -392,21 +378,21 @@ def test_a_head_or_a_part_of_another_format_is_refused(name: str, tmp_path: Path
         load(tmp_path)
 
 
-def test_only_an_exact_memory_is_written_in_parts(tmp_path: Path) -> None:
-    hashed = MemoryClassifier(memory=Hashed(8), vote="sum").fit(*rows(20, 0))
+def test_only_an_exact_memory_is_written_in_segments(tmp_path: Path) -> None:
+    hashed = MemoryClassifier("positional", memory=Hashed(8), vote="sum").fit(*rows(20, 0))
     with pytest.raises(FileError, match="only memory=Exact"):
-        save(hashed, tmp_path, parts=2)
-    with pytest.raises(ValueError, match="parts=-1"):
-        save(fitted("positions", "sum"), tmp_path / "a", parts=-1)
+        save(hashed, tmp_path, segments=2)
+    with pytest.raises(ValueError, match="segments=-1"):
+        save(fitted("positions", "sum"), tmp_path / "a", segments=-1)
     save(hashed, tmp_path / "file")
     with pytest.raises(FileError, match="is a file"):
-        save(fitted("positions", "sum"), tmp_path / "file", parts=2)
+        save(fitted("positions", "sum"), tmp_path / "file", segments=2)
     with pytest.raises(FileError, match="not a folder"):
         compact(tmp_path / "file")
 
 
 def test_a_model_that_somebody_else_saved_meanwhile_is_not_undone(tmp_path: Path) -> None:
-    save(fitted("positions", "sum"), tmp_path, parts=2)
+    save(fitted("positions", "sum"), tmp_path, segments=2)
     mine = load(tmp_path)
     with editing(tmp_path) as theirs:
         theirs.learn_one([1, 2, 5], "x")
@@ -416,10 +402,10 @@ def test_a_model_that_somebody_else_saved_meanwhile_is_not_undone(tmp_path: Path
 
 KILLED = """
 import os, sys
-import hammemo.files.part_files as files
+import hammemo.files.segment_files as files
 from hammemo import compact, load
 left = int(sys.argv[2])
-write = files.write_part
+write = files.write_segment
 def counted(*given, **options):
     global left
     if left == 0:
@@ -427,7 +413,7 @@ def counted(*given, **options):
     left -= 1
     return write(*given, **options)
 import hammemo.files.folders as folders
-folders.write_part = counted
+folders.write_segment = counted
 compact(sys.argv[1])
 """
 
@@ -436,7 +422,7 @@ def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(form: bool | N
     if form:
         pytest.skip("the process that is killed writes what it always does")
     plain = fitted("positions", "sum", 200)
-    save(plain, tmp_path / "a", parts=4)
+    save(plain, tmp_path / "a", segments=4)
     save(load(tmp_path / "a").partial_fit(*rows(200, 8)), tmp_path / "a")
     plain.partial_fit(*rows(200, 8))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -446,7 +432,9 @@ def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(form: bool | N
         ended = forked.run(KILLED, tmp_path / "a", 1)
         assert ended.returncode == 9
         assert (tmp_path / "a" / HEAD).read_bytes() == before
-        assert len(list((tmp_path / "a").glob("part-*"))) == 5 + made  # each call adds one to those of the calls before
+        assert (
+            len(list((tmp_path / "a").glob("segment-*"))) == 5 + made
+        )  # each call adds one to those of the calls before
         assert_same(load(tmp_path / "a"), plain)
     compact(tmp_path / "a")
     files = [{path.name: path.read_bytes() for path in (tmp_path / name).glob("*.safetensors")} for name in "ab"]
@@ -456,24 +444,24 @@ def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(form: bool | N
 def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 3000, (60_000, 2)), rng.integers(0, 50, 60_000)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), tmp_path, segments=3)
     for query in X[:20]:
         model = load(tmp_path)
-        parts = model.memory_.parted.files.parts
-        model.predict(query[None])  # prepares the parts, with their indexes
+        segments = model.memory_.segmented.files.segments
+        model.predict(query[None])  # prepares the segments, with their indexes
         sizes = []
-        for view in parts._views:
-            touch = view.part._touch
-            ranks = view.own_ranks[parts.vocabulary.ints.searchsorted(query)]
+        for view in segments._views:
+            touch = view.segment._touch
+            ranks = view.own_ranks[segments.vocabulary.ints.searchsorted(query)]
             for k, rank in enumerate(ranks.tolist()):
                 touch.touched = set()
-                start, stop = (int(edge[0]) for edge in view.part.spans(k, view.part.find(k, np.array([[rank]]))))
+                start, stop = (int(edge[0]) for edge in view.segment.spans(k, view.segment.find(k, np.array([[rank]]))))
                 assert len(touch.touched) <= 2
-                sizes.append((stop - start) * view.part.entry_bytes.itemsize)
+                sizes.append((stop - start) * view.segment.entry_bytes.itemsize)
             touch.checked[:] = False
             touch.touched = set()
         model.predict(query[None])
-        pages = [page for view in parts._views for page in view.part._touch.touched]
+        pages = [page for view in segments._views for page in view.segment._touch.touched]
         assert len(pages) <= sum(-(-size // 4096) + 3 for size in sizes if size)
 
 
@@ -482,17 +470,19 @@ SMAPS = Path("/proc/self/smaps")
 
 
 @pytest.mark.skipif(not SMAPS.exists(), reason="the operating system does not tell")
-def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) -> None:
+def test_rows_of_segments_are_read_without_what_lies_around_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     save(
-        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 99, (999, 2)), rng.integers(0, 9, 999)),
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+            rng.integers(0, 99, (999, 2)), rng.integers(0, 9, 999)
+        ),
         tmp_path,
-        parts=3,
+        segments=3,
     )
     model = load(tmp_path)
     about = SMAPS.read_text().split(str(tmp_path))[1:]
     flags = [one.split("VmFlags:")[1].splitlines()[0].split() for one in about]
-    assert len(flags) == len(model.memory_.parted.files.parts.parts)
+    assert len(flags) == len(model.memory_.segmented.files.segments.segments)
     assert all("rr" in one for one in flags)  # random reads
 
 
@@ -518,12 +508,12 @@ except MemoryError:
 def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name, n in (("few", 10), ("many", 1_000_000)):
-        model = MemoryClassifier(memory=Exact(), vote="sum").fit(
+        model = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
             rng.integers(0, 2000, (n, 2)), rng.integers(0, 2000, n)
         )
-        save(model, tmp_path / name, parts=6)
+        save(model, tmp_path / name, segments=6)
     expected = model.predict([[1, 2], [3, 4]]).tolist()
-    size = sum(path.stat().st_size for path in (tmp_path / "many").glob("part-*"))
+    size = sum(path.stat().st_size for path in (tmp_path / "many").glob("segment-*"))
     ended = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "many"), str(size // 2), str(tmp_path / "few"), str(expected)],
         check=False,

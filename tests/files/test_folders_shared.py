@@ -11,9 +11,10 @@ import pytest
 
 import forked
 from folder_cases import rows
-from hammemo import Exact, FileError, MemoryClassifier, compact, editing, load, save
+from hammemo import FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import folders, inspect
 from hammemo.files.folders import HEAD
+from hammemo.memories import Exact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +45,8 @@ def fitted() -> MemoryClassifier:
     ("name", "change"), [(HEAD, "edit"), (HEAD, "save"), (HEAD, "compact"), ("a.model", "edit"), ("a.model", "save")]
 )
 def test_what_a_killed_edit_left_goes_with_the_next_change(name: str, change: str, tmp_path: Path) -> None:
-    where, parts = (tmp_path, 2) if name == HEAD else (tmp_path / name, 0)
-    save(fitted(), where, parts=parts)
+    where, segments = (tmp_path, 2) if name == HEAD else (tmp_path / name, 0)
+    save(fitted(), where, segments=segments)
     ended = forked.run(KILLED_EDIT, where, name)
     assert ended.returncode == -signal.SIGKILL
     assert len(list(tmp_path.glob("*.tmp"))) == 1
@@ -63,7 +64,7 @@ def test_what_a_killed_edit_left_goes_with_the_next_change(name: str, change: st
 
 
 def change_before(name: str, changes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let other processes change a folder, so often, just before this function of `folders` looks for its parts."""
+    """Let other processes change a folder, so often, just before this function of `folders` looks for its segments."""
     right, left = getattr(folders, name), iter(range(changes))
 
     def beside(*given: Any, **options: Any) -> Any:
@@ -80,41 +81,41 @@ def change_before(name: str, changes: int, folder: Path, monkeypatch: pytest.Mon
 
 
 def test_load_beside_changes_gives_the_model_after_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(fitted(), tmp_path, parts=2)
+    save(fitted(), tmp_path, segments=2)
     before = load(tmp_path)
     asked = rows(40, 99)[0]
-    change_before("open_part", 3, tmp_path, monkeypatch)
+    change_before("open_segment", 3, tmp_path, monkeypatch)
     model = load(tmp_path)
     assert model.memory_.label_counts.sum() == 60 * 4
     assert model.memory_.state_digest() == load(tmp_path).memory_.state_digest()
-    assert before.predict(asked).tolist() == fitted().predict(asked).tolist()  # its parts were deleted meanwhile
+    assert before.predict(asked).tolist() == fitted().predict(asked).tolist()  # its segments were deleted meanwhile
 
 
-def test_inspect_beside_changes_misses_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(fitted(), tmp_path, parts=2)
-    change_before("wrong_parts", 3, tmp_path, monkeypatch)
+def test_inspect_beside_changes_misses_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, segments=2)
+    change_before("wrong_segments", 3, tmp_path, monkeypatch)
     found = inspect(tmp_path)
-    assert (found["wrong_parts"], found["examples"]) == ([], 60 * 4)
+    assert (found["wrong_segments"], found["examples"]) == ([], 60 * 4)
 
 
 def test_a_folder_that_changes_all_the_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(fitted(), tmp_path, parts=2)
-    change_before("open_part", 100, tmp_path, monkeypatch)
+    save(fitted(), tmp_path, segments=2)
+    change_before("open_segment", 100, tmp_path, monkeypatch)
     monkeypatch.setattr(folders, "MAX_HEAD_READS", 3)
     with pytest.raises(FileError, match="is missing"):
         load(tmp_path)
 
 
-def test_a_part_that_is_lost_is_looked_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(fitted(), tmp_path, parts=1)
-    next(tmp_path.glob("part-*")).unlink()
-    right, asked = vars(folders)["open_part"], iter(range(10))
+def test_a_segment_that_is_lost_is_looked_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, segments=1)
+    next(tmp_path.glob("segment-*")).unlink()
+    right, asked = vars(folders)["open_segment"], iter(range(10))
 
     def counted(*given: Any, **options: Any) -> Any:
         next(asked)
         return right(*given, **options)
 
-    monkeypatch.setattr(folders, "open_part", counted)
+    monkeypatch.setattr(folders, "open_segment", counted)
     with pytest.raises(FileError, match="is missing"):
         load(tmp_path)
     assert next(asked) == 2
@@ -125,9 +126,9 @@ def test_a_part_that_is_lost_is_looked_for_twice(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
 @pytest.mark.parametrize("kind", ["link", "folder"])
-@pytest.mark.parametrize("victim", [HEAD, "part-*"])
+@pytest.mark.parametrize("victim", [HEAD, "segment-*"])
 def test_a_folder_in_place_of_a_file_is_refused(kind: str, victim: str, tmp_path: Path) -> None:
-    save(fitted(), tmp_path / "model", parts=2)
+    save(fitted(), tmp_path / "model", segments=2)
     path = next((tmp_path / "model").glob(victim))
     path.unlink()
     (tmp_path / "elsewhere").mkdir()
@@ -142,18 +143,18 @@ def test_a_folder_in_place_of_a_file_is_refused(kind: str, victim: str, tmp_path
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
-def test_folders_of_others_are_left_and_parts_are_not_written_into_them(tmp_path: Path) -> None:
-    save(fitted(), tmp_path / "model", parts=2)
+def test_folders_of_others_are_left_and_segments_are_not_written_into_them(tmp_path: Path) -> None:
+    save(fitted(), tmp_path / "model", segments=2)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "model" / "part-link.safetensors").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "model" / "part-folder.safetensors").mkdir()
+    (tmp_path / "model" / "segment-link.safetensors").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "model" / "segment-folder.safetensors").mkdir()
     compact(tmp_path / "model")
-    assert not os.path.lexists(tmp_path / "model" / "part-link.safetensors")
+    assert not os.path.lexists(tmp_path / "model" / "segment-link.safetensors")
     assert (tmp_path / "elsewhere").is_dir()
-    assert (tmp_path / "model" / "part-folder.safetensors").is_dir()
+    assert (tmp_path / "model" / "segment-folder.safetensors").is_dir()
     copy = tmp_path / "copy"
     copy.mkdir()
-    name = next((tmp_path / "model").glob("part-*-*")).name
+    name = next((tmp_path / "model").glob("segment-*-*")).name
     (copy / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileError, match=f"{name} is a folder"):
         save(load(tmp_path / "model"), copy)

@@ -9,23 +9,13 @@ import numpy as np
 import pytest
 
 from file_catalogue import QUERIES, X, Y
-from hammemo import (
-    Exact,
-    FileError,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    Predictor,
-    Suffixes,
-    load,
-    save,
-)
+from hammemo import FileError, MemoryClassifier, Predictor, load, save
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files import inspect
 from hammemo.files.descriptions import shown
 from hammemo.files.registry import BUILT_IN, Registry, name_in_file
+from hammemo.kernels import PositionalHamming, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
@@ -33,7 +23,7 @@ from mutated_files import joined, sealed, split
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo import SiteKernel
+    from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
 
 pytestmark = pytest.mark.quick

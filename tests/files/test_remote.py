@@ -1,4 +1,4 @@
-"""Models in parts on object storage: moto's S3 server on loopback; pages are fetched once, and checked."""
+"""Models in segments on object storage: moto's S3 server on loopback; pages are fetched once, and checked."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import object_store
 pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
 pytest.importorskip("pyarrow")
 
-from hammemo import Exact, FileError, MemoryClassifier, load, save
+from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.engines import fit
 from hammemo.files.folders import HEAD
 from hammemo.files.remote import Remote
+from hammemo.memories import Exact
 from hammemo.sources.documents import open_source
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def rows(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(*rows(200_000, 0)), path, parts=3)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(*rows(200_000, 0)), path, segments=3)
     (path / f"{HEAD}.lock").unlink(missing_ok=True)
     return path
 
@@ -72,7 +73,7 @@ def test_a_query_fetches_the_pages_that_it_touches_once(
     model = load(address("data"), cache=tmp_path / "cache")
     opened = sum(fetched)
     assert model.predict(asked[:1]).tolist() == plain.predict(asked[:1]).tolist()
-    size = sum(path.stat().st_size for path in folder.glob("part-*"))
+    size = sum(path.stat().st_size for path in folder.glob("segment-*"))
     assert opened < sum(fetched) < size / 2
     np.testing.assert_array_equal(model.class_scores(asked), plain.class_scores(asked))
     once = len(fetched)
@@ -99,7 +100,7 @@ def test_edits_on_top_are_saved_to_a_folder_of_this_machine(
 
 
 def test_damage_and_wrong_caches_are_named(folder: Path, address: Callable[[str], str], tmp_path: Path) -> None:
-    victim = sorted(folder.glob("part-*"))[1]
+    victim = sorted(folder.glob("segment-*"))[1]
     remote = Remote(address("data"))
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
@@ -123,13 +124,13 @@ def test_damage_and_wrong_caches_are_named(folder: Path, address: Callable[[str]
 def test_load_beside_another_model_that_is_written_gives_that_one(
     address: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parts of the head that was read first are deleted before they are opened."""
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(*rows(50, 3)), tmp_path, parts=2)
+    """The segments of the head that was read first are deleted before they are opened."""
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(*rows(50, 3)), tmp_path, segments=2)
     prepare = Remote.prepare
 
     def beside(self: Remote, folder: str, name: str, size: int) -> None:
         monkeypatch.setattr(Remote, "prepare", prepare)
-        self.put(str(tmp_path), HEAD, [path.name for path in tmp_path.glob("part-*")])
+        self.put(str(tmp_path), HEAD, [path.name for path in tmp_path.glob("segment-*")])
         prepare(self, folder, name, size)
 
     monkeypatch.setattr(Remote, "prepare", beside)
@@ -141,11 +142,11 @@ def test_a_fit_writes_to_it(address: Callable[[str], str], tmp_path: Path) -> No
     lines = [" ".join(map(str, rng.integers(0, 50, 20))) for _ in range(200)]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     source = open_source(str(tmp_path / "text.txt"), tokens="words")
-    estimator = MemoryClassifier(memory=Exact(), vote="sum")
+    estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
     plain = fit(estimator, source, 3)
     for where in ("new/model", "data"):  # a folder that holds another model is replaced
-        made = fit(estimator, source, 3, parts=3, out=address(where))
+        made = fit(estimator, source, 3, segments=3, out=address(where))
         for model in (made, load(address(where))):
             assert model.memory_.state_digest() == plain.memory_.state_digest()
     with pytest.raises(ValueError, match="workers of Ray"):
-        fit(estimator, source, 3, parts=3, out=address("ray"), engine="ray")
+        fit(estimator, source, 3, segments=3, out=address("ray"), engine="ray")

@@ -1,4 +1,4 @@
-"""Two tiers, the exact one in parts: they answer as two tiers in memory do, and what is proven touches no part."""
+"""Two tiers, the exact one in segments: they answer as two tiers in memory, and what is proven touches no segment."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ import numpy as np
 import pytest
 
 from folder_cases import assert_same, rows
-from hammemo import (
-    Exact,
-    FileError,
-    Hashed,
-    MemoryClassifier,
-    Tiered,
-    compact,
-    editing,
-    load,
-    save,
-)
+from hammemo import FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import inspect
 from hammemo.files.archive import Archive, sealed
 from hammemo.files.folders import HEAD
+from hammemo.memories import Exact, Hashed, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +31,8 @@ def fitted(n: int = 60, seed: int = 0, key: bytes | None = None) -> MemoryClassi
 
 def test_an_interrupt_between_the_tiers_changes_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = fitted()
-    save(plain, tmp_path, parts=3)
-    parted = load(tmp_path)
+    save(plain, tmp_path, segments=3)
+    segmented = load(tmp_path)
 
     def interrupted(*given: Any) -> None:
         raise KeyboardInterrupt
@@ -49,14 +40,14 @@ def test_an_interrupt_between_the_tiers_changes_neither(tmp_path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Hashed, "update", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            parted.partial_fit(*rows(5, 1))
-    assert_same(parted, plain)
+            segmented.partial_fit(*rows(5, 1))
+    assert_same(segmented, plain)
 
 
 def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> None:
     """Whoever asks while another thread edits gets the scores and the labels before or after an edit, nothing else."""
     plain, asked = fitted(n=200), rows(30, 9)[0]
-    save(plain, tmp_path, parts=3)
+    save(plain, tmp_path, segments=3)
     model, (X, y) = load(tmp_path), rows(40, 11)
     known = [(plain.class_scores(asked).tolist(), plain.predict(asked).tolist())]
     plain.partial_fit(X, y)
@@ -85,8 +76,8 @@ def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> N
 
 
 def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
-    save(model, tmp_path, parts=2)
+    model = MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
+    save(model, tmp_path, segments=2)
     again = load(tmp_path)
     assert again.memory_.undecided() == {"reserved"}
     for one in (model, again):
@@ -96,7 +87,7 @@ def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
 
 def test_a_keyed_sketch_needs_its_key_and_none_is_written(tmp_path: Path) -> None:
     plain = fitted(key=KEY)
-    save(plain, tmp_path, parts=2)
+    save(plain, tmp_path, segments=2)
     assert inspect(tmp_path)["needs_key"] is True
     for opened in (load, compact):
         with pytest.raises(FileError, match="key"):
@@ -110,22 +101,22 @@ def test_a_keyed_sketch_needs_its_key_and_none_is_written(tmp_path: Path) -> Non
 
 
 def touched(model: MemoryClassifier) -> int:
-    """Return how many pages of parts were touched since the last call; count from now on."""
-    touches = [signed.part._touch for signed in model.memory_.parted.files.parts.parts]
+    """Return how many pages of segments were touched since the last call; count from now on."""
+    touches = [signed.segment._touch for signed in model.memory_.segmented.files.segments.segments]
     pages = sum(len(touch.touched or ()) for touch in touches)
     for touch in touches:
         touch.touched = set()
     return pages
 
 
-def test_what_the_sketch_proves_touches_no_page_of_any_part(tmp_path: Path) -> None:
+def test_what_the_sketch_proves_touches_no_page_of_any_segment(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frequent, label = rng.integers(0, 8, (20_000, 3)), rng.integers(0, 2, 20_000)
     X = np.concatenate([frequent * 10 + label[:, None], rng.integers(1000, 9000, (20_000, 3))])
     y = np.concatenate([label, rng.integers(0, 5, 20_000)])
-    plain = MemoryClassifier(memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
-    save(plain, tmp_path, parts=4)
-    sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    plain = MemoryClassifier("positional", memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
+    save(plain, tmp_path, segments=4)
+    sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     contexts, ones = plain._contexts(X), np.ones(len(plain.classes_))
     weights = plain.sites_.weights
     proven = sketch.proven(contexts, weights, ones, sketch.winners(contexts, weights, ones))
@@ -138,7 +129,7 @@ def test_what_the_sketch_proves_touches_no_page_of_any_part(tmp_path: Path) -> N
         assert model.compile().predict(asked).tolist() == exact.predict(asked).tolist()
     assert touched(model) == 0
     model.learn_one([10, 20, 30], 0)
-    touched(model)  # an edit looks where the parts begin and end
+    touched(model)  # an edit looks where the segments begin and end
     model.predict(X[:20_000])
     assert touched(model) == 0
     open_ones = X[~proven][:50]
@@ -159,11 +150,13 @@ def forged(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None
     (folder / HEAD).write_bytes(b"".join(sealed(arrays, text)))
 
 
-def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
-    save(fitted(), tmp_path / "good", parts=2)
-    save(fitted(60, 7), tmp_path / "other", parts=2)
-    three = MemoryClassifier(memory=Tiered(Hashed(4, 3)), vote="sum").fit(rows(60, 0)[0], ["x", "y", "z"] * 20)
-    save(three, tmp_path / "three", parts=2)
+def test_a_head_that_does_not_fit_its_segments_is_refused(tmp_path: Path) -> None:
+    save(fitted(), tmp_path / "good", segments=2)
+    save(fitted(60, 7), tmp_path / "other", segments=2)
+    three = MemoryClassifier("positional", memory=Tiered(Hashed(4, 3)), vote="sum").fit(
+        rows(60, 0)[0], ["x", "y", "z"] * 20
+    )
+    save(three, tmp_path / "three", segments=2)
     names = [name for name in Archive(tmp_path / "good" / HEAD, verify=True).arrays if "." in name]
     assert any(name.startswith("sketch.") for name in names)
     assert any(name.startswith("exact.empty.") for name in names)
@@ -173,9 +166,9 @@ def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
         taken = {name: np.array(array) for name, array in theirs.items() if name.startswith("sketch.")}
         return lambda arrays, about: arrays.update(taken)
 
-    def parts_of(other: str) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-        theirs = Archive(tmp_path / other / HEAD, verify=True).about["parts"]
-        return lambda arrays, about: about.update(parts=theirs)
+    def segments_of(other: str) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+        theirs = Archive(tmp_path / other / HEAD, verify=True).about["segments"]
+        return lambda arrays, about: about.update(segments=theirs)
 
     def less(arrays: dict[str, Any], about: dict[str, Any]) -> None:
         arrays["sketch.shared.0"][arrays["sketch.shared.0"] > 0] -= 1
@@ -188,8 +181,11 @@ def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
         (sketch_of("three"), r"sketch.own.0 has shape"),
         (less, "sketch has not counted the examples of its table at site 0"),
         (unnamed, "exact.empty"),
-        (parts_of("other"), "missing"),
-        (lambda arrays, about: about["fitted"].update(memory=about["fitted"]["memory"]["params"]["sketch"]), "parts|'"),
+        (segments_of("other"), "missing"),
+        (
+            lambda arrays, about: about["fitted"].update(memory=about["fitted"]["memory"]["params"]["sketch"]),
+            "segments|'",
+        ),
         *((lambda arrays, about, name=name: arrays.pop(name), r"missing|sketch") for name in names),
     ]
     for number, (change, words) in enumerate(changes):
@@ -200,11 +196,11 @@ def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
             load(folder)
 
 
-def test_a_part_of_another_model_is_named_and_never_answered_from(tmp_path: Path) -> None:
-    save(fitted(n=400), tmp_path / "a", parts=2)
-    save(fitted(400, 7), tmp_path / "b", parts=2)
-    victim = sorted((tmp_path / "a").glob("part-*"))[0]
-    shutil.copy(sorted((tmp_path / "b").glob("part-*"))[0], victim)
+def test_a_segment_of_another_model_is_named_and_never_answered_from(tmp_path: Path) -> None:
+    save(fitted(n=400), tmp_path / "a", segments=2)
+    save(fitted(400, 7), tmp_path / "b", segments=2)
+    victim = sorted((tmp_path / "a").glob("segment-*"))[0]
+    shutil.copy(sorted((tmp_path / "b").glob("segment-*"))[0], victim)
     with pytest.raises(FileError, match=victim.name):
         load(tmp_path / "a")
-    assert inspect(tmp_path / "a")["wrong_parts"] == [victim.name]
+    assert inspect(tmp_path / "a")["wrong_segments"] == [victim.name]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hammemo import Exact, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact
 from local_hub import local_hub
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ hub = pytest.importorskip("hammemo.hub", reason="needs huggingface_hub")
 
 X, Y = [["a", "b"], ["c", "d"], ["a", "d"]], ["x", "y", "x"]
 PUSH_AND_PULL = """
-from hammemo import MemoryClassifier, Exact
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact
 from hammemo.hub import OnHub
 model = MemoryClassifier(memory=Exact(), vote="sum").fit([["a", "b"], ["c", "d"], ["a", "d"]], ["x", "y", "x"])
 OnHub(model).push_to_hub("me/model", token="hf_nobody")

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
+from hammemo import NO_TOKEN
 from hammemo._arrays.native import native
+from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection import growth as growth_module
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
 from hammemo.kernels.selection.features import CompiledFeatures, PlainFeatures, centred_sums, features_of
@@ -22,6 +23,7 @@ from hammemo.kernels.selection.growth import Growth, looked_at
 from hammemo.kernels.selection.score_tests import ScoreTests
 from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
+from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import softmax

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import hamming
 from sklearn.exceptions import NotFittedError
 
-from hammemo import NO_TOKEN, Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
+from contract_checks.kernels import the_kernel_is_a_similarity, values_are_those_of_the_definition
+from hammemo import NO_TOKEN
 from hammemo._arrays.integers import object_array
-from hammemo.checks.kernels import the_kernel_is_a_similarity, values_are_those_of_the_definition
+from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
 from hammemo.kernels.sites import collect_sites, find_sites, rows_of_columns
 from hammemo.tokens.contexts import Contexts
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from hammemo import MemoryClassifier, PositionalHamming, SiteKernel, SiteOneHot, load, save
+from hammemo import MemoryClassifier, load, save
+from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,17 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    Ledgered,
-    MeMoClassifier,
-    MemoryClassifier,
-    NotStoredError,
-    PositionalHamming,
-)
+from hammemo import LayoutError, MeMoClassifier, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.memories.gaussian.codes import CODE_BITS, GaussianCodes, step_exponent
 from hammemo.memories.gaussian.memory import EXACT_EXAMPLES
 from hammemo.tokens.contexts import Contexts, Examples
@@ -274,9 +266,9 @@ def test_unmerge_checks_the_layout(entry: Entry) -> None:
 
 
 MODELS = [
-    MemoryClassifier(memory=Exact(), vote="sum"),
-    MemoryClassifier(memory=Hashed(4, 2), vote="mean"),
-    MemoryClassifier(memory=Ledgered(Hashed(4, 2)), vote="sum"),
+    MemoryClassifier("positional", memory=Exact(), vote="sum"),
+    MemoryClassifier("positional", memory=Hashed(4, 2), vote="mean"),
+    MemoryClassifier("positional", memory=Ledgered(Hashed(4, 2)), vote="sum"),
     MeMoClassifier(d=32, exact=True),
 ]
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]], ["no", "no", "yes", "maybe"]
@@ -304,7 +296,7 @@ def test_models_add_and_subtract_and_are_themselves_unchanged(model: MemoryClass
 
 
 def test_a_sum_of_one_is_a_copy_and_other_operands_are_refused() -> None:
-    model = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
+    model = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y)
     copied: Any = sum([model])
     assert copied is not model
     assert copied.memory_.state_bytes() == model.memory_.state_bytes()
@@ -320,14 +312,15 @@ def test_a_sum_of_one_is_a_copy_and_other_operands_are_refused() -> None:
 
 
 def test_labels_of_a_difference_keep_their_type() -> None:
-    left = MemoryClassifier(memory=Exact(), vote="sum").fit(X, [1, 1, 2, 3])
-    right = MemoryClassifier(memory=Exact(), vote="sum").fit(X[2:3], [2.0])
+    left = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, [1, 1, 2, 3])
+    right = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[2:3], [2.0])
     assert (left - right).classes_.dtype == left.classes_.dtype
 
 
 def test_a_layout_that_differs_is_named_with_the_way_out() -> None:
     one, other = (
-        MemoryClassifier(memory=Hashed(4, 1), vote="sum").fit([row], ["y"]) for row in (["a", "b"], ["c", "d"])
+        MemoryClassifier("positional", memory=Hashed(4, 1), vote="sum").fit([row], ["y"])
+        for row in (["a", "b"], ["c", "d"])
     )
     with pytest.raises(LayoutError, match=r"reserved is .* there\. Learn every shard from the layout of one"):
         one + other

@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    Ledgered,
-    MemoryClassifier,
-    NotStoredError,
-    SiteKernel,
-)
+from hammemo import NO_TOKEN, LayoutError, MemoryClassifier, NotStoredError
 from hammemo._arrays.integers import object_array
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.tokens.contexts import Examples
 from memory_catalogue import POSITIONS, TOKENS, batches, examples
 
@@ -41,10 +33,10 @@ SECRET = b"a secret of some length"
 @every_inner
 def test_the_counterexample(inner: Memory) -> None:
     X, y = [["a", "c"], ["d", "b"]], ["y", "y"]
-    plain = MemoryClassifier(memory=inner, vote="sum").fit(X, y)
+    plain = MemoryClassifier("positional", memory=inner, vote="sum").fit(X, y)
     plain.forget([["a", "b"]], ["y"])  # no count becomes negative: counts cannot tell
     assert plain.memory_.label_counts.tolist() == [1]
-    ledgered = MemoryClassifier(memory=Ledgered(inner), vote="sum").fit(X, y)
+    ledgered = MemoryClassifier("positional", memory=Ledgered(inner), vote="sum").fit(X, y)
     before = ledgered.memory_.state_bytes()
     with pytest.raises(NotStoredError, match=r"1 of 2 examples to be removed is not stored .*row 1 .*Nothing"):
         ledgered.forget([["a", "c"], ["a", "b"]], ["y", "y"])
@@ -138,7 +130,7 @@ def test_no_token_is_kept_and_the_key_is_never_shown() -> None:
     for shown in (memory.state_bytes(), repr(memory).encode(), repr(memory.layout()).encode()):
         assert SECRET not in shown
         assert b"token" not in shown
-    model = MemoryClassifier(memory=Ledgered(Hashed(8, 0, key=SECRET), key=SECRET), vote="sum")
+    model = MemoryClassifier("positional", memory=Ledgered(Hashed(8, 0, key=SECRET), key=SECRET), vote="sum")
     assert "secret of" not in repr(model)
     assert "secret of" not in model._repr_html_()
     assert repr(model).count("<secret>") == 2
@@ -182,8 +174,8 @@ def test_an_open_inner_layout_is_taken_from_the_other() -> None:
 
 def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
     X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-    plain = MemoryClassifier(memory=Hashed(1, 2), vote="sum").fit(X, y)
-    ledgered = MemoryClassifier(memory=Ledgered(Hashed(1, 2)), vote="sum").fit(X, y)
+    plain = MemoryClassifier("positional", memory=Hashed(1, 2), vote="sum").fit(X, y)
+    ledgered = MemoryClassifier("positional", memory=Ledgered(Hashed(1, 2)), vote="sum").fit(X, y)
     assert ledgered.certify(X).tolist() == plain.certify(X).tolist()
     assert ledgered.certify(X).any()
     weights = ledgered.sites_.weights
@@ -194,7 +186,7 @@ def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
         strict=True,
     ):
         np.testing.assert_array_equal(mine, theirs)
-    gaussian = MemoryClassifier(memory=Ledgered(Gaussian(16)), vote="sum").fit(X, y)
+    gaussian = MemoryClassifier("positional", memory=Ledgered(Gaussian(16)), vote="sum").fit(X, y)
     with pytest.raises(TypeError, match="memory of this model gives no certificate; Exact"):
         gaussian.certify(X)
     with pytest.raises(TypeError, match="gives no certificate"):
@@ -202,7 +194,7 @@ def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
 
 
 def test_nested_parameters_clones_and_searches() -> None:
-    model = MemoryClassifier(memory=Ledgered(Hashed(8, 2)), vote="sum")
+    model = MemoryClassifier("positional", memory=Ledgered(Hashed(8, 2)), vote="sum")
     model.set_params(memory__memory__buckets=32)
     assert model.get_params()["memory__memory__buckets"] == 32
     X = np.random.default_rng(0).integers(0, 4, (60, 3))
@@ -211,7 +203,9 @@ def test_nested_parameters_clones_and_searches() -> None:
     fitted = model.fit(X, X[:, 0])
     assert fitted.memory_.memory_.buckets == 32
     assert not hasattr(clone(fitted).memory, "memory_")
-    assert isinstance(MemoryClassifier(memory=Ledgered(), vote="sum").fit(X, X[:, 0]).memory_.memory_, Hashed)
+    assert isinstance(
+        MemoryClassifier("positional", memory=Ledgered(), vote="sum").fit(X, X[:, 0]).memory_.memory_, Hashed
+    )
 
 
 @pytest.mark.parametrize("key", ["a string of sixteen", b"short", b"x" * 65])

@@ -1,6 +1,6 @@
-"""Every promise of `hammemo.checks`, for every memory of the package, on batches that Hypothesis looks for.
+"""Every promise of `checks`, for every memory of the package, on batches that Hypothesis looks for.
 
-The checks ship with the library, and `tests/checks/test_built_in.py` runs them as a user does. Here they get examples
+`tests/checks/test_built_in.py` runs the checks as a user does. Here they get examples
 that are shrunk when one fails: the error names the promise.
 """
 
@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Ledgered
-from hammemo.checks.memories import check_once
+from contract_checks.memories import check_once
+from hammemo.memories import Ledgered
 from memory_catalogue import KERNELS, MEMORIES, TOKENS, batches, examples
 from places import SUPPORT
 
 if TYPE_CHECKING:
-    from hammemo.checks.batches import Batch
-    from hammemo.checks.subject import Subject
+    from contract_checks.batches import Batch
+    from contract_checks.subject import Subject
 
 
 @pytest.mark.parametrize(

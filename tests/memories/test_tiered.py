@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, MemoryClassifier, PositionalHamming, Tiered
-from hammemo.memories import Memory
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact, Hashed, Memory, Tiered
 from hammemo.memories.bounds import proven
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import stream_blocks
@@ -64,9 +65,14 @@ def test_a_stream_is_learnt_as_its_examples_are(
     assert fast.state_bytes() == plain.state_bytes()
 
 
-def test_a_table_in_parts_comes_with_its_sketch() -> None:
-    clf = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"])
-    memory, other = clf.memory_, MemoryClassifier(memory=Hashed(5, 2), vote="sum").fit([["a", "b"]], ["x"]).memory_
+def test_a_table_in_segments_comes_with_its_sketch() -> None:
+    clf = MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").fit(
+        [["a", "b"], ["c", "d"]], ["x", "y"]
+    )
+    memory, other = (
+        clf.memory_,
+        MemoryClassifier("positional", memory=Hashed(5, 2), vote="sum").fit([["a", "b"]], ["x"]).memory_,
+    )
     before = memory.state_bytes()
     for wrong in (None, other, memory):
         with pytest.raises(ValueError, match="belongs a sketch of this layout"):
@@ -76,7 +82,7 @@ def test_a_table_in_parts_comes_with_its_sketch() -> None:
     assert memory.state_bytes() == before
     empty = memory.empty_like()
     empty._set_terms(memory.terms, memory._companion)
-    assert empty.parted is None  # there is no folder
+    assert empty.segmented is None  # there is no folder
     assert empty.state_bytes() == before
     assert empty._with_empty_table().terms.n_entries == 0
     assert empty._with_empty_table()._companion.state_bytes() == memory.sketch_.state_bytes()
@@ -84,8 +90,8 @@ def test_a_table_in_parts_comes_with_its_sketch() -> None:
 
 def test_the_estimator_works_with_two_tiers() -> None:
     X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-    clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
-    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    clf = MemoryClassifier("positional", memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     assert clf.certify(X).all()
     np.testing.assert_array_equal(clf.top_k(X, 2), exact.top_k(X, 2))
     np.testing.assert_array_equal(clf.compile().predict(X), exact.predict(X))
@@ -96,7 +102,7 @@ def test_the_estimator_works_with_two_tiers() -> None:
 @pytest.mark.parametrize("wrong", [Tiered(Exact()), Tiered(Hashed(), Hashed())])
 def test_tiers_of_the_wrong_kind_are_refused(wrong: Tiered) -> None:
     with pytest.raises(TypeError, match=r"is not a (Hashed|Exact) memory"):
-        MemoryClassifier(memory=wrong, vote="sum").fit([[1]], [1])
+        MemoryClassifier("positional", memory=wrong, vote="sum").fit([[1]], [1])
 
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])

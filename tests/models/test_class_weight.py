@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes
+from hammemo.memories import Exact, Hashed
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path

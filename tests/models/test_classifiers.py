@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from hammemo import Exact, Gaussian, Hashed, MeMoClassifier, MemoryClassifier, NotStoredError, SiteKernel, windows
+from hammemo import MeMoClassifier, MemoryClassifier, NotStoredError, windows
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import Mean, Sum
 

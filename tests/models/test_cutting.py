@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from hammemo import NO_TOKEN, Hashed, MemoryClassifier, Mixture, NotStoredError, Suffixes, load, save, windows
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, windows
 from hammemo.engines import fit
+from hammemo.kernels import Suffixes
+from hammemo.memories import Hashed
 from hammemo.sources.documents import open_source
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,14 +181,14 @@ def test_a_first_stream_must_say_h() -> None:
 
 
 @pytest.mark.parametrize("pad", [None, "(start)", 7, 0.5, -(2**63) + 1, "\N{SNOWMAN}" * 50])
-@pytest.mark.parametrize("parts", [0, 2])
-def test_files_keep_it(pad: Any, parts: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("segments", [0, 2])
+def test_files_keep_it(pad: Any, segments: int, tmp_path: Path) -> None:
     clf = model_of([["a", "b"], ["c", "d"]] if isinstance(pad, str) else [[1, 2], [3, 4]], short="pad", pad=pad)
-    save(clf, tmp_path / "model", parts=parts)
+    save(clf, tmp_path / "model", segments=segments)
     again = load(tmp_path / "model")
     assert repr(again.cutting_) == repr(clf.cutting_)
     assert again.predict([clf.classes_[:1].tolist()]).tolist() == clf.predict([clf.classes_[:1].tolist()]).tolist()
-    if not parts:
+    if not segments:
         save(clf.compile(), tmp_path / "predictor")
         assert load(tmp_path / "predictor").cutting_ == clf.cutting_
 

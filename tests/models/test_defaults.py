@@ -9,23 +9,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hammemo import (
-    AutoSites,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-)
-from hammemo.votes import Mean, Sum
+from hammemo import MeMoClassifier, MemoryClassifier, load, save
+from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.votes import LogLinear, Mean, Sum
 
 if TYPE_CHECKING:
     from pathlib import Path

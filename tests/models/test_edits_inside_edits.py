@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import MemoryClassifier, Rolling, Suffixes
+from hammemo import MemoryClassifier, Rolling
+from hammemo.kernels import Suffixes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

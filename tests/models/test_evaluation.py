@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, top_k_accuracy_score
 
-from hammemo import MemoryClassifier, Mixture
+from hammemo import MemoryClassifier
 from hammemo.models import evaluation
 from hammemo.models.evaluation import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
 from hammemo.models.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
+from hammemo.votes import Mixture
 
 
 def rows_of(y: Any, moments: Any = None) -> TableMaterial:

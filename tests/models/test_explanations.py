@@ -15,27 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Decaying,
-    Exact,
-    Explanation,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    Rolling,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-    Tiered,
-)
+from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.kernels import Bag, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.memories.row_rules import RowRule
+from hammemo.models.explanations import Explanation
 from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.votes import LogLinear
 from memory_catalogue import MEMORIES, Entry, batches
 
 if TYPE_CHECKING:

@@ -11,23 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Exact,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    NotStoredError,
-    Suffixes,
-    load,
-    save,
-    windows,
-)
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, windows
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_pieces
+from hammemo.kernels import Bag, Suffixes
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models import documents as documents_module
 from hammemo.models.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.models.kept import THRESHOLDS
@@ -35,6 +23,7 @@ from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,28 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    FileError,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    NotStoredError,
-    Rolling,
-    Suffixes,
-    load,
-    save,
-    windows,
-)
+from hammemo import NO_TOKEN, FileError, MemoryClassifier, NotStoredError, Rolling, load, save, windows
 from hammemo._arrays.checked import StoredArrays
+from hammemo.kernels import Suffixes
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models.kept import EVERYTHING, THRESHOLDS
 from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.streams import stream_blocks
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

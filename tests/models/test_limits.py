@@ -11,21 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-    windows,
-)
+from hammemo import MemoryClassifier, load, save, windows
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.kernels.sites import MAX_POSITIONS, MAX_SITES
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.tokens.contexts import MAX_EXAMPLES, MAX_NAME_BYTES
 
 if TYPE_CHECKING:
@@ -155,7 +144,7 @@ KEPT: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_labels_keep_their_values(name: str, tmp_path: Path) -> None:
     given_labels, classes = KEPT[name]
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, given_labels)
+    clf = MemoryClassifier("positional", Exact(), "sum").fit(X, given_labels)
     for model in (clf, loaded(clf, tmp_path)):
         assert model.classes_.tolist() == classes
         assert [type(label) for label in model.classes_.tolist()] == [type(label) for label in classes]
@@ -224,7 +213,7 @@ def test_integer_labels_of_any_type_are_those_of_a_set(batches: list[list[int]],
 
 def test_masked_entries_are_refused() -> None:
     table, flat = np.ma.array([[1], [2]], mask=[[False], [True]]), np.ma.array([1, 2, 3], mask=[False, True, False])
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["a", "b"])
+    clf = MemoryClassifier("positional", Exact(), "sum").fit(X, ["a", "b"])
     calls: dict[str, Any] = {
         "X has": lambda: clf.partial_fit(table, ["a", "b"]),
         "X has masked": lambda: clf.predict(table),

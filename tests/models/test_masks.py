@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, MemoryClassifier, Mixture
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
 from hammemo.memories.label_mask import LabelMask
 from hammemo.models.masking import ListedLabels, columns_of
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+from hammemo.votes import Mixture
 from mixture_kernels import KERNELS, H
 
 LABELS = st.integers(0, 14)

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import NO_TOKEN, Exact, Hashed, MeMoClassifier, MemoryClassifier, Rolling, load, save
+from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, Rolling, load, save
 from hammemo.cli.app import app
+from hammemo.memories import Exact, Hashed
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:

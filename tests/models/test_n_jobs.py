@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hammemo import MemoryClassifier, Mixture, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes
 from hammemo.kernels.cells import forest
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hammemo import MemoryClassifier, Suffixes, plan
+from hammemo import MemoryClassifier
 from hammemo.cli.app import app
 from hammemo.cli.console import UsageError
 from hammemo.cli.model_options import part_of
+from hammemo.kernels import Suffixes
 from hammemo.models.names import AUTO, KERNELS, NAMES, VOTES, Names
-from hammemo.service.limits import Limits
-from hammemo.service.operations import Malformed
-from hammemo.service.settings import Settings
+from hammemo.planning import plan
+from hammemo_server.edits.limits import Limits
+from hammemo_server.edits.operations import Malformed
+from hammemo_server.edits.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

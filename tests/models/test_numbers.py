@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo.kernels.cells import plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.models.kept_rows import KeptRows
+from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
-from hammemo.tokens.deciding import column_kinds
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_weights
 

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hammemo import Exact, MemoryClassifier, Rolling, load, save
+from hammemo import MemoryClassifier, Rolling, load, save
+from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError
+from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import NUMBERS, ordered_values, table_columns, tokens_of
-from hammemo.tokens.deciding import column_kinds
 
 if TYPE_CHECKING:
     from pathlib import Path

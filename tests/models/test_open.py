@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, load, save
+from hammemo import MemoryClassifier, load, save
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 
 
 @pytest.mark.parametrize("memory", ["auto", Exact(), Hashed(16, 4), Ledgered(Exact()), Gaussian(8)], ids=repr)

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import AutoSites, Exact, LayoutError, LogLinear, MemoryClassifier, PositionalHamming
-from hammemo.models import growing
+from hammemo import LayoutError, MemoryClassifier
+from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.memories import Exact
+from hammemo.models import size_warning
 from hammemo.models.settling import FIRST_BATCH
+from hammemo.votes import LogLinear
 
 
 def table(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -122,8 +125,8 @@ def test_other_weights_are_one_warning_that_says_what_to_do() -> None:
 
 
 def test_a_large_automatic_memory_is_one_warning_that_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "WARNING_BYTES", 1000)
-    monkeypatch.setattr(growing, "_FIRST_LOOK", 500)
+    monkeypatch.setattr(size_warning, "WARNING_BYTES", 1000)
+    monkeypatch.setattr(size_warning, "_FIRST_LOOK", 500)
     stream = np.random.default_rng(0).integers(0, 50, 2000)
     documents = [stream[start : start + 100] for start in range(0, 2000, 100)]
     with pytest.warns(UserWarning, match="Hashed") as told:

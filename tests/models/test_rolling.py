@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, Rolling
+from hammemo import MemoryClassifier, Rolling
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.models import rolling
 
 if TYPE_CHECKING:

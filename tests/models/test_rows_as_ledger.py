@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, Rolling, load, save
+from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.files.archive import FileError
 from hammemo.files.contents import file_bytes
+from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.contexts import Examples
 

@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 from sklearn.feature_selection import SelectFromModel
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact
 from hammemo.models import report
 from hammemo.models.site_bits import site_bits
+from hammemo.votes import LogLinear
 
 
 def exclusive_or(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:

@@ -13,18 +13,10 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    HammingNeighbors,
-    Ledgered,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    Rolling,
-    SiteOneHot,
-    SuffixBackoff,
-)
+from hammemo import MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.kernels import PositionalHamming, SiteOneHot
+from hammemo.memories import Exact, Gaussian, Ledgered
+from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
 
 # scikit-learn's checks look at an estimator from outside: how it takes parameters, tables, labels and weights. Few
 # classes do that. MemoryClassifier is here as the default (automatic tuples, fitted weights), a sketch with the

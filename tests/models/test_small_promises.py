@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Tiered
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.models import answering
 from hammemo.models.scorer import Scorer
+from hammemo.votes import LogLinear
 
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 5, ["no", "no", "yes", "yes"] * 5
 

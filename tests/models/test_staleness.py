@@ -106,7 +106,7 @@ def test_a_choice_ends_it(how: str) -> None:
 def test_a_failed_edit_changes_nothing() -> None:
     model = FITTED.snapshot()
     with pytest.raises(ValueError, match="not stored"):
-        model.forget([["never", "was", "there"]], ["0"])
+        model.forget([[91, 92, 93]], ["0"])
     assert not model.report().is_stale
 
 
@@ -130,8 +130,8 @@ def test_files_say_it_and_only_the_truth(tmp_path: Path) -> None:
     save(forgotten(), tmp_path / "stale")
     save(FITTED, tmp_path / "clean")
     assert (inspect(tmp_path / "stale")["stale"], inspect(tmp_path / "clean")["stale"]) == (True, False)
-    save(forgotten(), tmp_path / "parts", parts=2)
-    assert load(tmp_path / "parts").report().is_stale
+    save(forgotten(), tmp_path / "segments", segments=2)
+    assert load(tmp_path / "segments").report().is_stale
 
 
 def test_engines_know_it(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crafted_tokens import integers_hashed_to
-from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import MemoryClassifier
 from hammemo._arrays.integers import sorted_find
+from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
@@ -29,7 +30,6 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from native_cases import (
     KEY,
     LABELS,
-    MEMO,
     PATHS,
     Case,
     _native,
@@ -439,30 +439,14 @@ def test_contexts_may_lie_in_memory_as_they_like(dtype: Any) -> None:
         assert clf.compile().predict(other).tolist() == expected
 
 
-@pytest.mark.parametrize("reserved", [0, 1000])
-def test_the_bare_loops_of_the_benchmark_do_the_same_work(reserved: int) -> None:
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(0, MEMO, (100, 8))
-    sites = PositionalHamming().resolve(8)
-    layout = RowLayout(sites, 0, None, 50, reserved_features(tokens, sites, 0, None, [reserved]))
-    contexts = Contexts(tokens)
-    tables = random_tables(Case(layout, contexts, rng), 64, "16")
-    winners = np.empty(100, np.int32)
-    if _native.bare_predict(compiled(tables, np.ones(8), None, "auto"), tokens, winners):
-        np.testing.assert_array_equal(winners, tables.plain_scores(contexts, np.ones(8)).argmax(axis=1))
-    rows, columns = Case(layout, contexts, rng).rows().astype(np.uint32), rng.integers(0, 64, 100).astype(np.int32)
-    bare, cells = (np.zeros((layout.first_rows[-1] + 1, 64), np.uint32) for _ in range(2))
-    _native.bare_scatter(rows, columns, bare)
-    layout.compiled.count(tokens, None, None, columns, None, cells)
-    np.testing.assert_array_equal(bare, cells)
-
-
 WORK = """
 import hashlib, os, sys, warnings
 import numpy as np
 if "missing" in sys.argv:
     sys.modules["hammemo._native"] = None
-from hammemo import Hashed, MemoryClassifier, SiteKernel
+from hammemo import MemoryClassifier
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Hashed
 from hammemo._arrays.native import native
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()

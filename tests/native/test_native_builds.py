@@ -18,7 +18,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}" 
 RACES = "tests/native/test_native_races.py"
 LIVE = ["tests/memories/exact/test_live.py", "tests/memories/exact/test_ratio_leaders.py"]
 MIXTURE = "tests/votes/test_mixture_threshold.py"
-PARTS = "tests/memories/exact/test_part_set.py"
+SEGMENTS = "tests/memories/exact/test_segment_set.py"
 PACKED = "tests/memories/exact/test_packed.py"
 SCAN = "tests/kernels/test_auto_sites.py::test_the_compiled_scan_gives_the_sums_of_the_definition"
 SCORES = "tests/memories/exact/test_score_table.py"
@@ -27,7 +27,7 @@ TREES = [
 ]
 DENSE = "tests/votes/test_dense_fitting.py"
 LOOPS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
-TESTS = [*LOOPS, RACES, *LIVE, MIXTURE, PARTS, PACKED, SCAN, SCORES, DENSE, *TREES]
+TESTS = [*LOOPS, RACES, *LIVE, MIXTURE, SEGMENTS, PACKED, SCAN, SCORES, DENSE, *TREES]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading
@@ -47,7 +47,8 @@ for thread in threads: thread.join()
 """
 SMOKE = """
 import warnings
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Hashed
 from hammemo._arrays.native import native
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -149,7 +150,7 @@ def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
         pytest.skip("ThreadSanitizer does not run on this system")
     assert raced.returncode == 66, raced.stderr[-2000:]
     assert "data race" in raced.stderr
-    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, *LIVE, PARTS, "-k", "many_threads", environment=environment)
+    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, *LIVE, SEGMENTS, "-k", "many_threads", environment=environment)
 
 
 @pytest.fixture(scope="module")

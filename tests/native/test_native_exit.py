@@ -12,7 +12,8 @@ from hammemo._arrays.native import native
 ENDS = """
 import sys, threading, time
 import numpy as np
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
 X = np.random.default_rng(0).integers(0, 50, (2000, 4))
 y = X[:, 0] % 5
 def new():

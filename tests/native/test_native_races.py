@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Hashed
 from native_cases import PATHS, _native
 
 if TYPE_CHECKING:
@@ -164,18 +165,6 @@ def test_row_shares(name: str) -> None:
     _native.add_row_shares(*(rows[key] for key in order), scores)
     assert scores[1, 1] == M
     assert scores.sum() == M
-
-
-def test_the_bare_loops() -> None:
-    positions = [[k] for k in range(8)]
-    layout = _native.Layout(8, positions, [3] * 8, [5] * 8, [0] * 8, *none_reserved(1), [64] * 8, (1, 2), False)
-    table = _native.Table(layout, np.ones((layout.n_rows, 64), np.int64), None, 1.0)
-    tokens, out = np.zeros((M, 8), np.int64), np.empty(M, np.int32)
-    if _native.bare_predict(table, tokens, out):
-        keep_calling(lambda: _native.bare_predict(table, tokens, out), tokens)
-    rows, columns, cells = np.zeros((M, 8), np.uint32), np.zeros(M, np.int32), np.zeros((9, 64), np.uint32)
-    for array in (rows, columns):
-        keep_calling(lambda: _native.bare_scatter(rows, columns, cells), array)
 
 
 @pytest.mark.parametrize("method", ["predict", "certify", "class_scores", "partial_fit"])

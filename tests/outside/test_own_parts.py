@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, FileError, Ledgered, MemoryClassifier, Predictor, load, save
-from hammemo.checks import check_kernel, check_memory, check_vote
-from hammemo.memories import NotStoredError
+from contract_checks import check_kernel, check_memory, check_vote
+from hammemo import FileError, MemoryClassifier, Predictor, load, save
+from hammemo.memories import Exact, Ledgered, NotStoredError
 from hammemo.votes import Sum
 from own_parts import EverySecond, Points, RootMean, SmoothedRatios, Tallied, TalliedRows
 

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crafted_tokens import tuples_like
-from hammemo import Bag, Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+from hammemo import MemoryClassifier
+from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.portable import building
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +126,7 @@ def test_weights_that_were_not_fitted_tie_labels_as_the_model_does(folder: Path)
 def test_gaussian_codes_give_the_same_labels(form: str, vote: str, folder: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 30, (300, 4)), rng.integers(0, 5, 300)
-    predictor = MemoryClassifier(memory=Gaussian(d=64), vote=vote, random_state=0).fit(X, y).compile(form)
+    predictor = MemoryClassifier("positional", memory=Gaussian(d=64), vote=vote, random_state=0).fit(X, y).compile(form)
     expected, scores = predictor.predict(X), predictor.class_scores(X)
     module = predictor.to_torch()
     np.testing.assert_allclose(module(module.numbers(X)).numpy(), scores, rtol=1e-4, atol=1e-5)
@@ -142,7 +145,11 @@ def test_tuples_made_to_have_the_hash_of_a_reserved_one_read_a_bucket(folder: Pa
 
 
 def test_a_token_that_is_not_listed_is_none(folder: Path) -> None:
-    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile("dense")
+    predictor = (
+        MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit([["a", "b"], ["c", "d"]], ["x", "y"])
+        .compile("dense")
+    )
     expect_same(predictor, np.array([["zzz", "d"], ["", "b"]], object), folder)
 
 
@@ -161,7 +168,7 @@ def test_the_module_is_exported_and_compiled() -> None:
 
 def test_a_graph_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.arange(40).reshape(20, 2)
-    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, X[:, 0]).compile()
+    predictor = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, X[:, 0]).compile()
     predictor.to_torch()
     monkeypatch.setattr(building, "_MAX_TABLE_BYTES", 8 * 40 * 20 - 1)  # 40 rows, 20 labels
     with pytest.raises(ValueError, match=r"40 rows and 20 labels.*memory=Hashed\(\)"):
@@ -171,17 +178,19 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
 def test_what_has_no_graph_says_what_to_do(folder: Path) -> None:
     X, y = [["a", "b"], ["c", "d"]], ["x", "y"]
     with pytest.raises(TypeError, match="sum, mean and log-linear"):
-        MemoryClassifier(memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
+        MemoryClassifier("positional", memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="is no Unicode text"):
-        MemoryClassifier(memory=Exact(), vote="sum").fit([["\ud800"]], y[:1]).compile().to_onnx(folder / "x.onnx")
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit([["\ud800"]], y[:1]).compile().to_onnx(
+            folder / "x.onnx"
+        )
     with pytest.raises(ValueError, match="positions only"):
         MemoryClassifier(PositionalHamming() + Bag(2), Exact(), "sum").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="secret key"):
-        MemoryClassifier(memory=Hashed(4, 2, key=b"k" * 16), vote="sum").fit(X, y).compile().to_torch()
-    module = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_torch()
+        MemoryClassifier("positional", memory=Hashed(4, 2, key=b"k" * 16), vote="sum").fit(X, y).compile().to_torch()
+    module = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="tokens=…"):
         module.numbers(X)
     with pytest.raises(ValueError, match="of one kind"):
-        MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_onnx(
+        MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_onnx(
             folder / "x.onnx", tokens=["a", 1]
         )

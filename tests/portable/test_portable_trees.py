@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,17 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-)
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.votes import LogLinear
 
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -144,7 +137,7 @@ def test_a_search_over_parameters_and_the_papers_classifier() -> None:
     label, _ = answers(search, {"tokens": X})
     assert label.tolist() == search.predict(X).tolist()
     expect_same(MeMoClassifier(d=64, random_state=0).fit(X, y), X)
-    expect_same(MemoryClassifier(memory=Gaussian(d=64), vote="mean", random_state=0).fit(X, y), X)
+    expect_same(MemoryClassifier("positional", memory=Gaussian(d=64), vote="mean", random_state=0).fit(X, y), X)
 
 
 def test_one_row_no_row_and_one_label() -> None:
@@ -160,7 +153,7 @@ def test_what_cannot_be_exported_says_what_to_do() -> None:
     X, y = np.array([[0.1, 2.0], [3.0, 4.0]]), ["x", "y"]
     with pytest.raises(NotImplementedError, match="numeric='none'"):
         answers(MemoryClassifier().fit(X, y), {"tokens": X})
-    model = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").fit(X, y)
+    model = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum", numeric="none").fit(X, y)
     with pytest.raises(ValueError, match=r"OrdinalEncoder\(dtype=np.int64\)"):
         answers(model, {"tokens": X})
     model = MemoryClassifier(numeric="none").fit(X, y)

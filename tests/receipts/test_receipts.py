@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 
-from hammemo import Exact, Ledgered, MemoryClassifier, NotStoredError
+from hammemo import MemoryClassifier, NotStoredError
+from hammemo.memories import Exact, Ledgered
 from hammemo.models.digests import PARTS
 from hammemo.receipts import (
     Keys,

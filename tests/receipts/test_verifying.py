@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.receipts import check_documents, check_rows
 from hammemo.receipts.verifying import Check, Result
 

@@ -13,8 +13,9 @@ pytest.importorskip("moto", reason="moto is not installed: pip install --group r
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo import Exact, Hashed, MemoryClassifier  # noqa: E402
+from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
+from hammemo.memories import Exact, Hashed  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from hammemo.sources.tables import read_table  # noqa: E402
 

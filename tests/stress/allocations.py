@@ -26,20 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import (
-    Bag,
-    Copy,
-    Exact,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    SiteKernel,
-    Suffixes,
-    Tiered,
-    Together,
-)
+from hammemo import MemoryClassifier
+from hammemo.kernels import Bag, Copy, SiteKernel, Suffixes, Together
+from hammemo.memories import Exact, Hashed, Ledgered, Tiered
+from hammemo.votes import LogLinear, Mixture
 from injection import STREAM, X, Y, calls, state, states
 
 if TYPE_CHECKING:

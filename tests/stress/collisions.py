@@ -19,7 +19,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from crafted_tokens import integers_hashed_to, tuples_like
-from hammemo import Exact, Hashed, MemoryClassifier, PositionalHamming, SiteKernel, Tiered
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.tokens.hashing import token_hashes
 
 SEED, H, N_LABELS, N_STORED, BATCH, CRAFTED = 0, 4, 6, 20_000, 50_000, 10

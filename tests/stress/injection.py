@@ -25,25 +25,13 @@ import numpy as np
 from sklearn.base import clone
 
 import hammemo
-from hammemo import (
-    Bag,
-    Copy,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    Rolling,
-    Suffixes,
-    Tiered,
-    Together,
-    _versions,
-)
+from hammemo import MemoryClassifier, Rolling, _versions
 from hammemo._arrays.blas import OneBlasThread
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hammemo import Hashed, Ledgered, MemoryClassifier, NotStoredError, editing, load, save
+from hammemo import MemoryClassifier, NotStoredError, editing, load, save
+from hammemo.memories import Hashed, Ledgered
 
 
 def changes(process: int, edits: int) -> list[tuple[int, list[int]]]:

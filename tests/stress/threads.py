@@ -28,22 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import (
-    Bag,
-    Copy,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Mixture,
-    Suffixes,
-    Tiered,
-    Together,
-    load,
-    save,
-)
+from hammemo import MemoryClassifier, load, save
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,25 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import (
-    Bag,
-    Copy,
-    Decaying,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    Mixture,
-    PositionalHamming,
-    Recent,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-    Together,
-)
+from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo.kernels import Bag, Copy, Decaying, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.votes import LogLinear, Mixture
 from memory_catalogue import KEY, MEMORIES
 
 if TYPE_CHECKING:
@@ -71,10 +56,12 @@ def classifiers() -> dict[str, MemoryClassifier]:
         sessions, 3, short="pad"
     )
     models["declared"] = (
-        MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
+        MemoryClassifier("positional", memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
     )
-    models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
-    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
+    models["all forgotten"] = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
+    models["layout open"] = MemoryClassifier("positional", memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
         X[:1], [7], [7, 8], sample_weight=[0]
     )
     models["trees"] = MemoryClassifier().fit(NUMBERS, NUMBER_LABELS)

@@ -18,22 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    SkipPairs,
-    Suffixes,
-    Tiered,
-)
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hammemo import SiteKernel
+    from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
 
 RECORDED = Path(__file__).parents[1] / "memories" / "golden" / "states.json"

@@ -1,4 +1,4 @@
-"""What models in parts are tried with: kernels, tokens of every kind, random examples, and the model in memory."""
+"""What models in segments are tried with: kernels, tokens of every kind, random examples, and the model in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import NO_TOKEN, PositionalHamming, SiteKernel, Suffixes
+from hammemo import NO_TOKEN
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,16 +30,16 @@ def rows(n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, np.array([["x", "y", "z", "w"][j] for j in rng.integers(0, 4, n)], object)
 
 
-def assert_same(parted: MemoryClassifier, plain: MemoryClassifier) -> None:
+def assert_same(segmented: MemoryClassifier, plain: MemoryClassifier) -> None:
     """All that can be asked of the two is the same."""
-    assert parted.memory_.parted is not None
-    assert plain.memory_.parted is None
-    assert parted.memory_.state_digest() == plain.memory_.state_digest()
-    assert parted.memory_.state_bytes() == plain.memory_.state_bytes()
+    assert segmented.memory_.segmented is not None
+    assert plain.memory_.segmented is None
+    assert segmented.memory_.state_digest() == plain.memory_.state_digest()
+    assert segmented.memory_.state_bytes() == plain.memory_.state_bytes()
     for asked in (rows(5, 99)[0], rows(40, 99)[0]):
-        np.testing.assert_array_equal(parted.class_scores(asked), plain.class_scores(asked))
-        for one in (parted, parted.compile()):
+        np.testing.assert_array_equal(segmented.class_scores(asked), plain.class_scores(asked))
+        for one in (segmented, segmented.compile()):
             assert one.predict(asked).tolist() == plain.predict(asked).tolist()
-        assert np.array_equal(parted.top_k(asked, 3), plain.top_k(asked, 3))
-        assert parted.certify(asked).all()
-    assert str(parted.explain(asked[0])) == str(plain.explain(asked[0]))
+        assert np.array_equal(segmented.top_k(asked, 3), plain.top_k(asked, 3))
+        assert segmented.certify(asked).all()
+    assert str(segmented.explain(asked[0])) == str(plain.explain(asked[0]))

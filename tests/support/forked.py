@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["hammemo.service.http.server", "hammemo.engines", "hammemo.files.folders", "hammemo.cli.app", "apsw"]
+    ["hammemo_server.http.server", "hammemo.engines", "hammemo.files.folders", "hammemo.cli.app", "apsw"]
 )
 
 

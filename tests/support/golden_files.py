@@ -12,21 +12,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from file_catalogue import KERNELS, NUMBER_LABELS, NUMBERS, X, Y, queries_for
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    Predictor,
-    Suffixes,
-    Tiered,
-    editing,
-    load,
-    save,
-)
+from hammemo import MemoryClassifier, Predictor, editing, load, save
 from hammemo.files.archive import FORMAT
+from hammemo.kernels import Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.votes import LogLinear
 from places import TESTS
 
 if TYPE_CHECKING:
@@ -81,19 +71,19 @@ def facts(model: Any) -> dict[str, Any]:
 
 
 FOLDERS = {
-    f"format-{FORMAT}-parts": (Exact(), 0),
-    f"format-{FORMAT}-packed-parts": (Exact(), 300),
-    f"format-{FORMAT}-tiered-parts": (Tiered(Hashed(3, 1)), 0),
+    f"format-{FORMAT}-segments": (Exact(), 0),
+    f"format-{FORMAT}-packed-segments": (Exact(), 300),
+    f"format-{FORMAT}-tiered-segments": (Tiered(Hashed(3, 1)), 0),
 }
-"""The memories of models in parts that are kept, and how many labels more one context has: long rows are packed."""
+"""The memories of models in segments that are kept, and how many labels more one context has: long rows are packed."""
 
 
 def write_folder(path: Path, memory: Memory, n_more: int) -> dict[str, Any]:
-    """Write a model in parts, with edits of both signs on top, and return its facts."""
+    """Write a model in segments, with edits of both signs on top, and return its facts."""
     model = MemoryClassifier(KERNELS["tuples"], memory, vote="sum").fit(X, Y)
     if n_more:
         model.partial_fit([X[0]] * n_more, [f"more {i}" for i in range(n_more)])
-    save(model, path, parts=2)
+    save(model, path, segments=2)
     with editing(path) as model:
         model.partial_fit(X[:1], ["no"], classes=["maybe"]).forget(X[1:2], Y[1:2])
     (path / "head.safetensors.lock").unlink()

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hammemo import Exact, MemoryClassifier, load, save
+from hammemo import MemoryClassifier, load, save
+from hammemo.memories import Exact
 
 
 def models() -> list[MemoryClassifier]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.table_files import TableFiles
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, Tiered
-from hammemo.checks.batches import LABELS, TOKENS, examples
-from hammemo.checks.memories import default_sites
-from hammemo.checks.subject import Subject
+from contract_checks.batches import LABELS, TOKENS, examples
+from contract_checks.memories import default_sites
+from contract_checks.subject import Subject
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 
 if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hammemo import Bag, Copy, Recent, SiteKernel, Suffixes, Together
+from hammemo.kernels import Bag, Copy, Recent, SiteKernel, Suffixes, Together
 from hammemo.votes.mixture.gates import BUCKETS
 from hammemo.votes.mixture.reading import static_tables
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
+from hammemo import NO_TOKEN
 from hammemo._arrays.native import native
+from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.native_table import known_bytes
 from hammemo.memories.hashed.reserved import most_frequent, site_groups

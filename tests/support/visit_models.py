@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pytest
 
-from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
+from hammemo import MemoryClassifier, save
+from hammemo.kernels import Bag, Suffixes
+from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.service.hosted import HostedModel
+    from hammemo_server.models.served import HostedModel
 
 Visits = list[list[Any]]
 

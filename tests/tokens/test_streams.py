@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, SiteKernel, windows
+from hammemo import NO_TOKEN, MemoryClassifier, windows
+from hammemo.kernels import SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import Block, WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary, as_token

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hammemo import FileError, Hashed, MemoryClassifier
+from hammemo import FileError, MemoryClassifier
+from hammemo.memories import Hashed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

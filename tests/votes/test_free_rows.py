@@ -10,25 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Copy,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MemoryClassifier,
-    NotStoredError,
-    Recent,
-    Suffixes,
-    Tiered,
-    Together,
-    load,
-    save,
-)
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
+from hammemo.kernels import Bag, Copy, Recent, Suffixes, Together
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.memories.exact.free_rows import FreeRows
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,22 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Copy,
-    Exact,
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    Mixture,
-    NotStoredError,
-    Suffixes,
-    Together,
-    load,
-    save,
-)
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
 from hammemo._arrays import native as native_module
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, modified_discounts, probabilities
 from hammemo.votes.mixture.reading import MIN_KEPT, LabelTerms, static_tables
 from mixture_kernels import KERNELS, H

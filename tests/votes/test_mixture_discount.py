@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Bag, Copy, Exact, MemoryClassifier, Mixture, Recent, Suffixes, Together, load, save
+from hammemo import MemoryClassifier, load, save
+from hammemo.kernels import Bag, Copy, Recent, Suffixes, Together
+from hammemo.memories import Exact
 from hammemo.tokens.labels import top_columns
+from hammemo.votes import Mixture
 from hammemo.votes.mixture import vote as vote_module
 from hammemo.votes.mixture.popularity import STEPS, chosen_power, popularity, whole_cases
 from hammemo.votes.mixture.reading import LabelTerms, LeftOutRows, static_tables

@@ -10,20 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    NO_TOKEN,
-    Bag,
-    Copy,
-    Exact,
-    Ledgered,
-    MemoryClassifier,
-    Mixture,
-    Suffixes,
-    Together,
-)
+from hammemo import NO_TOKEN, MemoryClassifier
 from hammemo._arrays.native import native
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.memories import Exact, Ledgered
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.labels import top_columns
+from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS
 from hammemo.votes.mixture.vote import MixtureRanker
 from mixture_kernels import KERNELS, H, with_weights

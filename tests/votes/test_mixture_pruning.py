@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Bag, Copy, MemoryClassifier, Mixture, Suffixes, Together, load, save
+from hammemo import MemoryClassifier, load, save
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS, PRIOR, Terms, left_out, probabilities
 
 if TYPE_CHECKING:

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Bag, Copy, Exact, MemoryClassifier, Mixture, Suffixes, Together, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo._arrays.native import native
+from hammemo.kernels import Bag, Copy, Suffixes, Together
+from hammemo.memories import Exact
 from hammemo.tokens.labels import top_columns
+from hammemo.votes import Mixture
 from hammemo.votes.mixture import leading
 from hammemo.votes.mixture.popularity import STEPS, popularity
 from mixture_kernels import KERNELS, H, with_weights

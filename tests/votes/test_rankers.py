@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming
+from hammemo import MemoryClassifier
 from hammemo._arrays.native import native
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact, Hashed
 from hammemo.memories.exact.live.rows import LiveRows
-from hammemo.votes import Mean, Sum, WeightedSum
+from hammemo.votes import LogLinear, Mean, Mixture, Sum, WeightedSum
 
 pytestmark = pytest.mark.quick
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hammemo._arrays.native import native
 from hammemo.memories.exact import Entries
-from hammemo.votes.mixture import shares
-from hammemo.votes.mixture.shares import RowShares
+from hammemo.votes.mixture import row_shares
+from hammemo.votes.mixture.row_shares import RowShares
 from hammemo.votes.mixture.tables import CountRows, LeftOut, RowEntries
 
 needs_loops = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
@@ -36,7 +36,7 @@ def test_the_compiled_sum_is_that_of_numpy(seed: int, n_rows: int, m: int, n_lab
     rows, totals = some_rows(seed, n_rows, m, n_labels), np.random.default_rng(seed).random(m) + 0.5
     found = rows.added_up(totals, n_labels)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares, "native", lambda: None)
+        patch.setattr(row_shares, "native", lambda: None)
         expected = rows.added_up(totals, n_labels)
     assert found.tobytes() == expected.tobytes()
 

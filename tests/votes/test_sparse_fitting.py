@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+from hammemo import NO_TOKEN, MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
-from hammemo.votes import fitting, log_linear
+from hammemo.votes import LogLinear, fitting, log_linear
 from hammemo.votes.fitting import DenseFits, TableFits, _Problem, can_be_tables, features, tables_of
 from hammemo.votes.log_linear import shares
 from hammemo.votes.sparse_fitting import shared_loss, touched_gains

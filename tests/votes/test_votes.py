@@ -14,29 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import (
-    NO_TOKEN,
-    Exact,
-    Gaussian,
-    Hashed,
-    Ledgered,
-    LogLinear,
-    MeMoClassifier,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-    Tiered,
-    load,
-    save,
-    windows,
-)
+from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, load, save, windows
 from hammemo._arrays.integers import object_array
+from hammemo.kernels import PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.memories.hashed.rule_ranker import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
-from hammemo.votes import softmax
+from hammemo.votes import LogLinear, softmax
 from hammemo.votes.fitting import _Problem
 
 pytestmark = pytest.mark.quick

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         LiveSingle = compiled.LiveSingle
         LiveVersion = compiled.LiveVersion
         LogRatios = compiled.LogRatios
-        PartTable = compiled.PartTable
+        SegmentTable = compiled.SegmentTable
         RefusedError = compiled.RefusedError
         ScoreTable = compiled.ScoreTable
         SiteScan = compiled.SiteScan

@@ -6,16 +6,15 @@ terminal. Exit codes: 0 success; 1 a claim that was to be checked does not hold,
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib.metadata import entry_points
+from typing import Annotated, NoReturn
 
 import typer
 
 from hammemo import __version__
-from hammemo.cli.audit import audit_folder
-from hammemo.cli.backup import back_up_folder, restore_files
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
-from hammemo.cli.complete import complete_text
+from hammemo.cli.console import print_error
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
@@ -27,14 +26,17 @@ from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
-from hammemo.cli.send import erase_subject, send_files
-from hammemo.cli.serve import serve_folder
-from hammemo.cli.tokens import tokens
 from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
 _ASK, _CHANGE = "Fit and predict", "Edit and inspect a model"
 _SERVE, _REPRODUCE = "Serve", "Reproduce"
+
+
+def _say_server_is_missing(context: typer.Context) -> NoReturn:
+    print_error(f"hammemo {context.info_name} is a command of the server: pip install 'hammemo[serve]'")
+    raise typer.Exit(1)
+
 
 app = Commands(
     help="""Classify tables, clicks, event logs and text; learn, forget and merge rows exactly; the paper's MeMo.
@@ -49,25 +51,26 @@ for _panel, _name, _function, _summary in (
     (_ASK, "predict", predict_rows, "Print the most likely label of each row or document."),
     (_ASK, "top-k", top_k_rows, "Print the k most likely labels of each row or document."),
     (_ASK, "explain", explain_contexts, "Show how much each token adds to each label's score."),
-    (_ASK, "complete", complete_text, "Continue a prompt from a memorised text."),
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
     (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
     (_CHANGE, "merge", merge_models, "Add models, or subtract some."),
-    (_CHANGE, "compact", compact_folder, "Write changes into the parts of a model folder."),
+    (_CHANGE, "compact", compact_folder, "Write changes into the segments of a model folder."),
     (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
     (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
-    (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
-    (_SERVE, "send", send_files, "Let a served model learn tables, or remove their rows."),
-    (_SERVE, "erase", erase_subject, "Erase a subject from a served model."),
-    (_SERVE, "audit", audit_folder, "List the edits of served models, and check their chain."),
-    (_SERVE, "backup", back_up_folder, "Back up served models while they are served."),
-    (_SERVE, "restore", restore_files, "Restore served models; erased persons stay erased."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
 app.add_typer(keys, name="keys", rich_help_panel=_CHANGE)
-app.add_typer(tokens, name="tokens", rich_help_panel=_SERVE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
+_SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tokens")
+"""What the package hammemo-server adds to the commands, by an entry point."""
+_others = entry_points(group="hammemo.commands")
+for _other in _others:
+    _other.load()(app, _SERVE)
+if not _others:
+    for _name in _SERVER_COMMANDS:
+        _anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        app.command(_name, hidden=True, add_help_option=False, context_settings=_anything)(_say_server_is_missing)
 
 
 def _print_version(wanted: bool) -> None:

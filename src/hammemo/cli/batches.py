@@ -12,14 +12,14 @@ import numpy as np
 from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
-from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
+from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
+from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names
-from hammemo.tokens.deciding import Evidence
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``hammemo compact``: write changes into the parts of a model."""
+"""``hammemo compact``: write changes into the segments of a model."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from hammemo.cli.console import counted, one_line_errors, print_json, progress_b
 
 def compact_folder(
     model: opt.Model,
-    parts: Annotated[
-        int | None, typer.Option(min=1, help="Split it again into about this many parts.", show_default="unchanged")
+    segments: Annotated[
+        int | None, typer.Option(min=1, help="Split it again into about this many segments.", show_default="unchanged")
     ] = None,
     wait: opt.Wait = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Write additions and removals into the parts of MODEL, a folder; then no file holds forgotten data."""
+    """Write additions and removals into the segments of MODEL, a folder; then no file holds forgotten data."""
     from hammemo import files
 
     with one_line_errors(), progress_bar("Compacting") as tell:
         key, say = opt.read_key(key_file), partial(typer.echo, err=True)
-        files.compact(model, parts=parts, key=key, wait=wait, tell=say, on_progress=tell)
+        files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)
     if as_json:
-        print_json({name: facts[name] for name in ("parts", "part_bytes", "part_rows", "part_entries", "checksum")})
+        names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")
+        print_json({name: facts[name] for name in names})
     else:
-        typer.echo(f"{counted(facts['parts'], 'part')} of {facts['part_bytes']:,} bytes in {model}")
+        typer.echo(f"{counted(facts['segments'], 'segment')} of {facts['segment_bytes']:,} bytes in {model}")

@@ -78,19 +78,19 @@ def _refuse_served(path: Path) -> None:
             )
 
 
-def check_model_writable(out: Path, *, parts: bool = False) -> None:
+def check_model_writable(out: Path, *, segments: bool = False) -> None:
     """Refuse a model that cannot be written, on object storage too, before any work is done.
 
-    With `parts` it is a folder, which need not exist; a folder that holds a model is one to be written, too.
+    With `segments` it is a folder, which need not exist; a folder that holds a model is one to be written, too.
     """
     from hammemo.files.folders import HEAD
     from hammemo.files.locks import refuse_object_storage
 
     refuse_object_storage(out)
     _refuse_served(out)
-    if parts and out.is_file():
-        raise ValueError(f"--out {out} is a file: with --parts, name a folder, which need not exist.")
-    if out.is_dir() and (parts or (out / HEAD).exists()):
+    if segments and out.is_file():
+        raise ValueError(f"--out {out} is a file: with --segments, name a folder, which need not exist.")
+    if out.is_dir() and (segments or (out / HEAD).exists()):
         check_writable(out / HEAD)
     else:
         check_writable(out)

@@ -17,7 +17,7 @@ from hammemo.cli.console import UsageError, print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo.experiments.wikitext import Task
+    from hammemo.paper.experiments.wikitext import Task
 
 TextOrDrawn: TypeAlias = Annotated[
     Path | None,
@@ -27,14 +27,11 @@ TextOrDrawn: TypeAlias = Annotated[
 WikiText: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER",
-        help="Folder with wiki.train.tokens, .valid and .test.",
-        show_default="the Hugging Face hub",
+        metavar="FOLDER", help="Folder with wiki.train.tokens and others.", show_default="the Hugging Face hub"
     ),
 ]
 Draws: TypeAlias = Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")]
 DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]
-DrawSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of the draws.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")]
 ResultsAsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
 
@@ -59,20 +56,19 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
     return kind(seed) if number is None else kind(seed, number)
 
 
-def say_expected(expected: float | None, jobs: int = 1) -> None:
-    """Say on standard error how long an experiment will take here, where that is known."""
-    from hammemo.experiments.expected import told
+def say_expected(expected: float, jobs: int = 1) -> None:
+    """Say on standard error how long an experiment will take here."""
+    from hammemo.paper.experiments.expected import told
 
-    if expected is not None:
-        how = "" if jobs == 1 else f" with {jobs} processes"
-        Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
+    how = "" if jobs == 1 else f" with {jobs} processes"
+    Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
 
 
-def say_measured(*names: str, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
-    """Say how long commands will take here, from what they took once; `share` is how much of their draws is made."""
-    from hammemo.experiments.expected import by_probe
+def say_measured(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
+    """Say how long a command will take here, from what it took once; `share` is how much of its draws is made."""
+    from hammemo.paper.experiments.expected import by_probe
 
-    say_expected(by_probe([f"{name}, quick" if quick else name for name in names], share, jobs), jobs)
+    say_expected(by_probe(f"{name}, quick" if quick else name, share, jobs), jobs)
 
 
 @dataclass
@@ -95,7 +91,7 @@ class ResultsFolder:
 
     def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
         """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
-        from hammemo.experiments.records import write_records
+        from hammemo.paper.experiments.records import write_records
 
         if self.out is None:
             return
@@ -125,7 +121,7 @@ def data_option() -> Iterator[None]:
 
 def wikitext_task(data: Path | None) -> Task:
     """Return the paper's task, from a folder or from the hub."""
-    from hammemo.experiments import wikitext as experiment
+    from hammemo.paper.experiments import wikitext as experiment
 
     with data_option():
         return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))

@@ -38,8 +38,8 @@ def inspect_file(
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)
-    if facts.get("wrong_parts"):
-        print_error(f"Parts of {file} are damaged or missing: {', '.join(facts['wrong_parts'])}. Use another copy.")
+    if wrong := facts.get("wrong_segments"):
+        print_error(f"Segments of {file} are damaged or missing: {', '.join(wrong)}. Use another copy.")
         raise typer.Exit(1)
 
 
@@ -57,7 +57,7 @@ def _digest(file: Path, key_file: Path | None) -> str:
 
 def _facts_table(facts: dict[str, Any]) -> Table:
     table = Table("what", "value")
-    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_parts", "keeps_all")
+    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_segments", "keeps_all")
     rows = {name: value for name, value in facts.items() if name not in apart and value is not None}
     if facts["columns"]:
         rows["columns"] = ", ".join(map(str, facts["columns"]))

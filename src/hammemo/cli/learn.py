@@ -96,11 +96,11 @@ class EngineOptions:
             rich_help_panel=_ENGINE,
         ),
     ] = None
-    parts: Annotated[
+    segments: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Write an exact table that may be larger than memory: --out is a folder with about this many parts. "
+            help="Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
             "It also stores finished work.",
             rich_help_panel=_ENGINE,
         ),
@@ -121,7 +121,7 @@ def fit_files(
             "sequences, and with --engine, also folders and globs.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --parts.")],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --segments.")],
     label: NewLabel = None,
     h: NewLength = None,
     numeric: Numeric = None,
@@ -181,7 +181,7 @@ def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: s
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:
     if sequences.classes_top is not None and sequences.classes_file is not None:
         raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
-    check_model_writable(out, parts=machines.parts is not None)
+    check_model_writable(out, segments=machines.segments is not None)
     if machines.resume is not None and os.path.isfile(machines.resume):
         raise UsageError(f"--resume {machines.resume} is a file: name a folder, which need not exist.")
 
@@ -213,7 +213,7 @@ def _learn_with_engine(
     source = open_source(files, tokens=schema.tokens, column=schema.column, format=file_format)
     short: Any = schema.short
     told: dict[str, Any] = {**asdict(machines), "on_report": reports.append}
-    if machines.parts is not None:
+    if machines.segments is not None:
         told["out"] = out
     with progress_bar("Learning") as tell:
         model = fit(model, source, schema.h, classes=classes, short=short, layout=layout, on_progress=tell, **told)
@@ -241,7 +241,7 @@ def _learn_table(
 
     reports: list[GroupReport] = []
     source = open_table(files, format=file_format, header=schema.header, delimiter=schema.delimiter)
-    who = Machines(**asdict(machines), out=None if machines.parts is None else out)
+    who = Machines(**asdict(machines), out=None if machines.segments is None else out)
     with progress_bar("Learning") as tell:
         model, schema = fit_table(model, source, schema, who, layout=layout, on_progress=tell, on_report=reports.append)
     return model, schema, {"examples": int(model.memory_.label_counts.sum()), **_of_groups(reports)}

@@ -18,7 +18,7 @@ from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
-from hammemo.models.learning import refits_whole, silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning, refits_whole
 from hammemo.models.predictor import Predictor
 from hammemo.sources.kinds import ORDERED
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
@@ -52,7 +52,7 @@ class OpenModel:
         """Return the classifier, or refuse a compiled predictor, which learns and forgets nothing."""
         if not isinstance(self.model, MemoryClassifier):
             raise ValueError(f"{path} is compiled for serving and cannot change: use the file it was compiled from.")
-        silence_forgetting(self.model)  # the commands say themselves what was refitted
+        mute_forgetting_warning(self.model)  # the commands say themselves what was refitted
         return self.model
 
     @property
@@ -125,7 +125,7 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
     """Say on standard error what is left to do, instead of the warning that Python would print."""
     sentence = left_to_do(opened.model, path)
     if sentence:
-        silence_forgetting(opened.model)
+        mute_forgetting_warning(opened.model)
         _say(f"Warning: {sentence}")
 
 

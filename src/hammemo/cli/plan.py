@@ -17,8 +17,8 @@ from hammemo.cli.parameters import as_options
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.planning import Plan
     from hammemo.sources.schemas import Schema
-    from hammemo.theory import Plan
 
 _HELD = 2**17
 """Examples that are held, a random sample where there are more."""
@@ -67,7 +67,7 @@ def plan_files(
         part_of("vote", parameters.vote)  # refuses a name that is not known
         say_where_from(files)
         X, y, found = _held_examples(schema, files, given.file_format, classes)
-        from hammemo import plan
+        from hammemo.planning import plan
 
         planned = plan(
             X,
@@ -125,7 +125,7 @@ def fit_options(planned: Plan, kernel: str = "positional") -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo import plan
+    >>> from hammemo.planning import plan
     >>> from hammemo.cli.plan import fit_options
     >>> X = np.random.default_rng(0).integers(0, 9, (100, 2))
     >>> fit_options(plan(X, X[:, 1], budget="1 MiB"))

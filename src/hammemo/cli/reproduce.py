@@ -1,4 +1,4 @@
-"""``hammemo reproduce``: the paper's experiments, one by one or all of them. Ours have hidden commands."""
+"""``hammemo reproduce``: the paper's experiments, one by one or all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hammemo.cli.console import UsageError, console, one_line_errors, print_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo.experiments.synthetic import Claim
+    from hammemo.paper.experiments.synthetic import Claim
 
 reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times are for two cores.")
 
@@ -38,9 +38,7 @@ def everything(
     """Reproduce the paper: tables, figures, claims. Times are for two cores."""
     if context.invoked_subcommand is not None:
         if run_all or quick or out is not None or data is not None:
-            raise UsageError(
-                f"Options of '{context.invoked_subcommand}' come after its name, and --all has no command."
-            )
+            raise UsageError("Options of a command come after its name, and --all has no command.")
         return
     if not run_all or out is None:
         raise UsageError("Name one of the commands, or use --all --out FOLDER. Try 'hammemo reproduce --help'.")
@@ -59,8 +57,8 @@ def everything(
 
 def _write_report(out: Path, seconds: dict[str, float]) -> None:
     """Write the report from what the commands have written to folders of their names."""
-    from hammemo.experiments.paper_report import report
-    from hammemo.experiments.report import reproduction
+    from hammemo.paper.experiments.paper_report import report
+    from hammemo.paper.experiments.report import reproduction
 
     results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
     figures = out / "figures"
@@ -91,8 +89,8 @@ def synthetic(
     as_json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
     """Validate the analysis on planted data, three panels of figure 1: 4 minutes."""
-    from hammemo.experiments import synthetic as experiment
-    from hammemo.experiments.figures import require_matplotlib, synthetic_figure
+    from hammemo.paper.experiments import synthetic as experiment
+    from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
     settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
@@ -123,7 +121,7 @@ def bounds(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Compare every bound with independent draws: 2 minutes."""
-    from hammemo.experiments import bounds as experiment
+    from hammemo.paper.experiments import bounds as experiment
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
@@ -149,10 +147,10 @@ def wikitext(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 30 minutes."""
-    from hammemo.experiments import throughput, vocabulary
-    from hammemo.experiments import wikitext as experiment
-    from hammemo.experiments.figures import require_matplotlib, wikitext_figure
-    from hammemo.experiments.report import reproduction
+    from hammemo.paper.experiments import throughput, vocabulary
+    from hammemo.paper.experiments import wikitext as experiment
+    from hammemo.paper.experiments.figures import require_matplotlib, wikitext_figure
+    from hammemo.paper.experiments.report import reproduction
 
     require_matplotlib()
     settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
@@ -189,7 +187,7 @@ def inference(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Time the methods of table 2 at h = 8, on a processor or a GPU: 40 seconds."""
-    from hammemo.experiments import throughput
+    from hammemo.paper.experiments import throughput
 
     if device not in throughput.DEVICES:
         raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
@@ -201,152 +199,6 @@ def inference(
     if device == "cuda":
         lines.append("\nIn brackets the paper's figures, on an RTX 4060 Laptop GPU.")
     opt.print_results(rows, "\n".join(lines), as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def hashed(
-    out: Annotated[Path, opt.results_folder("hashed.md, results.json, results.csv and the figures")],
-    data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")] = False,
-    repetitions: Annotated[
-        int | None, typer.Option(min=2, help="Draws of positions, each with its own seed.", show_default="5")
-    ] = None,
-    seed: opt.DrawSeed = opt.SEED,
-    jobs: opt.Jobs = opt.ALL_CORES,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of examples."""
-    from hammemo.experiments import fidelity as experiment
-    from hammemo.experiments.figures import fidelity_figures, require_matplotlib
-
-    require_matplotlib()
-    settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
-    folder = opt.ResultsFolder(out)
-    task = opt.wikitext_task(data)
-    opt.say_measured("hashed", quick=quick, share=(repetitions or 5) / 5, jobs=jobs)
-    with progress_bar("Comparing memories") as on_progress:
-        results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
-    page = experiment.markdown(results)
-    fidelity_figures(results, out)
-    folder.write(results, ["size", "growth"], "hashed-size.*", "hashed-growth.*", pages={"hashed.md": page})
-    opt.print_results(results, page, as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def votes(
-    out: Annotated[Path, opt.results_folder("votes.md, results.json, results.csv and manifest.json")],
-    data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
-    draws: opt.Draws = None,
-    seed: opt.DrawSeed = opt.SEED,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
-    from hammemo.experiments import votes as experiment
-
-    settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
-    folder = opt.ResultsFolder(out)
-    task = opt.wikitext_task(data)
-    opt.say_measured("votes", quick=quick, share=(draws or 5) / 5)
-    with progress_bar("Fitting") as on_progress:
-        results = experiment.run(task, settings, on_progress)
-    page = experiment.markdown(results)
-    folder.write(results, ["table", "forgetting", "draws"], pages={"votes.md": page})
-    opt.print_results(results, page, as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def events(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with helpdesk.csv and bpi_12_w.csv.")],
-    out: Annotated[Path | None, opt.results_folder("events.md, results.json and the like")] = None,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Predict the next activity of two event logs under the published protocol, next to the LSTM's figures."""
-    from hammemo.experiments import events as experiment
-
-    folder = opt.ResultsFolder(out)
-    if data.is_dir():  # else that is all there is to say
-        opt.say_measured("events")
-    with opt.data_option():
-        results = experiment.run(data)
-    page = experiment.markdown(results)
-    folder.write(results, ["table"], pages={"events.md": page})
-    opt.print_results(results, page, as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def deletion(
-    table: Annotated[str, typer.Option(metavar="NAME", help="One of the tables of hammemo.datasets.")] = "car",
-    out: Annotated[Path | None, opt.results_folder("deletion.md, results.json and the like")] = None,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed. Needs no data."""
-    from hammemo.datasets.loading import TABLES
-    from hammemo.experiments import deletion as experiment
-
-    if table not in TABLES:
-        raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
-    folder = opt.ResultsFolder(out)
-    opt.say_measured(f"deletion, {table}")
-    with progress_bar("Measuring") as on_progress:
-        results = experiment.run(table, on_progress)
-    page = experiment.markdown(results)
-    folder.write(results, ["table"], pages={"deletion.md": page})
-    opt.print_results(results, page, as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def sessions(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and similar files.")],
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME", help="One of the sets; may be repeated.")
-    ] = None,
-    out: Annotated[Path | None, opt.results_folder("sessions.md, results.json and the like")] = None,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen on validation."""
-    from hammemo.experiments.sessions.data import SETS
-    from hammemo.experiments.sessions.ours import Ours
-    from hammemo.experiments.sessions.running import run
-
-    unknown = [name for name in sets or () if name not in SETS]
-    if unknown:
-        raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
-    folder = opt.ResultsFolder(out)
-    if data.is_dir():
-        opt.say_measured(*[f"sessions, {name}" for name in sets or SETS])
-    with opt.data_option(), progress_bar("Measuring") as on_progress:
-        results, page = run(data, sets or SETS, [Ours], on_progress)
-    folder.write(results, ["table"], pages={"sessions.md": page})
-    opt.print_results(results, page, as_json=as_json)
-
-
-@reproduce.command(hidden=True)
-@one_line_errors()
-def language(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")],
-    most: Annotated[
-        int | None, typer.Option(min=1, help="Test only the first targets, this many.", show_default="all")
-    ] = None,
-    out: Annotated[Path | None, opt.results_folder("language.md, results.json and the like")] = None,
-    as_json: opt.ResultsAsJson = False,
-) -> None:
-    """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and without caches."""
-    from hammemo.experiments import language as experiment
-
-    folder = opt.ResultsFolder(out)
-    if most is None and data.is_dir():
-        opt.say_measured("language")
-    with opt.data_option(), progress_bar("Measuring") as on_progress:
-        results = experiment.run(data, most=most, on_progress=on_progress)
-    page = experiment.markdown(results)
-    folder.write(results, ["table"], pages={"language.md": page})
-    opt.print_results(results, page, as_json=as_json)
 
 
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:

@@ -7,8 +7,8 @@ tables from the rows with the lowest hashes, which a first pass finds. Then ever
 shards or groups, and every repetition of a lost task gives the same state, to the byte.
 
 `jobs` is what a task does, `tables` what it does with rows; `running` says who runs tasks, `local` and `ray` run them;
-`states` and `partitions` move partial states, `checkpoints` keeps them; `parts` learns a table that no process holds.
-Imports `files`, `models` and all below; `experiments` and the command line may import it.
+`states` and `partitions` move partial states, `checkpoints` keeps them; `segments` learns a table that no process
+holds. Imports `files`, `models` and all below; `experiments` and the command line may import it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
 from hammemo.engines.tables import fit_table
 from hammemo.memories import Hashed
-from hammemo.models.axes import resolved_vote
-from hammemo.models.growing import warn_if_large
+from hammemo.models.automatic import resolved_vote
 from hammemo.models.learning import rows_to_fit
 from hammemo.models.names import is_auto
+from hammemo.models.size_warning import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema
@@ -68,7 +68,7 @@ def fit(
     workers: int | None = None,
     address: str | None = None,
     resume: str | None = None,
-    parts: int | None = None,
+    segments: int | None = None,
     out: str | os.PathLike[str] | None = None,
     shard_bytes: int | None = None,
     group_size: int | None = None,
@@ -111,17 +111,17 @@ def fit(
     resume : str, optional
         A folder or an address on object storage that remembers what is done: the same call made again repeats none of
         it. A cluster's workers must reach it too.
-    parts : int, optional
-        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many parts, cut by
+    segments : int, optional
+        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many segments, cut by
         ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
         remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
     out : str or path, optional
-        With `parts`: the folder, on a disk that all workers see.
+        With `segments`: the folder, on a disk that all workers see.
     shard_bytes, group_size : int, optional
         Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
         on them.
     on_progress : callable, optional
-        Is told (tasks done, tasks): a task learns a group or, with `parts`, also adds up a range of keys.
+        Is told (tasks done, tasks): a task learns a group or, with `segments`, also adds up a range of keys.
     on_report : callable, optional
         Is given the `GroupReport` of each group.
 
@@ -146,7 +146,7 @@ def fit(
     >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
     ['melon']
     """
-    machines = Machines(engine, workers, address, resume, parts, out, shard_bytes, group_size)
+    machines = Machines(engine, workers, address, resume, segments, out, shard_bytes, group_size)
     if table is not None:
         if source is not None or h is not None or short != "drop" or pad is not None:
             raise ValueError("table= learns rows: leave out source, h, short and pad, which are for documents.")

@@ -1,11 +1,11 @@
-r"""Add up the runs of a fit in parts, one range of keys at a time, in the memory that a process may take.
+r"""Add up the runs of a fit in segments, one range of keys at a time, in the memory that a process may take.
 
-A part holds its range of the sum of all runs. To read a short range of a run costs little more than to open the run,
-so P parts made from R runs directly cost :math:`P R` openings, and more where memory is short and a range is added in
-pieces. Where there are many runs they are therefore brought together first: of each `FAN_IN` runs, each of up to
+A segment holds its range of the sum of all runs. To read a short range of a run costs little more than to open the run,
+so P segments made from R runs directly cost :math:`P R` openings, and more where memory is short and a range is added
+in pieces. Where there are many runs they are therefore brought together first: of each `FAN_IN` runs, each of up to
 `FAN_IN` *bands* (neighbouring ranges) is added up and written as a run of its own, about as large as one of them. Then
 a range finds its rows in :math:`R / \mathrm{FAN\_IN}` runs. This is repeated until they are few. A sum has no order, so
-the parts are the same to the byte.
+the segments are the same to the byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.files.part_files import PartFacts, open_part
+from hammemo.files.segment_files import SegmentFacts, open_segment
 from hammemo.memories.exact import SiteRows, View, added_rows, rank_before, used_arrays
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import Part
+    from hammemo.memories.exact import Segment
     from hammemo.tokens.vocabulary import Token
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
@@ -39,7 +39,7 @@ Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], It
 FAN_IN: Final = 16
 """How many runs are brought together to one."""
 MAX_RUNS: Final = 64
-"""Runs that a part is added up from, at most."""
+"""Runs that a segment is added up from, at most."""
 _ENTRY_BYTES: Final = 200
 """What an entry takes at most while two tables are added."""
 _ENTRIES: Final = (2**18, 2**24)
@@ -51,7 +51,7 @@ class Band(NamedTuple):
 
     first: int
     stop: int
-    runs: tuple[PartFacts, ...]
+    runs: tuple[SegmentFacts, ...]
 
     def cut(self) -> list[tuple[int, int]]:
         """Return up to `FAN_IN` bands that this one consists of."""
@@ -62,7 +62,7 @@ class Band(NamedTuple):
 
 def brought_together(
     band: Band,
-    add: Callable[[int, int, tuple[PartFacts, ...]], PartFacts],
+    add: Callable[[int, int, tuple[SegmentFacts, ...]], SegmentFacts],
     spread: Spread,
     expect: Callable[[int], None],
 ) -> list[Band]:
@@ -73,14 +73,14 @@ def brought_together(
         large = [one for one in waiting if len(one.runs) > MAX_RUNS]
         tasks = [(*ends, few) for one in large for few in _by_fan_in(one.runs) for ends in one.cut()]
         expect(len(tasks))
-        held: dict[tuple[int, int], list[PartFacts]] = {}
+        held: dict[tuple[int, int], list[SegmentFacts]] = {}
         for (first, stop, _), written in zip(tasks, spread(add, tasks), strict=True):
             held.setdefault((first, stop), []).append(written)
         waiting = [Band(*ends, tuple(runs)) for ends, runs in held.items()]
     return sorted(done, key=lambda one: one.first)
 
 
-def _by_fan_in(runs: tuple[PartFacts, ...]) -> Iterator[tuple[PartFacts, ...]]:
+def _by_fan_in(runs: tuple[SegmentFacts, ...]) -> Iterator[tuple[SegmentFacts, ...]]:
     return (runs[first : first + FAN_IN] for first in range(0, len(runs), FAN_IN))
 
 
@@ -109,14 +109,14 @@ class Adder:
         limit = memory_limit() if self.limit is None else self.limit
         return max(limit - _held_bytes(), _ENTRIES[0] * _ENTRY_BYTES)
 
-    def open(self, run: PartFacts) -> Part:
+    def open(self, run: SegmentFacts) -> Segment:
         """Return a run; its pages were checked when it was found, or it was written by this call."""
-        return open_part(self.folder, run, self.sites, verify=False, scanned=True)
+        return open_segment(self.folder, run, self.sites, verify=False, scanned=True)
 
     def arrays(
-        self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None, *, packed: bool | None
+        self, runs: Sequence[SegmentFacts], first: Token | None, stop: Token | None, *, packed: bool | None
     ) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the part that holds the sum of runs from one token to before another; None: no end."""
+        """Return the arrays of the segment with the sum of runs from one token to before another; None: no end."""
         names = self._names(runs)
         low = 0 if first is None else rank_before(names[0], first)
         high = len(names[0]) if stop is None else rank_before(names[0], stop)
@@ -125,22 +125,22 @@ class Adder:
         rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
         return used_arrays(rows, *names, packed=packed)
 
-    def _names(self, runs: Sequence[PartFacts]) -> tuple[Vocabulary, Vocabulary]:
+    def _names(self, runs: Sequence[SegmentFacts]) -> tuple[Vocabulary, Vocabulary]:
         """Return the tokens and the labels of runs; the last answer is kept, as a band is asked for many times."""
         key = (self.folder, tuple(run.checksum for run in runs))
         known = _last_names.get(key)
         if known is None:
             tokens, labels = Vocabulary(), Vocabulary()
             for run in runs:
-                part = self.open(run)
-                tokens, labels = tokens.union(part.vocabulary), labels.union(part.labels)
+                segment = self.open(run)
+                tokens, labels = tokens.union(segment.vocabulary), labels.union(segment.labels)
             known = _in_memory(tokens), _in_memory(labels)
             _last_names.clear()
             _last_names[key] = known
         return known
 
     def _pieces(
-        self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
+        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
     ) -> list[int]:
         """Return where to cut a range, so that an eighth of the memory holds what all runs say of a piece.
 
@@ -158,7 +158,7 @@ class Adder:
         return sorted({first, *(first + np.searchsorted(np.cumsum(entries), shares)).tolist(), stop})
 
     def _held(
-        self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
+        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
     ) -> list[list[tuple[int, SiteRows]]]:
         """Return the rows of each site in a range of keys, of each run, in little room."""
         held: list[list[tuple[int, SiteRows]]] = [[] for _ in self.sites.positions]
@@ -170,7 +170,7 @@ class Adder:
         return held
 
     def _summed(
-        self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
+        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
     ) -> list[SiteRows]:
         """Return the rows of each site in a range of keys, added up over all runs."""
         held, summed, most = self._held(runs, names, first, stop), [], self.most_entries() // 2

@@ -28,7 +28,8 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
 
     Examples
     --------
-    >>> from hammemo import Exact, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact
     >>> from hammemo.engines.partitions import even_cuts, split, united
     >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"], ["c", "e"]], ["x", "y", "x"]).memory_
     >>> cuts = even_cuts(memory.table(), 2)

@@ -10,7 +10,8 @@ are added in a tree, four at a time, each addition a task; with G groups of s by
 (:mod:`hammemo.engines.partitions`), one task adds up all that belongs to a range, holding two tables at a time, and the
 ranges are put side by side.
 
-A table in parts (:mod:`hammemo.engines.parts`) is not moved by Ray at all: tasks write files and return their names.
+A table in segments (:mod:`hammemo.engines.segments`) is not moved by Ray at all: tasks write files and return their
+names.
 
 Ray does not cover the death of the driver: that is what ``resume=`` is for.
 """

@@ -1,4 +1,4 @@
-"""How a fit is run: by which engine, on how many workers, in memory or in parts, and where what is done is kept."""
+"""How a fit is run: by which engine, on how many workers, in memory or in segments, and where what is done is kept."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo.engines import local
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.partitions import even_cuts
-from hammemo.engines.parts import PartsJob, job_names, run_parts
+from hammemo.engines.segments import SegmentsJob, job_names, run_segments
 from hammemo.files.folders import HEAD, facts_of
 from hammemo.files.models import save
 from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
-from hammemo.memories.exact import InParts
+from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Machines:
     workers: int | None = None
     address: str | None = None
     resume: str | None = None
-    parts: int | None = None
+    segments: int | None = None
     out: str | os.PathLike[str] | None = None
     shard_bytes: int | None = None
     group_size: int | None = None
@@ -53,24 +53,24 @@ class Machines:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise ValueError(f"engine={self.engine!r} is not known: use {', '.join(ENGINES)}.")
-        for name in ("workers", "parts", "shard_bytes", "group_size"):
+        for name in ("workers", "segments", "shard_bytes", "group_size"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
-        if self.parts is not None and (self.out is None or self.resume is not None):
+        if self.segments is not None and (self.out is None or self.resume is not None):
             raise ValueError(
-                f"parts={self.parts!r}: a table is cut into one part or more, out= names the folder to write, and that "
-                "folder remembers what is done: resume= is not used."
+                f"segments={self.segments!r}: a table is cut into one segment or more, out= names the folder to write, "
+                "and that folder remembers what is done: resume= is not used."
             )
-        if self.parts is not None and self.engine == "ray" and self.out_is_address:
+        if self.segments is not None and self.engine == "ray" and self.out_is_address:
             raise ValueError(
-                f"out={os.fspath(self.out or '')!r}: workers of Ray write parts to a folder that all of them see. Name "
-                "one on a disk of the network, and copy it to object storage when it is done."
+                f"out={os.fspath(self.out or '')!r}: workers of Ray write segments to a folder that all of them see. "
+                "Name one on a disk of the network, and copy it to object storage when it is done."
             )
 
     @property
     def out_is_address(self) -> bool:
-        """Whether a model in parts is written to object storage."""
+        """Whether a model in segments is written to object storage."""
         return self.out is not None and is_address(os.fspath(self.out))
 
     @property
@@ -109,15 +109,15 @@ class Machines:
         manifest: Mapping[str, Any],
         tell: GroupObserver,
         kind: str | None = None,
-    ) -> tuple[Memory, PartsJob | None]:
-        """Return a memory that has learnt all groups and, where it lies in parts, what has made them.
+    ) -> tuple[Memory, SegmentsJob | None]:
+        """Return a memory that has learnt all groups and, where it lies in segments, what has made them.
 
         `sample` is a memory that has learnt some examples of the source, `kind` what "local" means.
         """
-        if self.parts is not None:
-            work = self._in_parts(job, manifest, sample, self.parts)
+        if self.segments is not None:
+            work = self._in_segments(job, manifest, sample, self.segments)
             with self.spreading() as spread:
-                return run_parts(work, groups, spread, tell), work
+                return run_segments(work, groups, spread, tell), work
         if self.engine == "ray":
             from hammemo.engines import ray
 
@@ -125,26 +125,26 @@ class Machines:
         kind = kind if kind is not None and self.engine == "local" else self.kind
         return local.run(job, groups, kind, self.workers, tell), None
 
-    def _in_parts(self, job: GroupJob, manifest: Mapping[str, Any], sample: Memory, parts: int) -> PartsJob:
-        """Return what a fit in parts must know, or refuse what cannot be learnt so."""
-        if not isinstance(sample, InParts) or tabled(sample.sites):
+    def _in_segments(self, job: GroupJob, manifest: Mapping[str, Any], sample: Memory, segments: int) -> SegmentsJob:
+        """Return what a fit in segments must know, or refuse what cannot be learnt so."""
+        if not isinstance(sample, InSegments) or tabled(sample.sites):
             raise ValueError(
-                "parts= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
+                "segments= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
                 "without Bag and Together."
             )
-        cuts = even_cuts(sample.table(), parts)
+        cuts = even_cuts(sample.table(), segments)
         folder = temporary_folder() if self.out_is_address else os.path.abspath(os.fspath(self.out or ""))
-        return PartsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))
+        return SegmentsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))
 
-    def finish(self, model: MemoryClassifier, work: PartsJob | None) -> None:
-        """Write what a model in parts has beside them, and delete what is no longer needed."""
+    def finish(self, model: MemoryClassifier, work: SegmentsJob | None) -> None:
+        """Write what a model in segments has beside them, and delete what is no longer needed."""
         if work is None:
             return
         save(model, work.folder)
         work.delete_runs()
-        parted = model.memory_.parted
-        if self.out_is_address and parted is not None:
-            Remote(os.fspath(self.out or "")).put(work.folder, HEAD, [one.name for one in facts_of(parted)])
+        segmented = model.memory_.segmented
+        if self.out_is_address and segmented is not None:
+            Remote(os.fspath(self.out or "")).put(work.folder, HEAD, [one.name for one in facts_of(segmented)])
 
 
 def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.engines.jobs import GroupReport
-    from hammemo.engines.parts import PartsJob
     from hammemo.engines.running import Machines
+    from hammemo.engines.segments import SegmentsJob
     from hammemo.engines.states import Arrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
@@ -232,7 +232,7 @@ class Findings:
         return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
 
     def types(self, kinds: str | None) -> str:
-        """Return how the values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.deciding`)."""
+        """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
         letters = {UNKNOWN: "o", "t": "s", "f": "t"}
         pairs = zip(kinds or NAMES * len(self.truths), self.truths, strict=True)
         return "".join("d" if kind == MOMENTS and truth != UNKNOWN else letters[truth] for kind, truth in pairs)
@@ -373,9 +373,9 @@ class _TableFit:
 
     def learn(
         self, model: MemoryClassifier, rows: RowMaker, findings: Findings, classes: Any, layout: Any
-    ) -> PartsJob | None:
-        """Choose everything, let others count, and fit the weights; return what has made parts, if there are any."""
-        made: list[PartsJob | None] = [None]
+    ) -> SegmentsJob | None:
+        """Choose everything, let others count, and fit the weights; return what has made segments, if there are any."""
+        made: list[SegmentsJob | None] = [None]
 
         def count(memory: Memory) -> Memory:
             job = TableJob(memory.empty_like(), self.source.without_files(), rows, model._cells)
@@ -399,13 +399,13 @@ class _TableFit:
             kept=findings.kept,
             seed=self.seed,
         )
-        model._learn_table(facts, classes, layout, count, kept_are_counted=self.machines.parts is None)
+        model._learn_table(facts, classes, layout, count, kept_are_counted=self.machines.segments is None)
         return made[0]
 
     def _sample(self, job: TableJob, kept: KeptRows | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""
         sample = job.template.empty_like()
-        if self.machines.parts is None and self.machines.engine != "ray":
+        if self.machines.segments is None and self.machines.engine != "ray":
             return sample
         if kept is None:
             job.add(sample, [next(job.reader().pieces(self.groups[0]))])
@@ -431,9 +431,9 @@ class _TableFit:
         }
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
-        """Return what remembers the first pass: with parts, their folder, where all workers see it."""
+        """Return what remembers the first pass: with segments, their folder, where all workers see it."""
         machines = self.machines
-        if machines.parts is None or machines.out_is_address:
+        if machines.segments is None or machines.out_is_address:
             return machines.checkpoint(manifest, name)
         folder = os.path.join(os.path.abspath(os.fspath(machines.out or "")), "runs")
         return open_checkpoint(os.path.join(folder, f"{name}-{_digest(manifest)}"), manifest)

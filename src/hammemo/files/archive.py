@@ -39,7 +39,7 @@ MAX_VALUES: Final = 600_000
 they are counted before the text is read."""
 
 FORMAT: Final = 1
-"""The number of the one format: of models, predictors, heads and parts. It stays 1 until the first release."""
+"""The number of the one format: of models, predictors, heads and segments. It stays 1 until the first release."""
 
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
@@ -50,7 +50,7 @@ class FileError(ValueError):
 
 
 class MissingFileError(FileError):
-    """Raised when a file of a model in parts is not there: it is lost, or deleted since the head was read."""
+    """Raised when a file of a model in segments is not there: it is lost, or deleted since the head was read."""
 
 
 def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
@@ -68,7 +68,7 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
 
 
 def refuse_folder(path: str) -> None:
-    """Refuse a folder, or a link to one, where a file of a model in parts must be."""
+    """Refuse a folder, or a link to one, where a file of a model in segments must be."""
     if os.path.isdir(path):
         raise FileError(f"{path} is a folder, and must be a file of the model: use another copy of the model's folder.")
 

@@ -20,8 +20,8 @@ from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
-from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
-from hammemo.memories.exact import InParts, head_state, restore_in_parts
+from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
+from hammemo.memories.exact import InSegments, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.ledgered import Ledgered
@@ -31,8 +31,8 @@ from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.deciding import packed_types, unpacked_types
 from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ _OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 
 
 def file_pieces(
-    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: SignedSum | None = None
+    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, segmented: SignedSum | None = None
 ) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
-    With `parted` it is the file of a head, whose rows lie in these parts.
+    With `segmented` it is the file of a head, whose rows lie in these segments.
     """
     if isinstance(model, Predictor):
         arrays, about = _predictor_parts(model)
     else:
         check_is_fitted(model)
-        arrays, about = _classifier_parts(model, parted)
+        arrays, about = _classifier_parts(model, segmented)
     if notes:
         about["notes"] = descriptions.checked_notes(dict(notes))
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
@@ -86,15 +86,14 @@ def from_bytes(data: bytes) -> MemoryClassifier | Predictor:
 
 
 def _classifier_parts(
-    model: MemoryClassifier, parted: SignedSum | None = None
+    model: MemoryClassifier, segmented: SignedSum | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     memory: Any = model.memory_._now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
-        raise FileError(
-            f"A {type(model).__name__} cannot be saved: only {' and '.join(BUILT_IN['classifier'])} have a format."
-        )
+        saved = [*BUILT_IN["classifier"], *ABOVE]
+        raise FileError(f"A {type(model).__name__} cannot be saved: only {' and '.join(saved)} have a format.")
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name in UNSTORED:
@@ -132,9 +131,9 @@ def _classifier_parts(
         about["kept"] = {"of": kind, "seed": kept.seed, "most": kept.most, "threshold": kept.lowest_threshold}
         rows = {f"kept.{name}": array for name, array in kept.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
-    if parted is not None:
-        about["parts"] = folders.described_parts(parted)
-        state = head_state(memory, folders.table_in_head(parted, memory.labels))
+    if segmented is not None:
+        about["segments"] = folders.described_segments(segmented)
+        state = head_state(memory, folders.table_in_head(segmented, memory.labels))
     else:
         state = memory.state()
     arrays = {**state, "declared": declared, **_vote_arrays(model.vote_), **_cell_arrays(model), **rows}
@@ -175,7 +174,7 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
 
 
 def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
-    """Return the model in a file, checked; `folder` is where the parts lie that it may name."""
+    """Return the model in a file, checked; `folder` is where the segments lie that it may name."""
     about = archive.about
     kind = field(about, "kind", str)
     field(about, "version", str)
@@ -191,7 +190,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "parts", "notes")
+    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "segments", "notes")
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
@@ -213,13 +212,13 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     n_columns = sites.h if cells is None else len(cells.kinds)
     kept = _stored_kept(about, arrays, n_columns)
     seed = field(about, "seed", int)
-    if "parts" not in about:
+    if "segments" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
-    elif isinstance(memory, InParts):
-        opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
-        restore_in_parts(memory, arrays, sites, seed, declared, opened)
+    elif isinstance(memory, InSegments):
+        opened = partial(folders.stored_segments, folder, about["segments"], sites, verify=verify)
+        restore_in_segments(memory, arrays, sites, seed, declared, opened)
     else:
-        raise ValueError("its memory is not one that lies in parts")
+        raise ValueError("its memory is not one that lies in segments")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     if given_codes(memory) != restorer.codes:

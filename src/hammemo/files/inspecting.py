@@ -12,8 +12,8 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, refusing, stated_checksum
 from hammemo.files.descriptions import field
-from hammemo.files.part_files import PartFacts
 from hammemo.files.registry import PARTS
+from hammemo.files.segment_files import SegmentFacts
 from hammemo.models.kept import EVERYTHING
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo import Exact, MemoryClassifier, save
+    >>> from hammemo import MemoryClassifier, save
+    >>> from hammemo.memories import Exact
     >>> from hammemo.files import inspect
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")
@@ -39,9 +40,9 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     found = _inspected(path)
     for _ in range(folders.MAX_HEAD_READS):
-        if not found.get("wrong_parts") or stated_checksum(folders.head_of(path)) == found["checksum"]:
+        if not found.get("wrong_segments") or stated_checksum(folders.head_of(path)) == found["checksum"]:
             break
-        found = _inspected(path)  # another process changed the folder: parts of the head before are gone
+        found = _inspected(path)  # another process changed the folder: segments of the head before are gone
     return found
 
 
@@ -74,7 +75,7 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
             "fingerprint": about.get("fingerprint"),
             **_inspected_rows(about, archive.arrays),
             "bytes": {"file": len(archive.data), **groups},
-            **_inspected_parts(os.path.dirname(head), about),
+            **_inspected_segments(os.path.dirname(head), about),
             "checksum": archive.checksum,
             "checksum_ok": archive.checksum == archive.digest(),
         }
@@ -90,16 +91,16 @@ def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": keeps_all, "stale": stale}
 
 
-def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the head of a folder says of its parts, and which of them are damaged or missing."""
-    if "parts" not in about:
+def _inspected_segments(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the head of a folder says of its segments, and which of them are damaged or missing."""
+    if "segments" not in about:
         return {}
-    facts = [PartFacts.of(one) for one in field(about, "parts", list)]
+    facts = [SegmentFacts.of(one) for one in field(about, "segments", list)]
     return {
-        "parts": len(facts),
+        "segments": len(facts),
         "edits": sum(one.edits for one in facts),
-        "part_bytes": sum(one.bytes for one in facts),
-        "part_rows": sum(one.rows for one in facts),
-        "part_entries": sum(one.entries for one in facts),
-        "wrong_parts": folders.wrong_parts(folder, about["parts"]),
+        "segment_bytes": sum(one.bytes for one in facts),
+        "segment_rows": sum(one.rows for one in facts),
+        "segment_entries": sum(one.entries for one in facts),
+        "wrong_segments": folders.wrong_segments(folder, about["segments"]),
     }

@@ -27,7 +27,7 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
 from hammemo.files.remote import cached
-from hammemo.memories.exact import InParts
+from hammemo.memories.exact import InSegments
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.sources.formats import is_address
@@ -44,11 +44,11 @@ def save(
     *,
     notes: Mapping[str, str] | None = None,
     force: bool = False,
-    parts: int | None = None,
+    segments: int | None = None,
 ) -> None:
     """Write a model to a file atomically: at every moment, the path holds the complete old or new file.
 
-    A model that is larger than memory is written to a folder, in parts (see Files in the guide): with `parts`,
+    A model that is larger than memory is written to a folder, in segments (see Files in the guide): with `segments`,
     if the path is such a folder, or if the model was loaded from one. A folder is also replaced atomically.
 
     A model that was loaded from this file or saved to it is refused if another program has written it since: saving
@@ -68,9 +68,9 @@ def save(
         64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
     force : bool
         Whether to overwrite a file that another program has written since.
-    parts : int, optional
-        Write a folder, and split the exact table into about this many parts. 0 writes one file. By default, the
-        changes of a model loaded from a folder are written next to its existing parts; see `compact`.
+    segments : int, optional
+        Write a folder, and split the exact table into about this many segments. 0 writes one file. By default, the
+        changes of a model loaded from a folder are written next to its existing segments; see `compact`.
 
     Examples
     --------
@@ -86,8 +86,8 @@ def save(
     """
     if not isinstance(model, (MemoryClassifier, Predictor)):
         raise TypeError(_what_to_save(model))
-    if _is_for_folder(model, path, parts) and isinstance(model, MemoryClassifier):
-        _save_folder(model, os.fspath(path), notes, parts, force=force)
+    if _is_for_folder(model, path, segments) and isinstance(model, MemoryClassifier):
+        _save_folder(model, os.fspath(path), notes, segments, force=force)
         return
     now = model._now()  # one version, whatever is learnt meanwhile
     pieces = file_pieces(now, notes)  # what cannot be saved is refused before there is a lock file
@@ -118,25 +118,27 @@ def _what_to_save(model: Any) -> str:
     return f"{wanted}Of a Rolling model, save its estimator_."
 
 
-def _is_for_folder(model: Any, path: str | os.PathLike[str], parts: int | None) -> bool:
-    if parts is not None and parts < 0:
-        raise ValueError(f"parts={parts!r}: a model is cut into one part or more; 0 writes one file.")
+def _is_for_folder(model: Any, path: str | os.PathLike[str], segments: int | None) -> bool:
+    if segments is not None and segments < 0:
+        raise ValueError(f"segments={segments!r}: a model is cut into one segment or more; 0 writes one file.")
     memory = getattr(model, "memory_", None)
-    in_parts = isinstance(memory, InParts) and memory.parted is not None
-    wanted = bool(parts) or (parts is None and (in_parts or os.path.exists(os.path.join(path, folders.HEAD))))
-    if wanted and not isinstance(memory, InParts):
+    in_segments = isinstance(memory, InSegments) and memory.segmented is not None
+    wanted = bool(segments) or (segments is None and (in_segments or os.path.exists(os.path.join(path, folders.HEAD))))
+    if wanted and not isinstance(memory, InSegments):
         what = type(model if memory is None else memory).__name__
         able = "only memory=Exact() and memory=Tiered() can"
-        raise FileError(f"A {what} cannot be written in parts to a folder, {able}: name a file.")
+        raise FileError(f"A {what} cannot be written in segments to a folder, {able}: name a file.")
     if wanted and os.path.isfile(path):
-        raise FileError(f"{os.fspath(path)} is a file, and a model in parts is a folder: name a folder, or parts=0.")
+        raise FileError(
+            f"{os.fspath(path)} is a file, and a model in segments is a folder: name a folder, or segments=0."
+        )
     return wanted
 
 
 def _save_folder(
-    model: MemoryClassifier, folder: str, notes: Mapping[str, str] | None, parts: int | None, *, force: bool
+    model: MemoryClassifier, folder: str, notes: Mapping[str, str] | None, segments: int | None, *, force: bool
 ) -> None:
-    """Write the parts of a model that are not in the folder yet, then its head, and delete the other parts there."""
+    """Write the segments of a model that are not in the folder yet, then its head, and delete others there."""
     check_is_fitted(model)
     refuse_object_storage(folder)
     os.makedirs(folder, exist_ok=True)
@@ -145,19 +147,19 @@ def _save_folder(
         if not force:
             refuse_to_undo(model, head)
         now = model._now()
-        memory: InParts = now.memory_
-        write_head(now, folders.write_parts(memory.terms.added_up(), folder, parts), folder, notes, owner=model)
+        memory: InSegments = now.memory_
+        write_head(now, folders.write_segments(memory.terms.added_up(), folder, segments), folder, notes, owner=model)
 
 
 def write_head(
-    model: MemoryClassifier, parted: SignedSum, folder: str, notes: Mapping[str, str] | None, owner: Any
+    model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Mapping[str, str] | None, owner: Any
 ) -> None:
-    """Replace the head of a folder, whose lock is held; delete parts that it no longer names, and leftovers."""
+    """Replace the head of a folder, whose lock is held; delete segments that it no longer names, and leftovers."""
     head = os.path.join(folder, folders.HEAD)
-    pieces = file_pieces(model, notes, parted)
+    pieces = file_pieces(model, notes, segmented)
     write_file(head, pieces)
     remember(owner, head, bytes(pieces[1]).decode())
-    folders.delete_others(folder, parted)
+    folders.delete_others(folder, segmented)
     delete_leftovers(head)
 
 
@@ -171,7 +173,8 @@ def load(
 ) -> Any:
     """Return the model in a file that `save` wrote. A classifier can continue learning; this does not change the file.
 
-    For a folder, the rows of counts stay in its parts, which are memory-mapped: a query reads only the rows it needs.
+    For a folder, the rows of counts stay in its segments, which are memory-mapped: a query reads only the rows it
+    needs.
 
     Parameters
     ----------
@@ -184,7 +187,7 @@ def load(
         Whether to read the whole file, compare its checksum and check its content. Otherwise the arrays stay on disk
         and are memory-mapped, and only shapes are checked: use this for large files that you wrote and that are
         undamaged. An exact memory then answers from disk, reading only the rows that a query needs. For a folder, the
-        head is always read; the pages of its parts are checked when they are first read, or not at all.
+        head is always read; the pages of its segments are checked when they are first read, or not at all.
     trust : iterable of classes
         Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
         constructors and `restore` methods get their arguments from the file; nothing else is called.
@@ -202,7 +205,8 @@ def load(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo import Hashed, MemoryClassifier, load, save
+    >>> from hammemo import MemoryClassifier, load, save
+    >>> from hammemo.memories import Hashed
     >>> secret = bytes(range(32))
     >>> clf = MemoryClassifier(memory=Hashed(64, key=secret)).fit([["a", "b"], ["c", "d"]], ["x", "y"])
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ A class of another package must keep the contract of its base: parameters that a
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
@@ -35,7 +36,6 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.memo import MeMoClassifier
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _by_name(*classes: type) -> dict[str, type]:
 
 
 BUILT_IN: Final = {
-    "classifier": _by_name(MemoryClassifier, MeMoClassifier),
+    "classifier": _by_name(MemoryClassifier),
     "kernel": _by_name(
         PositionalHamming,
         SiteKernel,
@@ -72,13 +72,18 @@ BUILT_IN: Final = {
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 
+ABOVE: Final = {"MeMoClassifier": "hammemo.paper.memo"}
+"""Classifiers that build on files: the modules from which they are imported when a file names one."""
+
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
 
 
 def is_built_in(kind: str, cls: type) -> bool:
     """Return whether a class has a bare name."""
-    return BUILT_IN[kind].get(cls.__name__) is cls
+    return BUILT_IN[kind].get(cls.__name__) is cls or (
+        kind == "classifier" and ABOVE.get(cls.__name__) == cls.__module__
+    )
 
 
 def name_in_file(kind: str, cls: type) -> str:
@@ -86,7 +91,7 @@ def name_in_file(kind: str, cls: type) -> str:
 
     Examples
     --------
-    >>> from hammemo import Exact
+    >>> from hammemo.memories import Exact
     >>> from hammemo.files.registry import name_in_file
     >>> class Mine(Exact):
     ...     '''A memory of another package.'''
@@ -138,6 +143,8 @@ class Registry:
         """Return the class of that kind with this name in a file, or refuse the name."""
         if name in BUILT_IN[kind]:
             return BUILT_IN[kind][name]
+        if kind == "classifier" and name in ABOVE:
+            return getattr(import_module(ABOVE[name]), name)
         cls = self._trusted.get(name)
         if cls is None and ":" in name and kind != "classifier":
             raise FileError(
@@ -145,7 +152,8 @@ class Registry:
                 "class, import it and pass it to load: load(path, trust=[the class])."
             )
         if cls is None or not _is_of(kind, cls):
-            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(BUILT_IN[kind])}")
+            known = [*BUILT_IN[kind], *(ABOVE if kind == "classifier" else ())]
+            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(known)}")
         return cls
 
     def kind_of(self, name: str) -> str:

@@ -1,10 +1,10 @@
-"""A model in parts on object storage: its pages are fetched when they are first touched, and kept on this machine.
+"""A model in segments on object storage: its pages are fetched when they are first touched, and kept on this machine.
 
 A folder of this machine, the *cache*, stands for it. There are the head, a note of the address, and a file with holes
-for each part, of the part's size: its header and the hashes of its pages are there from the start, all else from when
-it is first read. Nothing more need be remembered. A page that is not here has not the hash that it should have; then it
-is fetched, and hashed again. So several processes may share a cache, and a later one may go on with it. It takes no
-more room than the model does.
+for each segment, of the segment's size: its header and the hashes of its pages are there from the start, all else from
+when it is first read. Nothing more need be remembered. A page that is not here has not the hash that it should have;
+then it is fetched, and hashed again. So several processes may share a cache, and a later one may go on with it. It
+takes no more room than the model does.
 
 Nothing can be locked or replaced whole on object storage, so a model there is read and written as a whole folder, and
 not edited: what is learnt on top of it is saved to a folder of this machine.
@@ -40,7 +40,7 @@ _GAP: Final = 8
 """Pages between two others up to which both are fetched at once: another request takes longer."""
 
 _AT_ONCE: Final = 8
-_temporary: list[TemporaryDirectory[str]] = []  # until the process ends: parts may be read as long
+_temporary: list[TemporaryDirectory[str]] = []  # until the process ends: segments may be read as long
 
 
 class Remote:
@@ -82,7 +82,7 @@ class Remote:
                 return list(threads.map(lambda edge: _exactly(file, *edge), edges))
 
     def prepare(self, folder: str, name: str, size: int) -> None:
-        """Make the file of a part in a cache, with its header and the hashes of its pages, if it is not there."""
+        """Make the file of a segment in a cache, with its header and the hashes of its pages, if it is not there."""
         path = os.path.join(folder, name)
         if os.path.exists(path) and os.path.getsize(path) == size:
             return
@@ -90,7 +90,7 @@ class Remote:
         start, end = self.ranges(name, [(0, min(_FIRST_READ, size)), (size - n_pages * _HASH, size)])
         length = 8 + int.from_bytes(start[:8], "little")
         if length > MAX_HEADER + 8:
-            raise FileError(f"{name} at {self.address.partition('?')[0]} is not a part of a model.")
+            raise FileError(f"{name} at {self.address.partition('?')[0]} is not a segment of a model.")
         if length > len(start):
             start = self.ranges(name, [(0, min(length, size))])[0]
         with replacement(path) as temporary, open(temporary, "r+b") as file:
@@ -100,7 +100,7 @@ class Remote:
             file.write(end)
 
     def fetcher(self, path: str, end: int) -> Callable[[NDArray[np.int64]], None]:
-        """Return what puts pages, ascending, into the file of a part; `end` is where its pages end."""
+        """Return what puts pages, ascending, into the file of a segment; `end` is where its pages end."""
         name = os.path.basename(path)
 
         def fetch(pages: NDArray[np.int64]) -> None:
@@ -121,7 +121,7 @@ class Remote:
                 file.write(piece)
 
     def put(self, folder: str, head: str, names: list[str]) -> None:
-        """Copy parts of a folder of this machine there, then its head; then delete other parts that are there."""
+        """Copy segments of a folder of this machine there, then its head; then delete other segments that are there."""
         from pyarrow.fs import FileSelector, FileType
 
         with self._naming(""):
@@ -132,8 +132,8 @@ class Remote:
                     while piece := file.read(_PIECE):
                         target.write(piece)
             for info in self._system.get_file_info(FileSelector(self._path)):
-                is_part = info.base_name.startswith(("part-", "edits-")) and info.type == FileType.File
-                if is_part and info.base_name not in names:
+                is_segment = info.base_name.startswith(("segment-", "edits-")) and info.type == FileType.File
+                if is_segment and info.base_name not in names:
                     self._system.delete_file(info.path)
 
 
@@ -172,7 +172,7 @@ def source_of(folder: str) -> Remote | None:
 
 @lru_cache(8)
 def _remote(address: str) -> Remote:
-    """Return a folder on object storage; its parts share what connects to it."""
+    """Return a folder on object storage; its segments share what connects to it."""
     return Remote(address)
 
 

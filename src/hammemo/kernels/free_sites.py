@@ -72,7 +72,9 @@ class Bag(FreeKernel):
 
     Examples
     --------
-    >>> from hammemo import Bag, Mixture, MemoryClassifier, Suffixes
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.kernels import Bag, Suffixes
+    >>> from hammemo.votes import Mixture
     >>> sessions = [["tea", "cup", "pot"], ["cup", "tea", "pot"], ["pen", "ink", "paper"]] * 20
     >>> clf = MemoryClassifier(Suffixes(1) + Bag(4), vote=Mixture()).fit_stream(sessions, h=4, short="pad")
     >>> clf.top_k([["cup", "pen", "tea", "lamp"]], k=1).tolist()

@@ -52,7 +52,7 @@ class SiteKernel(BaseEstimator):
 
     Examples
     --------
-    >>> from hammemo import SiteKernel
+    >>> from hammemo.kernels import SiteKernel
     >>> kernel = SiteKernel([0, 1, (0, 1)], weights=[1, 1, 2])
     >>> kernel(["a", "b"], ["a", "c"]), kernel(["a", "b"], ["a", "b"])
     (0.25, 1.0)
@@ -72,7 +72,7 @@ class SiteKernel(BaseEstimator):
 
         Examples
         --------
-        >>> from hammemo import SiteKernel
+        >>> from hammemo.kernels import SiteKernel
         >>> SiteKernel(["age", ("age", "job")]).named(["job", "age"])
         SiteKernel(sites=[1, (1, 0)])
         """
@@ -135,7 +135,7 @@ class PositionalHamming(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import PositionalHamming
+    >>> from hammemo.kernels import PositionalHamming
     >>> PositionalHamming()(["the", "cat", "sat"], ["the", "dog", "sat"])
     0.6666666666666666
     """
@@ -162,7 +162,7 @@ class Decaying(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import Decaying
+    >>> from hammemo.kernels import Decaying
     >>> Decaying(0.5)(["a", "b", "c"], ["x", "b", "c"])  # weights 1/4, 1/2, 1
     0.8571428571428571
     """
@@ -196,7 +196,9 @@ class Suffixes(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import Exact, MemoryClassifier, Suffixes
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.kernels import Suffixes
+    >>> from hammemo.memories import Exact
     >>> Suffixes(3, base=2)(["a", "b", "c"], ["x", "b", "c"])  # 1 and 2 match, 4 does not
     0.42857142857142855
     >>> X, y = [["to", "be"], ["not", "be"], ["not", "be"]], ["or", "so", "so"]
@@ -232,7 +234,7 @@ class SkipPairs(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import SkipPairs
+    >>> from hammemo.kernels import SkipPairs
     >>> SkipPairs(3).resolve(8).positions
     ((5, 7), (5, 6))
     >>> len(SkipPairs(4).resolve(8).positions)
@@ -259,7 +261,7 @@ class Pairs(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import Pairs, PositionalHamming
+    >>> from hammemo.kernels import Pairs, PositionalHamming
     >>> Pairs().resolve(3).positions
     ((0, 1), (0, 2), (1, 2))
     >>> (PositionalHamming() + Pairs())(["a", "b", "c"], ["a", "b", "x"])  # two columns of three, one pair of three
@@ -291,7 +293,7 @@ class Joined(SiteKernel):
 
     Examples
     --------
-    >>> from hammemo import Decaying, PositionalHamming, Suffixes
+    >>> from hammemo.kernels import Decaying, PositionalHamming, Suffixes
     >>> kernel = PositionalHamming() + Suffixes(2, base=3)
     >>> kernel.resolve(3).positions, kernel.resolve(3).weights.tolist()
     (((0,), (1,), (2,), (1, 2)), [1.0, 1.0, 2.0, 3.0])
@@ -353,7 +355,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from hammemo import SiteOneHot
+    >>> from hammemo.kernels import SiteOneHot
     >>> features = SiteOneHot().fit_transform([["a", "b"], ["a", "c"]])
     >>> (features @ features.T).toarray().round(12)
     array([[1. , 0.5],

@@ -11,8 +11,8 @@ two states to be added is the *layout*. The state has one canonical form, return
 What is stored is a version that never changes (:mod:`hammemo._versions`): an edit works on a private version and
 publishes it by one store, so one memory may be used by any number of threads, and an edit that fails changes nothing.
 
-A new memory is a subclass with these hooks; `hammemo.checks.check_memory` tries it against the contract. They replace
-the values of attributes and never change what those hold, for other versions may share it:
+A new memory is a subclass with these hooks; `check_memory` of tests/support/contract_checks tries it against the
+contract. They replace the values of attributes and never change what those hold, for other versions may share it:
 
 - `clear`: hold nothing; parameters are checked here;
 - `update`: add a batch of examples, or take it back;
@@ -137,7 +137,8 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
         >>> copy = Exact().restore(memory.state(), memory.sites)
         >>> copy.state_bytes() == memory.state_bytes()

@@ -128,7 +128,8 @@ class Ledgered(Memory):
 
     Examples
     --------
-    >>> from hammemo import Hashed, Ledgered, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Hashed, Ledgered
     >>> clf = MemoryClassifier(memory=Ledgered(Hashed(buckets=64, reserved=8)))
     >>> clf = clf.fit([["a", "c"], ["d", "b"]], ["y", "y"])
     >>> clf.forget([["a", "b"]], ["y"])  # its tokens are all there, but this example never was

@@ -201,7 +201,7 @@ class Reader(ABC):
         return self.with_rule(rule())
 
     def restricted(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
-        """Return a reader, in memory, that answers these contexts the same: this one, unless its rows lie in parts.
+        """Return a reader, in memory, that answers these contexts the same: this one, unless its rows lie in segments.
 
         With `times` it also says what a mixture must know of all rows.
         """

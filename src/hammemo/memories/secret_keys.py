@@ -14,7 +14,8 @@ class SecretKey:
 
     Examples
     --------
-    >>> from hammemo import Hashed, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Hashed
     >>> MemoryClassifier(memory=Hashed(key=b"sixteen bytes or more"))
     MemoryClassifier(memory=Hashed(key=<secret>))
     """

@@ -3,9 +3,9 @@ r"""Two tiers: a small table that proves most answers, and an exact one for the 
 The hashed memory answers a query and its certificate (:mod:`hammemo.memories.bounds`) says whether that answer is
 proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table is
 asked. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
-The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in parts in a
-folder (``hammemo.save(model, folder, parts=N)``): then the sketch lies in the folder's head, is in memory as a whole,
-and a query that it proves touches no page of any part.
+The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in segments in
+a folder (``hammemo.save(model, folder, segments=N)``): then the sketch lies in the folder's head, is in memory as a
+whole, and a query that it proves touches no page of any segment.
 
 The certificate is about the winner alone: scores and top-k lists come from the exact table.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.memories.exact import Exact, InParts, SignedSum, SparseCounts
+from hammemo.memories.exact import Exact, InSegments, SignedSum, SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-class Tiered(InParts):
+class Tiered(InSegments):
     """A hashed memory in front of an exact one; every answer is that of the exact memory.
 
     Parameters
@@ -49,7 +49,8 @@ class Tiered(InParts):
 
     Examples
     --------
-    >>> from hammemo import Exact, Hashed, MemoryClassifier, Tiered
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact, Hashed, Tiered
     >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
     >>> clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
     >>> clf.predict([["a", "b"], ["c", "d"]]).tolist()
@@ -179,9 +180,9 @@ class Tiered(InParts):
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
     def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store a table in parts and a sketch of the same examples, in place of all that is stored."""
+        """Store a table in segments and a sketch of the same examples, in place of all that is stored."""
         if not isinstance(companion, Hashed) or companion.layout() != self.sketch_.layout():
-            raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {companion!r} is none.")
+            raise ValueError(f"Beside a table in segments belongs a sketch of this layout, and {companion!r} is none.")
         sketch = companion.snapshot()
 
         def hold(memory: Tiered) -> None:
@@ -200,7 +201,7 @@ class Tiered(InParts):
     def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
-        """Take the sketch, and a table in parts; refuse a sketch that has not counted as many examples as the table."""
+        """Take the sketch, and a table in segments; refuse a sketch that has not counted as many examples as it."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
@@ -225,9 +226,9 @@ class Tiered(InParts):
 
     @property
     def nbytes(self) -> int:
-        """Size of the canonical form in bytes, without the names; of a table in parts, of its rows and entries."""
+        """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
         version = self._now()
-        if version.parted is None:
+        if version.segmented is None:
             return super().nbytes
         return version.exact_.nbytes + sum(array.nbytes for array in version._companion_arrays().values())
 

@@ -48,7 +48,7 @@ class Additive(Versioned):
     _columns: str | None = None
     """The kinds of the columns of a table with numbers or dates; None where all are names."""
     _types: str | None = None
-    """How the values of the columns came (:mod:`hammemo.tokens.deciding`); None where kinds are never decided again."""
+    """How values of columns came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided again."""
     _cells: Cells | None = None
     """How rows with numbers become contexts; None for names."""
     _kinds: ColumnKinds | None = None
@@ -108,7 +108,8 @@ class Additive(Versioned):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
         >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
         >>> week = monday + tuesday
@@ -163,7 +164,8 @@ class Additive(Versioned):
 
         Examples
         --------
-        >>> from hammemo import Hashed, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Hashed
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
         >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
         >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]

@@ -132,7 +132,8 @@ class Answering(ABC):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
@@ -251,7 +252,7 @@ class Answering(ABC):
 
         True means proven; False means not known. With exact counts every answer is proven, whatever the vote; a hashed
         memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
-        (:mod:`hammemo.theory`).
+        (:mod:`hammemo.paper.theory`).
 
         A hashed memory without a ledger cannot refuse to forget what it never learnt. Its proofs hold if it had learnt
         everything that it has forgotten, and there is a warning once it has forgotten anything; `Ledgered` makes sure.
@@ -262,7 +263,8 @@ class Answering(ABC):
 
         Examples
         --------
-        >>> from hammemo import Hashed, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Hashed
         >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
         >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2), vote="sum").fit(X, y)
         >>> clf.certify([["a", "b"], ["c", "d"]])

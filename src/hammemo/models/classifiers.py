@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
-from hammemo.models.axes import part_for, resolved_vote
+from hammemo.models.automatic import part_for, resolved_vote
 from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments
@@ -208,7 +208,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from hammemo import Exact, LogLinear, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> from hammemo.votes import LogLinear
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
         >>> clf = clf.partial_fit(X, y, choose=False)  # weights are equal still
@@ -378,7 +380,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from hammemo import Exact, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
         >>> clf = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"]], ["x", "y"])
         >>> clf.learn_one(["c", "e"], "z").learn_one(["c", "e"], "z").predict([["c", "e"]]).tolist()
         ['z']

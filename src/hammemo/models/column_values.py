@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
-from hammemo.memories.exact import InParts, SparseCounts
+from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.models import column_plot
 from hammemo.tokens.columns import NAMES
 from hammemo.tokens.contexts import joined_examples
@@ -144,7 +144,7 @@ def _place(model: Learning, column: Any) -> int:
 def _counted(model: Learning, places: list[int]) -> _Cases | None:
     """Return the cases of a site that compares these columns; None where there is none with exact counts in memory."""
     site, sites, memory = tuple(sorted(places)), model.sites_, model.memory_
-    if site not in sites.positions or (isinstance(memory, InParts) and memory.parted is not None):
+    if site not in sites.positions or (isinstance(memory, InSegments) and memory.segmented is not None):
         return None
     reader = memory._now().reader()
     if not isinstance(reader, SparseCounts):

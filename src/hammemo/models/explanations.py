@@ -90,7 +90,8 @@ class Explanation:
 
     Examples
     --------
-    >>> from hammemo import Exact, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact
     >>> X, y = [["order", "pay"], ["order", "pay"], ["order", "cancel"]], ["ship", "ship", "refund"]
     >>> clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     >>> explanation = clf.explain(["gift", "pay"])
@@ -214,7 +215,8 @@ class Explanation:
 
         Examples
         --------
-        >>> from hammemo import Explanation, MemoryClassifier
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.models.explanations import Explanation
         >>> found = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"]], ["x", "y"]).explain(["a", "b"])
         >>> str(Explanation.from_dict(found.to_dict())) == str(found)
         True

@@ -30,7 +30,7 @@ from hammemo._arrays.integers import narrow
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.axes import StreamFacts, repeated_share
+from hammemo.models.automatic import StreamFacts, repeated_share
 from hammemo.models.documents import (
     NO_CASE,
     NONE,

@@ -19,21 +19,21 @@ from sklearn.utils import check_random_state
 
 from hammemo._arrays.integers import object_array
 from hammemo._arrays.threads import threads_used
-from hammemo._progress import lines_told, progress_bar
+from hammemo._progress import progress_bar, progress_lines
 from hammemo.kernels import AutoSites
 from hammemo.memories.errors import LayoutError, NotStoredError
-from hammemo.memories.exact import InParts
+from hammemo.memories.exact import InSegments
 from hammemo.memories.ledgered import Ledgered, not_held
 from hammemo.models import settling
-from hammemo.models.axes import counts_in_any_order, resolved_kernel, resolved_memory
-from hammemo.models.deciding import Deciding
+from hammemo.models.automatic import counts_in_any_order, resolved_kernel, resolved_memory
+from hammemo.models.column_changes import Deciding
 from hammemo.models.explanations import one_context
-from hammemo.models.growing import warn_if_large
 from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
+from hammemo.models.size_warning import warn_if_large
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, joined_examples
@@ -81,7 +81,7 @@ class TableFacts:
     columns : str or None
         Their kinds; None where all are names.
     types : str
-        How their values came (:mod:`hammemo.tokens.deciding`).
+        How their values came (:mod:`hammemo.tokens.column_evidence`).
     kinds : ColumnKinds
     labels : Vocabulary
         All labels.
@@ -173,7 +173,7 @@ class Learning(Deciding):
             vars(model).pop("_bits", None)  # `Report.bits` of the version before
             n_jobs, verbose = getattr(model, "n_jobs", None), getattr(model, "verbose", 0)
             if verbose or n_jobs is not None:
-                with lines_told(verbose), threads_used(_n_threads(n_jobs)):
+                with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
                     result = change(model)
             else:  # single edits take microseconds
                 result = change(model)
@@ -451,7 +451,7 @@ class Learning(Deciding):
             self._fit_vote_to_kept()
         self._check_class_weight()
         self._kinds = facts.kinds
-        if is_auto(getattr(self, "memory", None)) and not _is_in_parts(self.memory_):
+        if is_auto(getattr(self, "memory", None)) and not _is_in_segments(self.memory_):
             warn_if_large(self.memory_)
 
     def _choose_documents(self, kept: KeptDocuments, *, is_counted: bool = False) -> None:
@@ -504,13 +504,13 @@ class Learning(Deciding):
         """Return whether another layout may be chosen by the kept rows: all are kept, and no layout was given."""
         kept = self._kept
         is_whole = isinstance(kept, KeptRows) and kept.holds_all
-        return is_whole and not self._pinned and not _is_in_parts(self.memory_)
+        return is_whole and not self._pinned and not _is_in_segments(self.memory_)
 
     def _can_choose_by_documents(self) -> bool:
         """Return the same for documents: `refit` chooses by them, and nothing else does."""
         kept = self._kept
         is_whole = isinstance(kept, KeptDocuments) and kept.holds_all
-        return is_whole and not self._pinned and not _is_in_parts(self.memory_)
+        return is_whole and not self._pinned and not _is_in_segments(self.memory_)
 
     def _take_choice(self, chosen: Learning) -> None:
         """Take layout, vote and weights that another version of this model has chosen; count the kept rows again."""
@@ -803,7 +803,7 @@ class Learning(Deciding):
                 return
             examples = examples if self._cells is None else self._cells.counted(examples)
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
-            if _is_in_parts(memory):
+            if _is_in_segments(memory):
                 reader = rows_to_fit(reader, self.vote_, self.sites_, examples)
             with progress_bar("Fitting weights, stages"):
                 self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
@@ -842,7 +842,7 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
     return settled.kernel.resolve(h).positions == model.sites_.positions
 
 
-def silence_forgetting(model: Learning) -> None:
+def mute_forgetting_warning(model: Learning) -> None:
     """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
     model._warned = True
 
@@ -881,7 +881,7 @@ def check_is_model(layout: Any) -> None:
 
 
 def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) -> Reader:
-    """Return what weights are fitted with where a table lies in parts: the rows that these examples read.
+    """Return what weights are fitted with where a table lies in segments: the rows that these examples read.
 
     Continuation counts need the whole table.
     """
@@ -890,8 +890,8 @@ def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) ->
     return reader if vote.components(sites).continued else reader.restricted(examples.contexts, times=True)
 
 
-def _is_in_parts(memory: Memory) -> bool:
-    return isinstance(memory, InParts) and memory.parted is not None
+def _is_in_segments(memory: Memory) -> bool:
+    return isinstance(memory, InSegments) and memory.segmented is not None
 
 
 def _shard_of(model: Learning, memory: Memory) -> Memory:

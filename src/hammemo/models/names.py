@@ -1,7 +1,7 @@
 """The names of kernels, memories and votes: one list for Python, the command line, the server and plans.
 
 A name may be followed by numbers, ``"suffixes:4"`` for ``Suffixes(4)``, and kernels may be joined:
-``"positional+skip-pairs:3"``. "auto" is a name of every kind; what it becomes is said in :mod:`hammemo.models.axes`.
+``"positional+skip-pairs:3"``. "auto" is a name of every kind; :mod:`hammemo.models.automatic` says what it becomes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Report:
     >>> import numpy as np
     >>> from hammemo import MemoryClassifier
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
-    >>> print(MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]).report())  # doctest: +ELLIPSIS
+    >>> print(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]).report())  # doctest: +ELLIPSIS
     400 rows, 4 columns, 2 labels
     kernel: 4 columns, ...: (0, 2)...
     memory: Exact(), 0.00 MiB; auto: exact counts

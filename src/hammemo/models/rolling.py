@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.learning import silence_forgetting
+from hammemo.models.learning import mute_forgetting_warning
 from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
-        silence_forgetting(model)  # a window forgets all the time
+        mute_forgetting_warning(model)  # a window forgets all the time
         if not reset:
             model._admit(X)
         learnt = model._rows(X, y, sample_weight, reset=reset)

@@ -19,7 +19,7 @@ from hammemo._progress import progress_bar
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
-from hammemo.models.axes import (
+from hammemo.models.automatic import (
     chooses_sites,
     mixture_kernel,
     resolved_kernel,
@@ -34,7 +34,7 @@ from hammemo.votes.tree_weights import chosen_tree_vote
 if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.axes import StreamFacts
+    from hammemo.models.automatic import StreamFacts
     from hammemo.tokens.contexts import Examples
     from hammemo.votes import Vote
 

@@ -102,7 +102,7 @@ def site_bits(model: Learning) -> SiteBits:
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.models.site_bits import site_bits
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
-    >>> found = site_bits(MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]))
+    >>> found = site_bits(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]))
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """

@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._progress import advance, progress_bar
 from hammemo.models import settling
-from hammemo.models.axes import StreamFacts, repeated_share, resolved_vote
+from hammemo.models.automatic import StreamFacts, repeated_share, resolved_vote
 from hammemo.models.documents import Way
-from hammemo.models.growing import watched
 from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
+from hammemo.models.size_warning import watched
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
@@ -272,7 +272,9 @@ class Streaming(Learning):
 
         Examples
         --------
-        >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Bag, Suffixes
+        >>> from hammemo.votes import Mixture
         >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
         >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
         >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
@@ -372,7 +374,9 @@ class Streaming(Learning):
         Examples
         --------
         >>> import numpy as np
-        >>> from hammemo import MemoryClassifier, Mixture, Suffixes
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Suffixes
+        >>> from hammemo.votes import Mixture
         >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
         >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
         >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import MOMENTS, NUMBERS
-from hammemo.tokens.deciding import column_kinds
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 

@@ -43,9 +43,9 @@ from hammemo.sources.kinds import (
 )
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
+from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.columns import NAMES
 from hammemo.tokens.contexts import document
-from hammemo.tokens.deciding import Evidence
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN

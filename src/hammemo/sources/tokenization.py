@@ -34,13 +34,6 @@ def text_encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
     return lambda text: np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
 
 
-@cache
-def tokenizer_decoder(path: str) -> Callable[[list[int]], str]:
-    """Return the function from token ids to their text, of a tokenizer.json file."""
-    tokenizer = _tokenizers().Tokenizer.from_str(tokenizer_text(path))
-    return lambda ids: str(tokenizer.decode(ids))
-
-
 def tokenizer_text(name: str) -> str:
     """Return the text of a tokenizer.json file; empty for a tokenizer that has a name of its own."""
     if name in TOKENIZERS:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
+from hammemo.tokens.column_evidence import Evidence, asked_columns
 from hammemo.tokens.columns import (
     NAMES,
     NUMBERS,
@@ -34,7 +35,6 @@ from hammemo.tokens.contexts import (
     token_array,
     whole_multiplicity,
 )
-from hammemo.tokens.deciding import Evidence, asked_columns
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import as_token
@@ -172,24 +172,24 @@ def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArra
     if reset:
         estimator._columns = estimator._types = None
         if columns:
-            evidence = evidence_of(X, columns)
+            evidence = evidence_of(estimator, X, columns)
             listed = column_names(X) if hasattr(X, "columns") else None
             kinds = evidence.kinds(asked_columns(estimator.numeric, listed, len(columns)))
             if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
-                warn_of_ids(columns, kinds, listed, has_types=has_types(X))
+                warn_of_ids(columns, kinds, listed, has_types=has_types(estimator, X))
             estimator._columns = None if set(kinds) <= {NAMES} else kinds
             estimator._types = evidence.types
     return columns if estimator._columns is not None else None
 
 
-def evidence_of(X: Any, columns: list[NDArray[Any]]) -> Evidence:
+def evidence_of(estimator: Any, X: Any, columns: list[NDArray[Any]]) -> Evidence:
     """Return what the columns of a table show of their kinds."""
-    return Evidence.of_columns(columns, has_types=has_types(X), categories=category_places(X))
+    return Evidence.of_columns(columns, has_types=has_types(estimator, X), categories=category_places(X))
 
 
-def has_types(X: Any) -> bool:
-    """Return whether whole numbers in X are numbers: in data frames."""
-    return hasattr(X, "columns")
+def has_types(estimator: Any, X: Any) -> bool:
+    """Return whether whole numbers in X are numbers: in data frames, and wherever the kernel is automatic."""
+    return hasattr(X, "columns") or estimator._kernel_is_automatic()
 
 
 def _mixed_table(

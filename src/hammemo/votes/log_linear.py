@@ -104,7 +104,10 @@ class LogLinear(Vote):
 
     Examples
     --------
-    >>> from hammemo import Exact, LogLinear, MemoryClassifier, Suffixes, windows
+    >>> from hammemo import MemoryClassifier, windows
+    >>> from hammemo.kernels import Suffixes
+    >>> from hammemo.memories import Exact
+    >>> from hammemo.votes import LogLinear
     >>> text = "the cat sat on the mat and the dog sat on the cat and the cat ate the rat on the mat".split()
     >>> X, y = windows([text], h=3)
     >>> clf = MemoryClassifier(Suffixes(3), Exact(), vote=LogLinear()).fit(X, y)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, SiteKernel
+from hammemo import NO_TOKEN
+from hammemo.kernels import SiteKernel
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Examples
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
+from hammemo.memories import Exact
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts, Examples
@@ -66,7 +68,9 @@ def test_scan_prototypes_and_counts_give_identical_scores(kernel: SiteKernel, st
 
 
 def test_unseen_and_empty_positions_cast_no_vote() -> None:
-    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3)
+    clf = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+        as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3
+    )
     assert clf.class_scores(as_array([["a", NO_TOKEN, "z"], ["?", "?", "?"]])).ravel().tolist() == [1.0, 0.0]
 
 

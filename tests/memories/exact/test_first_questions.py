@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
+from hammemo import MemoryClassifier, load, save
 from hammemo._arrays.native import native
-from hammemo.experiments.drawing import zipf_stream
+from hammemo.kernels import Bag, PositionalHamming, Suffixes
+from hammemo.memories import Exact
 from hammemo.memories.exact.live import rows
 from hammemo.memories.exact.sum import SignedSum
+from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +79,7 @@ def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) 
     model = asked_once(load(tmp_path / "small"))
     assert asked_once(model).memory_._stored.is_live  # so small that it costs nothing
     stream = [row.tolist() for row in zipf_stream(40_000, 3000, seed=3).reshape(-1, 4)]
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
     model = load(tmp_path / "large")
     assert not asked_once(model).memory_._stored.is_live
     for _ in range(20):

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import hammemo
-from hammemo import NO_TOKEN, Bag, NotStoredError, SiteKernel, Suffixes
+from contract_checks.batches import examples
+from hammemo import NO_TOKEN, NotStoredError, memories
 from hammemo._arrays.native import native
-from hammemo.checks.batches import examples
-from hammemo.kernels import PositionalHamming
+from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.live.steps import Steps
@@ -41,7 +40,7 @@ TOKENS = [0, 1, 2, "a", 0.5, NO_TOKEN]
 LABELS = ["k", "b", "q", "a", "z", "m"]
 
 
-class Exact(hammemo.Exact):
+class Exact(memories.Exact):
     """The plain exact memory: tables in stacks, read as a sparse matrix. (Its name is part of the layout.)"""
 
     def _takes_rows(self, n_examples: int) -> bool:
@@ -51,7 +50,7 @@ class Exact(hammemo.Exact):
         return SparseCounts(self._stored, self.declared, static=True)
 
 
-def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> None:
+def assert_same(live: memories.Exact, plain: Exact, queries: list[list[Any]]) -> None:
     """Compare bytes, scores and leading labels, for every k."""
     assert live.state_bytes() == plain.state_bytes()
     ours, theirs = live.reader(), plain.reader()
@@ -77,7 +76,7 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     assert [single(query) for query in queries] == theirs.winners(contexts, weights, whole).tolist()
 
 
-def make_live(memory: hammemo.Exact) -> None:
+def make_live(memory: memories.Exact) -> None:
     """Make the live table, as enough questions do."""
     reader = memory.reader()
     assert isinstance(reader, SparseCounts)
@@ -85,7 +84,7 @@ def make_live(memory: hammemo.Exact) -> None:
     assert reader.rows.live is memory.reader().rows.live  # type: ignore[attr-defined]
 
 
-def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
+def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example this many times or, below zero, take it back."""
     memory._edited(lambda private: private.update_one(tokens, label, by))
 
@@ -108,7 +107,7 @@ edits = st.lists(st.tuples(kinds, batches), max_size=8)
 @given(start=batches, history=edits)
 @settings(max_examples=40)
 def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any, history: Any) -> None:
-    live, plain = hammemo.Exact().open(kernel.resolve(H)), Exact().open(kernel.resolve(H))
+    live, plain = memories.Exact().open(kernel.resolve(H)), Exact().open(kernel.resolve(H))
     queries = [context for context, _, _ in start]
     for memory in (live, plain):
         memory.add(examples(start))
@@ -130,7 +129,7 @@ def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any
         assert_same(ours, theirs, queries)
 
 
-def outcome(memory: hammemo.Exact, kind: str, batch: Any) -> str:
+def outcome(memory: memories.Exact, kind: str, batch: Any) -> str:
     """Edit; return the refusal, if there is one."""
     try:
         if kind == "add":
@@ -153,7 +152,7 @@ def test_long_rows_are_edited_and_read_like_the_plain_table(kernel: SiteKernel) 
     rng = np.random.default_rng(5)
     X = rng.choice(4, (3000, H), p=[0.7, 0.1, 0.1, 0.1])
     y = rng.zipf(1.3, 3000) % 700
-    live, plain = hammemo.Exact().open(kernel.resolve(H)), Exact().open(kernel.resolve(H))
+    live, plain = memories.Exact().open(kernel.resolve(H)), Exact().open(kernel.resolve(H))
     for memory in (live, plain):
         memory.add(Examples.of(X[:500], y[:500]))
     stored = list(range(500))
@@ -171,7 +170,7 @@ def test_long_rows_are_edited_and_read_like_the_plain_table(kernel: SiteKernel) 
 
 
 def test_counts_beyond_32_bits_and_back() -> None:
-    live, plain = hammemo.Exact().open(KERNELS[1].resolve(H)), Exact().open(KERNELS[1].resolve(H))
+    live, plain = memories.Exact().open(KERNELS[1].resolve(H)), Exact().open(KERNELS[1].resolve(H))
     large = 2**32 - 2
     for batch, sign in [
         ([([0, 1, 2, 0], "a", large), ([1, 1, 2, 0], "b", 1)], 1),
@@ -212,7 +211,7 @@ def test_labels_that_come_late_take_their_place(labels: list[Any], n_first: int)
 
 def test_ten_thousand_labels_in_one_place_are_spread_anew() -> None:
     """Each new label comes between the same two: the room between two 64-bit places is used up again and again."""
-    live = hammemo.Exact().open(PositionalHamming().resolve(1))
+    live = memories.Exact().open(PositionalHamming().resolve(1))
     live.add(examples([(["t"], "a", 1), (["t"], "z", 1)]))
     names = [f"m{i:05}" for i in range(2000)]
     for name in names:
@@ -231,14 +230,14 @@ def test_steps_share_what_sites_have_in_common() -> None:
 
 
 def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
-    live = hammemo.Exact().open(Suffixes(3).resolve(H))
+    live = memories.Exact().open(Suffixes(3).resolve(H))
     rng = np.random.default_rng(1)
     live.add(Examples.of(rng.integers(0, 9, (500, H)), rng.integers(0, 200, 500)))
     make_live(live)
     version = live._stored.live.version
     pages, before = version.n_pages, live.state_bytes()
 
-    def fails(memory: hammemo.Exact) -> None:
+    def fails(memory: memories.Exact) -> None:
         memory.update_one([1, 2, 3, 4], 7, 1)
         raise KeyboardInterrupt
 
@@ -255,11 +254,11 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
 
 
 def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
-    live = hammemo.Exact().open(PositionalHamming().resolve(1))
+    live = memories.Exact().open(PositionalHamming().resolve(1))
     live.add(examples([(["t"], "a", 1)]))
     make_live(live)
 
-    def fails(memory: hammemo.Exact) -> None:
+    def fails(memory: memories.Exact) -> None:
         memory.update_one(["t"], "b", 1)
         assert list(memory.labels) == ["a", "b"]
         raise KeyboardInterrupt
@@ -271,7 +270,7 @@ def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
 
 
 def test_old_versions_stay_as_they_are_and_are_freed() -> None:
-    live = hammemo.Exact().open(PositionalHamming().resolve(H))
+    live = memories.Exact().open(PositionalHamming().resolve(H))
     rng = np.random.default_rng(2)
     X, y = rng.integers(0, 9, (400, H)), rng.integers(0, 150, 400)
     live.add(Examples.of(X, y))
@@ -298,7 +297,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
     """Every allocation of an edit is made to fail once."""
     loops: Any = native()
     rng = np.random.default_rng(4)
-    live = hammemo.Exact().open(Suffixes(2).resolve(H))
+    live = memories.Exact().open(Suffixes(2).resolve(H))
     live.add(Examples.of(rng.integers(0, 3, (900, H)), rng.integers(0, 150, 900)))
     make_live(live)
     version = live._stored.live.version
@@ -324,7 +323,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
 
 def test_many_threads_read_while_one_edits() -> None:
     """Scores add up what one version holds: their sum is the number of its examples times the sites."""
-    live = hammemo.Exact().open(PositionalHamming().resolve(2))
+    live = memories.Exact().open(PositionalHamming().resolve(2))
     live.add(Examples.of(np.zeros((100, 2), int), np.arange(100)))
     contexts, stop, wrong = Contexts.of([[0, 0]]), threading.Event(), []
 
@@ -349,7 +348,7 @@ def test_many_threads_read_while_one_edits() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_can_go_on() -> None:
-    live = hammemo.Exact().open(PositionalHamming().resolve(2))
+    live = memories.Exact().open(PositionalHamming().resolve(2))
     live.add(Examples.of(np.zeros((100, 2), int), np.arange(100)))
     make_live(live)
     child = os.fork()
@@ -360,7 +359,7 @@ def test_a_forked_child_can_go_on() -> None:
 
 
 def test_copies_share_a_version_and_part_at_the_next_edit() -> None:
-    live = hammemo.Exact().open(PositionalHamming().resolve(2))
+    live = memories.Exact().open(PositionalHamming().resolve(2))
     live.add(Examples.of([[0, 1], [1, 1]], ["a", "b"]))
     make_live(live)
     other = copy.deepcopy(live)
@@ -383,7 +382,7 @@ def test_numbers_refuse_what_is_not_a_token() -> None:
 
 def test_tokens_that_come_and_go_do_not_pile_up() -> None:
     """A stream of ever new tokens, each forgotten soon: what is numbered stays within twice what is used."""
-    live = hammemo.Exact().open(Suffixes(2).resolve(2))
+    live = memories.Exact().open(Suffixes(2).resolve(2))
     live.add(Examples.of([[-1, -1]], [0]))
     for i in range(6000):
         change(live, [i, i + 1], i, 1)
@@ -393,12 +392,12 @@ def test_tokens_that_come_and_go_do_not_pile_up() -> None:
     stored = live._stored.live
     assert len(stored.store.tokens) + len(stored.store.labels) < 5000
     assert stored.version.n_rows < 2500
-    fresh = hammemo.Exact().open(Suffixes(2).resolve(2))
+    fresh = memories.Exact().open(Suffixes(2).resolve(2))
     fresh.add(Examples.of([[-1, -1]] + [[i, i + 1] for i in range(5980, 6000)], [0, *range(5980, 6000)]))
     assert live.state_bytes() == fresh.state_bytes()
 
 
-def learn_stream(tokens: list[int], chosen: Vocabulary | None, memory: hammemo.Exact) -> None:
+def learn_stream(tokens: list[int], chosen: Vocabulary | None, memory: memories.Exact) -> None:
     memory.update_from_blocks(stream_blocks([tokens], 2, short="pad"), chosen)
 
 
@@ -413,7 +412,7 @@ def test_many_small_streams_make_the_table_live(
     kernel: Any, documents: list[list[int]], chosen: Vocabulary | None, large: int | None
 ) -> None:
     sites = kernel.resolve(2)
-    live, plain = hammemo.Exact().open(sites), Exact().open(sites)
+    live, plain = memories.Exact().open(sites), Exact().open(sites)
     small = 0
     for number, document in enumerate(documents):
         tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)

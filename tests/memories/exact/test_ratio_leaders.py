@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import hammemo
-from hammemo import LogLinear, NotStoredError, SiteKernel, Suffixes
+from contract_checks.batches import examples
+from hammemo import NotStoredError, memories
 from hammemo._arrays.native import native
-from hammemo.checks.batches import examples
-from hammemo.kernels import PositionalHamming
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.live.rules import mean_rule
 from hammemo.memories.exact.reader import RuleRanker, SparseCounts
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import Mean, Vote
+from hammemo.votes import LogLinear, Mean, Vote
 
 pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
@@ -35,12 +34,12 @@ KERNELS = [
 WEIGHTS = [-1.0, -0.3, 0.0, 0.1, 0.5, 1.0, 3.0]
 
 
-def oracle(memory: hammemo.Exact) -> SparseCounts:
+def oracle(memory: memories.Exact) -> SparseCounts:
     """Return the reader that makes all scores."""
     return SparseCounts(SignedSum.of(memory.table()), memory.declared, static=True)
 
 
-def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
+def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example this many times or, below zero, take it back."""
     memory._edited(lambda private: private.update_one(tokens, label, by))
 
@@ -53,7 +52,7 @@ def log_linear(weights: list[list[float]], smoothing: list[float]) -> LogLinear:
     return vote
 
 
-def assert_same(memory: hammemo.Exact, vote: Vote, queries: list[list[Any]]) -> int:
+def assert_same(memory: memories.Exact, vote: Vote, queries: list[list[Any]]) -> int:
     """Compare the best labels, for every k; return how many answers of the compiled code were not sure."""
     ours, theirs = memory.reader(), oracle(memory)
     assert isinstance(ours, SparseCounts)
@@ -106,7 +105,7 @@ def votes(draw: st.DrawFn, n_sites: int) -> Vote:
 def test_the_best_labels_of_every_history_are_those_of_all_scores(
     kernel: SiteKernel, data: st.DataObject, start: Any, edits: Any, queries: list[list[Any]]
 ) -> None:
-    memory = hammemo.Exact().open(kernel.resolve(H))
+    memory = memories.Exact().open(kernel.resolve(H))
     if data.draw(st.booleans(), "labels without examples"):
         memory.declare(Vocabulary.of([3, 40]))
     memory.add(examples(start))
@@ -133,7 +132,7 @@ def drawn(n: int, n_labels: int, seed: int) -> tuple[np.ndarray[Any, Any], np.nd
 def test_long_rows_are_read_by_bands_also_after_edits(kernel: SiteKernel) -> None:
     """Labels leave their bands and rows are indexed again, in many edits of few labels."""
     X, y = drawn(6000, 900, 0)
-    memory = hammemo.Exact().open(kernel.resolve(H))
+    memory = memories.Exact().open(kernel.resolve(H))
     memory.add(Examples.of(X[:5000], y[:5000]))
     n_sites = len(memory.sites.positions)
     linear = log_linear([[-0.1, 0.3, 0.6]] * n_sites, [1.0, 10.0, 100.0])
@@ -151,7 +150,7 @@ def test_long_rows_are_read_by_bands_also_after_edits(kernel: SiteKernel) -> Non
 
 def test_real_weights_leave_nearly_no_answer_to_all_scores() -> None:
     X, y = drawn(5000, 500, 1)
-    memory = hammemo.Exact().open(PositionalHamming().resolve(H))
+    memory = memories.Exact().open(PositionalHamming().resolve(H))
     memory.add(Examples.of(X, y))
     vote = log_linear([[-0.08, 0.01, 0.063], [-0.11, 0.057, 0.151], [-0.036, 0.296, 0.581]], [1.0, 10.0, 100.0])
     assert assert_same(memory, vote, X[:64].tolist()) == 0
@@ -160,7 +159,7 @@ def test_real_weights_leave_nearly_no_answer_to_all_scores() -> None:
 def test_many_threads_read_two_versions_while_one_edits() -> None:
     """Indexes are made, shared and replaced by threads that read at the same time."""
     X, y = drawn(4000, 400, 2)
-    memory = hammemo.Exact().open(PositionalHamming().resolve(H))
+    memory = memories.Exact().open(PositionalHamming().resolve(H))
     memory.add(Examples.of(X, y))
     vote = log_linear([[0.2, 0.3]] * H, [1.0, 30.0])
     old, contexts = memory.reader(), Contexts.of(X[:20])
@@ -188,7 +187,7 @@ def test_many_threads_read_two_versions_while_one_edits() -> None:
 def test_an_allocation_that_fails_leaves_all_as_it_was() -> None:
     loops: Any = native()
     X, y = drawn(3000, 300, 3)
-    memory = hammemo.Exact().open(PositionalHamming().resolve(H))
+    memory = memories.Exact().open(PositionalHamming().resolve(H))
     memory.add(Examples.of(X, y))
     vote, queries = log_linear([[0.2, 0.3]] * H, [1.0, 30.0]), X[:5].tolist()
     ranker, contexts = vote.ranker(memory.reader(), memory.sites), Contexts.of(X[:5])
@@ -224,7 +223,7 @@ def test_rules_refuse_what_is_not_one() -> None:
         rule.mean(np.array([-1.0]), 1.0)
     with pytest.raises(ValueError, match="divisor"):
         rule.mean(np.ones(1), 0.0)
-    memory = hammemo.Exact().open(PositionalHamming().resolve(H))
+    memory = memories.Exact().open(PositionalHamming().resolve(H))
     memory.add(examples([([0, 0, 0], "a", 5)]))
     version = memory.reader().rows.live.version  # type: ignore[attr-defined]
     one, flags = np.zeros((1, 1), np.int64), np.zeros(1, bool)

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, LogLinear, MemoryClassifier, SiteKernel
+from hammemo import MemoryClassifier
+from hammemo.kernels import SiteKernel
 from hammemo.kernels.cells.codes import ColumnCodes
+from hammemo.memories import Exact
 from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
+from hammemo.votes import LogLinear
 
 native = pytest.importorskip("hammemo._native")
 VOTES = [LogLinear(steps=2), LogLinear((1, 10), steps=2, per_label=False), LogLinear(steps=2, class_weight="balanced")]

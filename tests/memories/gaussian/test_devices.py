@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import Gaussian, MeMoClassifier, MemoryClassifier
+from hammemo import MeMoClassifier, MemoryClassifier
 from hammemo.files.contents import file_bytes, from_bytes
+from hammemo.memories import Gaussian
 
 ROWS = np.array([[1, 2, 3], [1, 2, 4], [5, 2, 3]])
 LABELS = np.array(["a", "b", "a"])

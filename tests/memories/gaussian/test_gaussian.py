@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, Gaussian, MeMoClassifier, PositionalHamming, SiteKernel
+from hammemo import MeMoClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Gaussian
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.memories.gaussian.encoding import encode
 from hammemo.tokens.contexts import Contexts, Examples

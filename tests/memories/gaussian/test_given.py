@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hammemo import Gaussian, LayoutError, Ledgered, MeMoClassifier, MemoryClassifier, load, save
+from hammemo import LayoutError, MeMoClassifier, MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes, file_pieces, from_bytes
+from hammemo.memories import Gaussian, Ledgered
 from hammemo.memories.gaussian.codes import GaussianCodes
 
 if TYPE_CHECKING:

@@ -16,15 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crafted_tokens import float_like, integer_like, tuples_like
-from hammemo import (
-    Hashed,
-    Ledgered,
-    MemoryClassifier,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
-    Tiered,
-)
+from hammemo import MemoryClassifier
+from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories import Hashed, Ledgered, Tiered
 from hammemo.memories.hashed.reserved import site_hashes
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import siphash128, token_hashes

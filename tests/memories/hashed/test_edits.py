@@ -12,14 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Hashed, Ledgered, LogLinear, MemoryClassifier, NotStoredError, Rolling, SiteKernel, Suffixes
+from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo._arrays.native import native
+from hammemo.kernels import SiteKernel, Suffixes
+from hammemo.memories import Hashed, Ledgered
 from hammemo.memories.hashed.centring import centred
 from hammemo.memories.hashed.paged_rows import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+from hammemo.votes import LogLinear
 
 pytestmark = pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
 

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import (
-    Exact,
-    Gaussian,
-    Hashed,
-    LayoutError,
-    MemoryClassifier,
-    NotStoredError,
-    PositionalHamming,
-    SiteKernel,
-)
+from hammemo import LayoutError, MemoryClassifier, NotStoredError
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
 from hammemo.memories.hashed.readers import _narrow_signed
@@ -106,18 +99,20 @@ def test_a_certified_answer_is_the_exact_classifier_s(
 def test_enough_reserved_rows_certify_everything() -> None:
     rng = np.random.default_rng(2)
     X, y = rng.integers(0, 20, (300, 3)), rng.integers(0, 4, 300)
-    sketch = MemoryClassifier(memory=Hashed(buckets=2, reserved=20), vote="sum").fit(X, y)
+    sketch = MemoryClassifier("positional", memory=Hashed(buckets=2, reserved=20), vote="sum").fit(X, y)
     assert sketch.certify(X).all()
     np.testing.assert_array_equal(
-        sketch.class_scores(X), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).class_scores(X)
+        sketch.class_scores(X), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y).class_scores(X)
     )
-    assert not MemoryClassifier(memory=Hashed(buckets=1, reserved=0), vote="sum").fit(X, y).certify(X).any()
+    assert (
+        not MemoryClassifier("positional", memory=Hashed(buckets=1, reserved=0), vote="sum").fit(X, y).certify(X).any()
+    )
     assert sketch.certify(X[:1]).shape == (1,)
 
 
 def test_a_sketch_without_bounds_gives_no_certificate() -> None:
     with pytest.raises(TypeError, match="gives no certificate"):
-        MemoryClassifier(memory=Gaussian(8), vote="sum").fit([[1]], [1]).certify([[1]])
+        MemoryClassifier("positional", memory=Gaussian(8), vote="sum").fit([[1]], [1]).certify([[1]])
 
 
 def test_parts_widen_before_they_overflow_and_narrow_again() -> None:
@@ -172,7 +167,7 @@ def test_an_example_that_was_never_stored_is_refused_where_a_count_tells() -> No
 
 
 def test_an_empty_batch_leaves_the_layout_open() -> None:
-    clf = MemoryClassifier(memory=Hashed(buckets=4, reserved=2), vote="sum").partial_fit(
+    clf = MemoryClassifier("positional", memory=Hashed(buckets=4, reserved=2), vote="sum").partial_fit(
         [[1]], ["a"], ["a"], sample_weight=[0]
     )
     assert clf.memory_.layout()["reserved"] is None
@@ -195,7 +190,7 @@ def test_a_secret_key_changes_every_bucket_and_stays_out_of_the_state() -> None:
     plain, keyed = token_hashes(words, 0), token_hashes(words, 0, secret)
     assert not np.isin(plain, keyed).any()
     assert len(set(keyed.tolist())) == len(words)
-    assert "secret of" not in repr(MemoryClassifier(memory=Hashed(8, 0, key=secret), vote="sum"))
+    assert "secret of" not in repr(MemoryClassifier("positional", memory=Hashed(8, 0, key=secret), vote="sum"))
     memory = Hashed(8, 0, key=secret).open(POSITIONS)
     memory.add(examples([([0, 1, 2], "yes", 1)]))
     assert secret not in memory.state_bytes()
@@ -227,7 +222,7 @@ def test_buckets_are_used_evenly_and_sites_disagree() -> None:
 def test_many_labels_are_warned_about_with_the_way_out() -> None:
     X = np.zeros((DENSE_ROW_LABELS + 1, 1), int)
     with pytest.warns(UserWarning, match=r"memory=Exact\(\)"):
-        MemoryClassifier(memory=Hashed(2, 0), vote="sum").fit(X, np.arange(DENSE_ROW_LABELS + 1))
+        MemoryClassifier("positional", memory=Hashed(2, 0), vote="sum").fit(X, np.arange(DENSE_ROW_LABELS + 1))
 
 
 @pytest.mark.parametrize(
@@ -246,17 +241,19 @@ def test_an_empty_memory_answers_nothing() -> None:
 def test_more_threads_give_the_same_answers() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 50, (20_000, 3)), rng.integers(0, 9, 20_000)
-    clf = MemoryClassifier(memory=Hashed(16, 8), vote="sum").fit(X, y)
+    clf = MemoryClassifier("positional", memory=Hashed(16, 8), vote="sum").fit(X, y)
     one, several = clf.compile(), clf.compile(n_jobs=3)
     np.testing.assert_array_equal(one.predict(X), several.predict(X))
     np.testing.assert_array_equal(one.top_k(X, 3), several.top_k(X, 3))
-    assert MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).compile(n_jobs=2).predict(X[:9]).shape == (9,)
+    assert MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y).compile(n_jobs=2).predict(
+        X[:9]
+    ).shape == (9,)
 
 
 def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 50, (2_000, 3)), rng.integers(0, 9, 2_000)
-    tables: Any = MemoryClassifier(memory=Hashed(16, 8), vote="sum").fit(X, y).memory_.compile()
+    tables: Any = MemoryClassifier("positional", memory=Hashed(16, 8), vote="sum").fit(X, y).memory_.compile()
     contexts, weights, divisor = Contexts.of(X[:40]), np.ones(3), np.full(9, 3.0)
     few = tables.winners(contexts, weights, divisor), tables.leaders(contexts[:9], weights, divisor, 3)
     assert not tables._score_table
@@ -272,8 +269,8 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
 
 def test_equal_numbers_for_all_sites_are_one_number() -> None:
     X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    one = MemoryClassifier(memory=Hashed(8, 2), vote="sum").fit(X, y)
-    each = MemoryClassifier(memory=Hashed([8, 8], (2, 2)), vote="sum").fit(X, y)
+    one = MemoryClassifier("positional", memory=Hashed(8, 2), vote="sum").fit(X, y)
+    each = MemoryClassifier("positional", memory=Hashed([8, 8], (2, 2)), vote="sum").fit(X, y)
     assert one.memory_.state_bytes() == each.memory_.state_bytes()
     assert one.merge(each).memory_.label_counts.tolist() == [4, 2]
 
@@ -304,7 +301,7 @@ def test_each_site_has_its_own_numbers() -> None:
 )
 def test_numbers_that_fit_no_site_are_refused(buckets: Any, reserved: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        MemoryClassifier(memory=Hashed(buckets, reserved), vote="sum").fit([["a", "b"]], ["x"])
+        MemoryClassifier("positional", memory=Hashed(buckets, reserved), vote="sum").fit([["a", "b"]], ["x"])
 
 
 wide_counts = st.one_of(st.integers(0, 9), st.integers(2**45, 2**53 - 1))
@@ -323,7 +320,7 @@ def test_centred_counts_are_those_of_unbounded_integers(count: int, others: int,
 @pytest.mark.parametrize("exponent", [40, 47, 48, 49, 50, 51, 52])
 @pytest.mark.parametrize("buckets", [2048, 2**16])
 def test_large_counts_win(exponent: int, buckets: int) -> None:
-    clf = MemoryClassifier(memory=Hashed(buckets, reserved=0), random_state=0, vote="sum")
+    clf = MemoryClassifier("positional", memory=Hashed(buckets, reserved=0), random_state=0, vote="sum")
     clf.fit([[1], [2], [2]], ["a", "b", "c"], sample_weight=[2**exponent, 2 ** (exponent - 2), 1])
     scores = clf.class_scores([[1]])[0]
     assert clf.predict([[1]]).tolist() == ["a"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hammemo import Exact, Hashed, MemoryClassifier, Tiered
-from hammemo.experiments import wikitext
+from hammemo import MemoryClassifier
+from hammemo.memories import Exact, Hashed, Tiered
+from hammemo.paper.experiments import wikitext
 from places import SHARED
 
 DATA = SHARED / "wikitext-2"

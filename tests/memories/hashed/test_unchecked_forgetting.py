@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, NotStoredError, Rolling, Tiered, load, save
+from hammemo import MemoryClassifier, NotStoredError, Rolling, load, save
 from hammemo.cli.app import app
 from hammemo.files import inspect
+from hammemo.memories import Exact, Hashed, Ledgered, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

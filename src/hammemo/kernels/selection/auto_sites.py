@@ -79,7 +79,7 @@ class AutoSites(SiteKernel):
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo import AutoSites
+    >>> from hammemo.kernels import AutoSites
     >>> from hammemo.tokens.contexts import Examples
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
     >>> AutoSites().choose(Examples.of(X, X[:, 0] ^ X[:, 2])).tuples[0]

@@ -1,19 +1,20 @@
 """The exact memory: sparse counts of every (site, token, label).
 
-`table` is the table of counts as a value; `live` keeps one that is edited row by row, and `parts` what lies in files.
-`memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing deeper.
+`table` is the table of counts as a value; `live` keeps one that is edited row by row, and `segments` what lies in
+files. `memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing
+deeper.
 """
 
 from hammemo.memories.exact.free_rows import columns_in, token_rows, with_free_rows
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
-from hammemo.memories.exact.memory import Exact, InParts, head_state, restore_in_parts
-from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
-from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
-from hammemo.memories.exact.parts.set import SignedPart, View
+from hammemo.memories.exact.memory import Exact, InSegments, head_state, restore_in_segments
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts
 from hammemo.memories.exact.rows import Entries, applied
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker, WholeTable, dense_values
+from hammemo.memories.exact.segments.entries import SiteRows, added_rows, entries_in
+from hammemo.memories.exact.segments.segment import PAGE, Segment, table_arrays, used_arrays
+from hammemo.memories.exact.segments.set import SignedSegment, View
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 
@@ -24,11 +25,11 @@ __all__ = [
     "DenseCounts",
     "Entries",
     "Exact",
-    "InParts",
+    "InSegments",
     "Live",
-    "Part",
+    "Segment",
     "Shared",
-    "SignedPart",
+    "SignedSegment",
     "SignedSum",
     "SiteRows",
     "SparseCounts",
@@ -42,7 +43,7 @@ __all__ = [
     "entries_in",
     "head_state",
     "rank_before",
-    "restore_in_parts",
+    "restore_in_segments",
     "table_arrays",
     "token_rows",
     "used_arrays",

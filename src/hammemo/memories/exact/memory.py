@@ -9,10 +9,10 @@ Without the compiled code everything is done in bulk.
 Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory of its own inside,
 which counts derived examples.
 
-`InParts` is what `Exact` and a memory around it have in common: one table of exact counts, which may lie in the files
-of a folder, and perhaps more beside it, which is small and stays in memory. The files hold the rows of the table; all
-else of the state is in the head of the folder. What writes, reads or learns a folder asks for the table and for what
-is beside it, and need not know which memory this is.
+`InSegments` is what `Exact` and a memory around it have in common: one table of exact counts, which may lie in the
+files of a folder, and perhaps more beside it, which is small and stays in memory. The files hold the rows of the table;
+all else of the state is in the head of the folder. What writes, reads or learns a folder asks for the table and for
+what is beside it, and need not know which memory this is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from hammemo._arrays.native import native
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
-from hammemo.memories.exact.parts.digest import SumState
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
+from hammemo.memories.exact.segments.digest import SumState
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, MIN_TIMES_LARGER, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
-Self = TypeVar("Self", bound="InParts")
+Self = TypeVar("Self", bound="InSegments")
 
 SMALL_STREAMS_IN_BULK: Final = 16
 """How many small streams, one after another, are learnt in bulk before the table is made live."""
 
 
-class InParts(Memory):
-    """Base class of memories whose exact table may lie in parts."""
+class InSegments(Memory):
+    """Base class of memories whose exact table may lie in segments."""
 
     table_prefix: ClassVar[str] = ""
     """How the names of the arrays of the table begin in the state."""
@@ -78,7 +78,7 @@ class InParts(Memory):
 
     @abstractmethod
     def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store what a table in parts has counted, and what is beside it, in place of all that is stored."""
+        """Store what a table in segments has counted, and what is beside it, in place of all that is stored."""
 
     @abstractmethod
     def _with_empty_table(self: Self) -> Self:
@@ -88,7 +88,7 @@ class InParts(Memory):
     def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
-        """Take a state whose table lies in parts; `opened` as in `restore_in_parts`."""
+        """Take a state whose table lies in segments; `opened` as in `restore_in_segments`."""
 
     @property
     @abstractmethod
@@ -96,17 +96,17 @@ class InParts(Memory):
         """The table as a sum of terms."""
 
     @property
-    def parted(self) -> SignedSum | None:
+    def segmented(self) -> SignedSum | None:
         """The table as a sum of terms, if it lies in a folder."""
         terms = self.terms
         return terms if terms.in_folder else None
 
     def state_digest(self) -> str:
-        """Return BLAKE2b-256 of `state_bytes`; of a table in parts, made range by range."""
+        """Return BLAKE2b-256 of `state_bytes`; of a table in segments, made range by range."""
         version = self._now()
-        if version.parted is None:
+        if version.segmented is None:
             return super().state_digest()
-        known, state, prefix = head_state(version, {}), SumState(version.parted, version.labels), self.table_prefix
+        known, state, prefix = head_state(version, {}), SumState(version.segmented, version.labels), self.table_prefix
         specs = {name: Spec(array.dtype, array.shape) for name, array in known.items()}
         specs |= {f"{prefix}{name}": spec for name, spec in state.specs().items()}
         digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
@@ -116,7 +116,7 @@ class InParts(Memory):
         return digest.hexdigest()
 
 
-class Exact(InParts):
+class Exact(InSegments):
     """Exact, sparse counts of every (site, token, label); the size grows with the distinct entries.
 
     It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
@@ -124,7 +124,8 @@ class Exact(InParts):
 
     Examples
     --------
-    >>> from hammemo import Exact, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
     >>> clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     >>> clf.class_scores([["a", "c"]])
@@ -145,7 +146,7 @@ class Exact(InParts):
         self._edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
 
     def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
+        """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
         if companion is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
         self._edited(lambda memory: setattr(memory, "_stored", stored))
@@ -268,7 +269,7 @@ class Exact(InParts):
     def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
-        """Take a state whose table lies in parts."""
+        """Take a state whose table lies in segments."""
         self._stored = opened(all_labels, stored)
         self._restore_free(stored)
 
@@ -308,34 +309,34 @@ class Exact(InParts):
 
     @property
     def nbytes(self) -> int:
-        """Size of the canonical form in bytes, without the names; of a table in parts, of its rows and entries."""
+        """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
         stored = self._stored
         if not stored.in_folder:
             return super().nbytes
         return stored.nbytes + sum(inner.nbytes for inner in self._free)
 
 
-def head_state(memory: InParts, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the state with other arrays in place of the table: in a head, what its parts do not say."""
+def head_state(memory: InSegments, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the state with other arrays in place of the table: in a head, what its segments do not say."""
     version = memory._now()
     named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
     return {**version.frame().arrays(), **version._companion_arrays(), **named}
 
 
-def restore_in_parts(
-    memory: InParts,
+def restore_in_segments(
+    memory: InSegments,
     state: Mapping[str, NDArray[Any]],
     sites: Sites,
     seed: int,
     declared: NDArray[Any],
     opened: Callable[[LabelCounts, StoredArrays], SignedSum],
 ) -> None:
-    """Start with a table in parts and what `head_state` returned, checked.
+    """Start with a table in segments and what `head_state` returned, checked.
 
     `opened` returns the table, given the labels and its arrays of the head.
     """
 
-    def take(memory: InParts, all_labels: LabelCounts, stored: StoredArrays) -> None:
+    def take(memory: InSegments, all_labels: LabelCounts, stored: StoredArrays) -> None:
         memory._restore_terms(all_labels, stored, opened)
 
     memory._restore(StoredArrays(state), sites, seed, declared, take)

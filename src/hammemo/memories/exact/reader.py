@@ -17,7 +17,6 @@ from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import rows_of_columns
 from hammemo.memories.budget import CompileBudget
 from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
-from hammemo.memories.exact.parts.rows import FileRows
 from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
@@ -28,6 +27,7 @@ from hammemo.memories.exact.score_table import (
     dense_values,
     summed,
 )
+from hammemo.memories.exact.segments.rows import FileRows
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.exact.tree_table import holds_trees

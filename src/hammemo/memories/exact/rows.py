@@ -1,8 +1,8 @@
 """The rows of exact counts that contexts read, and those of a table as a sparse matrix.
 
 There are three ways to them: from a table (here), from a live table (:mod:`hammemo.memories.exact.live.rows`) and from
-files (:mod:`hammemo.memories.exact.parts.rows`). All give the same rows; some find the best labels faster than by all
-scores.
+files (:mod:`hammemo.memories.exact.segments.rows`). All give the same rows; some find the best labels faster than by
+all scores.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ r"""What an exact memory stores: a sum of signed terms.
 .. math:: N = \sum_t \sigma_t N_t, \qquad \sigma_t = \pm 1
 
 A term is a table in memory (:mod:`hammemo.memories.exact.table`), a live table
-(:mod:`hammemo.memories.exact.live.live`), or a file of a folder (:mod:`hammemo.memories.exact.parts.part`). Nothing is
-added up before it is asked for.
+(:mod:`hammemo.memories.exact.live.live`), or a file of a folder (:mod:`hammemo.memories.exact.segments.segment`).
+Nothing is added up before it is asked for.
 
 *In bulk*, the table of a batch is appended to a short stack of tables of falling size, and neighbours of similar size
 are added up, so that n batches cost O(n log n) and not O(n^2). What is removed goes to a stack of its own, once the
@@ -36,9 +36,9 @@ from hammemo._versions import Cached, Remembered, cached_property
 from hammemo.memories.errors import fewer_stored, never_stored
 from hammemo.memories.exact.live.live import LabelSet, Live
 from hammemo.memories.exact.live.numbers import Numbers
-from hammemo.memories.exact.parts.entries import SiteRows, added_rows
-from hammemo.memories.exact.parts.part import Part, table_arrays, used_arrays
-from hammemo.memories.exact.parts.set import PartSet, SignedPart, View
+from hammemo.memories.exact.segments.entries import SiteRows, added_rows
+from hammemo.memories.exact.segments.segment import Segment, table_arrays, used_arrays
+from hammemo.memories.exact.segments.set import SegmentSet, SignedSegment, View
 from hammemo.memories.exact.table import CountTable, plus_empties
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
@@ -87,7 +87,7 @@ class Files(Cached):
 
     Parameters
     ----------
-    parts : PartSet
+    segments : SegmentSet
     label_counts : LabelCounts
     empties : tuple of LabelCounts, one a site
         How many examples of each label hold no token there.
@@ -95,7 +95,7 @@ class Files(Cached):
         Whether there is a folder: it may have no file yet.
     """
 
-    parts: PartSet
+    segments: SegmentSet
     label_counts: LabelCounts
     empties: tuple[LabelCounts, ...]
     in_folder: bool = True
@@ -103,17 +103,17 @@ class Files(Cached):
     @classmethod
     def none(cls, sites: Sites) -> Files:
         """Return no files, and no folder."""
-        return cls(PartSet(sites, ()), LabelCounts(), (LabelCounts(),) * len(sites.positions), in_folder=False)
+        return cls(SegmentSet(sites, ()), LabelCounts(), (LabelCounts(),) * len(sites.positions), in_folder=False)
 
     @cached_property
     def tokens(self) -> Numbers:
-        """The rank of each token of the parts."""
-        return Numbers(self.parts.vocabulary)
+        """The rank of each token of the segments."""
+        return Numbers(self.segments.vocabulary)
 
     @cached_property
     def compared(self) -> tuple[int, ...]:
         """The positions that some site compares."""
-        return tuple(sorted({position for site in self.parts.sites.positions for position in site}))
+        return tuple(sorted({position for site in self.segments.sites.positions for position in site}))
 
     @cached_property
     def label_ranks(self) -> Numbers:
@@ -121,9 +121,9 @@ class Files(Cached):
         return Numbers(self.label_counts.labels)
 
     @cached_property
-    def part_labels(self) -> Numbers:
-        """The rank of each label among those of the parts."""
-        return Numbers(self.parts.labels)
+    def segment_labels(self) -> Numbers:
+        """The rank of each label among those of the segments."""
+        return Numbers(self.segments.labels)
 
     def count_of(self, label: Token) -> int:
         """Return how many examples a label has."""
@@ -132,8 +132,8 @@ class Files(Cached):
 
     @cached_property
     def columns_in(self) -> Remembered:
-        """`PartSet.columns_in`, remembered: most edits leave the labels as they are."""
-        return Remembered(self.parts.columns_in)
+        """`SegmentSet.columns_in`, remembered: most edits leave the labels as they are."""
+        return Remembered(self.segments.columns_in)
 
     @cached_property
     def columns_of(self) -> dict[int, Remembered]:
@@ -171,11 +171,11 @@ class SignedSum(Cached):
         return cls(Files.none(table.sites), (table,), on_disk=on_disk)
 
     @classmethod
-    def of_parts(
-        cls, sites: Sites, parts: Sequence[SignedPart], label_counts: LabelCounts, empties: Sequence[LabelCounts]
+    def of_segments(
+        cls, sites: Sites, segments: Sequence[SignedSegment], label_counts: LabelCounts, empties: Sequence[LabelCounts]
     ) -> SignedSum:
         """Return the table that the files of a folder make up."""
-        return cls(Files(PartSet(sites, parts), label_counts, tuple(empties)), (), (), label_counts.labels)
+        return cls(Files(SegmentSet(sites, segments), label_counts, tuple(empties)), (), (), label_counts.labels)
 
     def __getstate__(self) -> dict[str, Any]:
         # What was taken away is in two terms still: copies do not have it. Caches are made again.
@@ -185,7 +185,7 @@ class SignedSum(Cached):
     @property
     def sites(self) -> Sites:
         """What is compared."""
-        return self.files.parts.sites
+        return self.files.segments.sites
 
     @property
     def in_folder(self) -> bool:
@@ -237,15 +237,15 @@ class SignedSum(Cached):
         return tuple((_live(terms), sign) for terms, sign in held if any(term.n_examples for term in terms))
 
     @cached_property
-    def all_parts(self) -> PartSet:
-        """All terms as parts, with a common numbering."""
-        on_top = [SignedPart(part_of(term.total), sign) for term, sign in self._terms]
-        return PartSet(self.sites, (*self.files.parts.parts, *on_top)) if on_top else self.files.parts
+    def all_segments(self) -> SegmentSet:
+        """All terms as segments, with a common numbering."""
+        on_top = [SignedSegment(segment_of(term.total), sign) for term, sign in self._terms]
+        return SegmentSet(self.sites, (*self.files.segments.segments, *on_top)) if on_top else self.files.segments
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens of all terms; some may be left without a row."""
-        return self.all_parts.vocabulary
+        return self.all_segments.vocabulary
 
     @property
     def labels(self) -> Vocabulary:
@@ -274,20 +274,20 @@ class SignedSum(Cached):
 
     @cached_property
     def views(self) -> tuple[View, ...]:
-        """What connects the numbering of each part with the common one, and with the labels that have examples."""
+        """What connects the numbering of each segment with the common one, and with the labels that have examples."""
         labels = self.label_counts.labels
-        return tuple(View(self.vocabulary, labels, part, sign) for part, sign, _ in self.all_parts.parts)
+        return tuple(View(self.vocabulary, labels, segment, sign) for segment, sign, _ in self.all_segments.segments)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows and entries in all terms, as parts."""
-        return sum(signed.part.nbytes for signed in self.all_parts.parts)
+        """Bytes of rows and entries in all terms, as segments."""
+        return sum(signed.segment.nbytes for signed in self.all_segments.segments)
 
     @property
     def n_entries(self) -> int:
         """How many entries all terms have: at least as many as there are counts."""
         in_memory = sum(term.total.n_entries for term, _ in self._terms)
-        return in_memory + sum(signed.part.n_entries for signed in self.files.parts.parts)
+        return in_memory + sum(signed.segment.n_entries for signed in self.files.segments.segments)
 
     @property
     def n_examples(self) -> int:
@@ -314,7 +314,7 @@ class SignedSum(Cached):
             check_total(self.n_examples, int(examples.multiplicity.sum()))
             added = (_live_top(self.added, self.sites).changed(examples, 1),)
             return SignedSum(self.files, added, self.removed, _with(self.labels, examples.labels))
-        if len(examples) > MAX_EXAMPLES_BY_ROW or not self.files.parts.is_compiled:
+        if len(examples) > MAX_EXAMPLES_BY_ROW or not self.files.segments.is_compiled:
             return self.changed_by(CountTable.of(examples, self.sites), sign)
         made, tokens = self, [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last one
         labels = examples.labels.tolist()
@@ -368,7 +368,7 @@ class SignedSum(Cached):
         rank = self.files.tokens.get
         ranks = [rank(token) for token in tokens]
         no_row = any(ranks[at] < 0 and as_token(tokens[at]) == NO_TOKEN for at in self.files.compared)
-        if no_row or not self.files.parts.is_compiled:  # no row counts an example at a site where it has no token
+        if no_row or not self.files.segments.is_compiled:  # no row counts an example at a site where it has no token
             return self.changed_by(CountTable.of(Examples.of([list(tokens)], [label], [-by]), self.sites), -1)
         if (self._counts_of_one(tokens, ranks, label) < -by).any():
             raise never_stored()
@@ -378,8 +378,8 @@ class SignedSum(Cached):
 
     def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> NDArray[np.int64]:
         """Return the count of a label in the row that each site reads: (S,)."""
-        own_label = np.array([self.files.part_labels.get(label)], np.int64)
-        counts = self.files.parts.counts(np.array([ranks], np.int64), own_label)[0]
+        own_label = np.array([self.files.segment_labels.get(label)], np.int64)
+        counts = self.files.segments.counts(np.array([ranks], np.int64), own_label)[0]
         for live, sign in self.tops:
             counts += sign * live.counts_of_one(tokens, label)
         return np.asarray(counts)
@@ -388,11 +388,11 @@ class SignedSum(Cached):
         """Return the sum with another, or the difference, or refuse to go below zero."""
         if not other.in_folder:
             return self.changed_by(other.total, sign)
-        theirs = (SignedPart(part, sign * own, about) for part, own, about in other.all_parts.parts)
+        theirs = (SignedSegment(segment, sign * own, about) for segment, own, about in other.all_segments.segments)
         counts, empties = self.label_counts.plus(other.label_counts, sign), self.empties
         empties = plus_empties(empties, other.empties, sign)
-        mine = self.added_up().all_parts.parts
-        made = SignedSum.of_parts(self.sites, (*mine, *theirs), counts, empties)
+        mine = self.added_up().all_segments.segments
+        made = SignedSum.of_segments(self.sites, (*mine, *theirs), counts, empties)
         if sign < 0:
             for _ in made.all_rows():  # raises where a count would be below zero
                 pass
@@ -405,16 +405,16 @@ class SignedSum(Cached):
     def counts_at(self, table: CountTable) -> NDArray[np.int64]:
         """Return the count here of each entry of a table."""
         held = np.zeros(table.n_entries, np.int64)
-        for part, sign, _ in self.files.parts.parts:
-            held += sign * part.counts_at(table)
+        for segment, sign, _ in self.files.segments.segments:
+            held += sign * segment.counts_at(table)
         for term, sign in self._terms:
             held += sign * term.total.counts_at(table)
         return held
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:
-        """Ranks of first tokens at which the keys are cut into ranges: where parts in files begin, and the two ends."""
-        in_files = self.views[: len(self.files.parts.parts)]
+        """Ranks of first tokens at which keys are cut into ranges: where segments in files begin, and the two ends."""
+        in_files = self.views[: len(self.files.segments.segments)]
         firsts = [ends[0] for view in in_files if (ends := view.ends) is not None]
         return np.unique([0, len(self.vocabulary), *firsts])
 
@@ -434,7 +434,7 @@ class SignedSum(Cached):
         return added_rows(held, length, len(self.vocabulary), len(self.label_counts.labels))
 
     def range_arrays(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the part with all keys whose first token has a rank from `first` to before `stop`."""
+        """Return the arrays of the segment with all keys whose first token has a rank from `first` to before `stop`."""
         rows = [self.site_rows(k, first, stop) for k in range(len(self.sites.positions))]
         return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
 
@@ -444,13 +444,13 @@ class SignedSum(Cached):
         return CountTable.of_rows(self.sites, self.label_counts, names, rows)
 
 
-_parts_of_tables: WeakKeyDictionary[CountTable, Part] = WeakKeyDictionary()
+_segments_of_tables: WeakKeyDictionary[CountTable, Segment] = WeakKeyDictionary()
 
 
-def part_of(table: CountTable) -> Part:
-    """Return a table in memory as a part, made once for each table."""
-    made = _parts_of_tables.get(table)
-    return _parts_of_tables.setdefault(table, Part(table.sites, table_arrays(table))) if made is None else made
+def segment_of(table: CountTable) -> Segment:
+    """Return a table in memory as a segment, made once for each table."""
+    made = _segments_of_tables.get(table)
+    return _segments_of_tables.setdefault(table, Segment(table.sites, table_arrays(table))) if made is None else made
 
 
 def stacked(stack: tuple[CountTable, ...], table: CountTable) -> tuple[CountTable, ...]:

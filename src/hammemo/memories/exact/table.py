@@ -19,7 +19,7 @@ from hammemo._arrays.integers import narrow, pieces, ranges, sorted_find, sum_by
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import NotStoredError, never_stored
-from hammemo.memories.exact.parts.entries import SiteRows, added_rows
+from hammemo.memories.exact.segments.entries import SiteRows, added_rows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.kernels.cells.forest import LEVELS
-from hammemo.memories.exact.parts.entries import SiteRows
+from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable, counted_rows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary

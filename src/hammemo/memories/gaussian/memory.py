@@ -93,7 +93,8 @@ class Gaussian(Memory):
 
     Examples
     --------
-    >>> from hammemo import Gaussian, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Gaussian
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
     >>> clf = MemoryClassifier(memory=Gaussian(d=2048)).fit(X, y)
     >>> clf.class_scores([["a", "c"]]).round(1)

@@ -72,7 +72,8 @@ class Hashed(Memory):
 
     Examples
     --------
-    >>> from hammemo import Hashed, MemoryClassifier
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Hashed
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
     >>> clf = MemoryClassifier(memory=Hashed(buckets=64, reserved=8), vote="sum").fit(X, y)
     >>> clf.class_scores([["a", "c"]]), clf.certify([["a", "c"]])

@@ -56,7 +56,7 @@ from hammemo.votes.mixture.reading import (
     rows_reader,
     static_tables,
 )
-from hammemo.votes.mixture.shares import RowShares
+from hammemo.votes.mixture.row_shares import RowShares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +107,9 @@ class Mixture(Vote):
 
     Examples
     --------
-    >>> from hammemo import Copy, MemoryClassifier, Mixture, Suffixes
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.kernels import Copy, Suffixes
+    >>> from hammemo.votes import Mixture
     >>> sessions = [["tea", "cup", "tea"], ["pen", "ink", "pen"], ["cup", "tea", "cup"]] * 20
     >>> clf = MemoryClassifier(Suffixes(2) + Copy(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
     >>> clf.top_k([["lamp", "box", "lamp"], ["pen", "ink", "pen"]], k=1).tolist()

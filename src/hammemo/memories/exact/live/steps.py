@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import cached_property
-from hammemo.memories.exact.parts.entries import SiteRows
+from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 
@@ -43,7 +43,7 @@ class Steps:
 
     Examples
     --------
-    >>> from hammemo import Suffixes
+    >>> from hammemo.kernels import Suffixes
     >>> from hammemo.memories.exact.live.steps import Steps
     >>> steps = Steps(Suffixes(3).resolve(4))
     >>> [step.positions for step in steps.all], steps.of_sites

@@ -1,0 +1,130 @@
+"""What benchmarks share: turns, latencies, memory, runs that go on where they were stopped, and their command lines.
+
+Rows, averages and tables as text are those of :mod:`hammemo.paper.experiments.measuring`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.engines.jobs import peak_memory
+from hammemo.paper.experiments.measuring import Row, cell, seconds, table, unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def after(on_progress: Callable[[int, int], None], before: int, total: int) -> Callable[[int, int], None]:
+    """Return what tells the progress of one part of a longer run, of which `before` steps were done earlier."""
+    return lambda done, _: on_progress(before + done, total)
+
+
+def thread_seconds(call: Callable[..., Any], *arguments: Any) -> float:
+    """Return the seconds that this thread works: a call of microseconds feels nothing of what else the machine does.
+
+    Where that clock is too coarse, as on Windows, the clock on the wall is read.
+    """
+    fine = time.get_clock_info("thread_time").resolution < 1e-6
+    return seconds(call, *arguments, clock=time.thread_time if fine else time.perf_counter)
+
+
+def in_turns(
+    runs: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    clock: Callable[[], float] = time.process_time,
+    on_progress: Callable[[int, int], None] = unseen,
+) -> dict[str, list[float]]:
+    """Return the seconds of each run in each round; all runs take turns, so that other work falls on all of them."""
+    took: dict[str, list[float]] = {name: [] for name in runs}
+    for done in range(rounds):
+        for name, run in runs.items():
+            took[name].append(seconds(run, clock=clock))
+        on_progress(done + 1, rounds)
+    return took
+
+
+def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
+    """Return what is done a processor second by calls that each do `size`, repeated for at least this many seconds."""
+    started, calls, spent = time.process_time(), 0, 0.0
+    while spent < least:
+        call()
+        calls += 1
+        spent = time.process_time() - started
+    return calls * size / spent
+
+
+def latencies(taken: Sequence[float]) -> dict[str, float] | None:
+    """Return the median, the 99th percentile and the longest of some seconds, in microseconds; None of nothing."""
+    if not taken:
+        return None
+    return dict(zip(("median", "p99", "longest"), (1e6 * np.percentile(taken, [50, 99, 100])).tolist(), strict=True))
+
+
+def peak_mebibytes() -> float:
+    """Return the most memory that this process has had."""
+    return peak_memory() / 2**20
+
+
+def show(results: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print results as JSON; or tables by their titles, and groups of figures line by line."""
+    if as_json:
+        print(json.dumps(results, indent=2, ensure_ascii=False))
+        return
+    for title, found in results.items():
+        if isinstance(found, list):
+            print("\n".join([f"{title}:", "", *table(found), ""]))
+        elif isinstance(found, dict):
+            print("\n".join([title, *(f"  {name:55s} {cell(value):>12}" for name, value in found.items())]))
+        else:
+            print(f"{title.replace('_', ' ')}: {cell(found)}")
+
+
+class JsonLines:
+    """Rows in a file, one JSON object a line, so that a run that was stopped goes on where it was.
+
+    Parameters
+    ----------
+    *paths : Path or None
+        Files to read; what is missing holds nothing. New rows are appended to the first of them, if there is one.
+    """
+
+    def __init__(self, *paths: Path | None) -> None:
+        self.path = paths[0] if paths else None
+        texts = [path.read_text(encoding="utf-8") for path in paths if path is not None and path.exists()]
+        self.rows: list[Row] = [json.loads(line) for text in texts for line in text.splitlines()]
+
+    def find(self, **known: Any) -> Row | None:
+        """Return the last row with these values."""
+        found = (row for row in reversed(self.rows) if all(row.get(name) == value for name, value in known.items()))
+        return next(found, None)
+
+    def add(self, row: Row) -> Row:
+        """Keep one more row."""
+        self.rows.append(row)
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                print(json.dumps(row), file=file)
+        return row
+
+
+def options(page: str | None, *, data: str | None = None, as_json: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser whose help is the docstring of a module.
+
+    Parameters
+    ----------
+    page : str
+    data, as_json : str, optional
+        What the folder of ``--data``, which is then required, holds; and what ``--json`` prints.
+    """
+    parser = argparse.ArgumentParser(description=page, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if data is not None:
+        parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=f"folder with {data}")
+    if as_json is not None:
+        parser.add_argument("--json", action="store_true", help=f"print {as_json} as JSON")
+    return parser

@@ -1,0 +1,136 @@
+"""``hammemo backup`` and ``hammemo restore``: served models in files of their own, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import UsageError, counted, one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from hammemo_server.store.log import Store
+
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False
+    ),
+]
+KeyFile: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The key file, which models with subjects need.")
+]
+
+
+def back_up_folder(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.", show_default="all")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Only this model.", show_default="all")] = None,
+    log: Url = None,
+    keys: KeyFile = None,
+    days: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="DAYS", help="When the key of an encrypted backup expires; then nothing can read it."
+        ),
+    ] = 30,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Back up served models, each as it is at one moment, also while a server runs.
+
+    A backup keeps the version, operation ids, the audit record and receipts. For a model with subjects it is encrypted
+    with its own key in the key file; for other models it contains the rows in plain text.
+    """
+    with one_line_errors():
+        from hammemo_server.models.backups import back_up
+
+        if target.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
+        if log is None and not folder.is_dir():
+            raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
+        store = _store(folder, log)
+        places = [(t, m) for t in store.tenants() for m in store.names(t) if tenant in (None, t) and model in (None, m)]
+        if not places:
+            raise UsageError(f"{folder} has no such model.")
+        written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
+    if as_json:
+        facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
+        print_json(facts)
+        return
+    for one in written:
+        until = "" if one.header.expires is None else f", until {one.header.expires}"
+        typer.echo(f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}")
+
+
+def restore_files(
+    backup: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="A backup, or a folder: then the newest of each model in it.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TENANT/NAME", help="The name of the restored model.", show_default="as it was"),
+    ] = None,
+    log: Url = None,
+    keys: KeyFile = None,
+    original_lost: Annotated[
+        bool,
+        typer.Option(
+            "--original-lost",
+            help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
+        ),
+    ] = False,
+    receipts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The receipts of the model: refuse if it does not know a request in them."),
+    ] = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="With --receipts: you will send this request again (repeatable)."),
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Restore models from backups, also while a server runs; existing models are never replaced.
+
+    Subjects erased since the backup are erased again before the model can be queried.
+    """
+    with one_line_errors():
+        from hammemo_server.models.backups import newest_backups, restore
+
+        files = newest_backups(backup) if backup.is_dir() else [backup]
+        place = None if to is None else tuple(to.split("/"))
+        if place is not None and (len(place) != 2 or len(files) != 1):
+            raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
+        if receipts is not None and len(files) != 1:
+            raise UsageError("--receipts is for one backup: name its file.")
+        if again and receipts is None:
+            raise UsageError("--again names requests with receipts: name their file with --receipts.")
+        how = {"keys": keys, "to": place, "original_lost": original_lost, "receipts": receipts, "again": again or ()}
+        store = _store(folder, log)
+        found = [_refusing(restore, store, file, **how) for file in files]
+    if as_json:
+        print_json([one._asdict() for one in found])
+        return
+    for one in found:
+        erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
+        typer.echo(f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}")
+
+
+def _store(folder: Path, log: str | None) -> Store:
+    from hammemo_server.models.host import store_of
+
+    return store_of(folder, log, replica=True)
+
+
+def _refusing(function: Any, *given: Any, **options: Any) -> Any:
+    """Call a function; what a log or the service refuses is an error in one line."""
+    from hammemo_server.edits.operations import ServiceError
+    from hammemo_server.store.log import LogError
+
+    try:
+        return function(*given, **options)
+    except (LogError, ServiceError) as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,528 @@
+"""What is asked of a served model: edits with an id, acknowledgements, and refusals with a status.
+
+**An edit** is some examples or whole documents to learn or to forget, or a request to fit the vote again (a
+*refit*), and an operation id that the client has chosen. A client that got no answer sends the same edit with the same
+id again: it is applied once. An id with another content is refused.
+
+**A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
+log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
+different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
+(:mod:`hammemo_server.edits.weights`) or chosen (:mod:`hammemo_server.edits.chosen_layouts`), and the digest is made
+of the request.
+
+**A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
+sent; it is for the client and never for a log.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo_server.edits.limits import Limits
+
+Kind = Literal["learn", "forget"]
+"""What is done with examples and with documents."""
+
+Token = str | int | float | bool | None
+"""What JSON can say."""
+
+Label = str | int | float | bool | None
+"""The same; the model refuses a missing label."""
+
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+"""What a tenant and a model may be called."""
+
+_LONGEST_SUBJECT: Final = 256
+
+_OP: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+
+DIGEST_BYTES: Final = 16
+KEY_BYTES: Final = 32
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Examples or documents to learn or to forget, all or none, or a refit, under an id of the client's choice."""
+
+    op: str
+    kind: Literal[Kind, "refit", "forget_subject"]
+    rows: list[list[Token]] = []
+    labels: list[Label] = []
+    documents: list[list[Token]] = []
+    """In place of rows and labels: every token is learnt from those before it, as the model cuts streams."""
+    subjects: list[str] = []
+    """Whose each row or document is, for a model with subjects; the one subject that is to be forgotten."""
+    refit: bool = True
+    """Of `forget_subject`: whether the model is refitted with it."""
+    receipt: bool = False
+    """Of `forget` and `refit`: whether a signed receipt is issued. `forget_subject` always issues one."""
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That an edit is durable and applied: at which version, and whether it was before this request."""
+
+    version: int
+    status: Literal["applied", "repeated"]
+    receipt: str = ""
+    """A signed receipt (:mod:`hammemo.receipts`), one line of JSON, where the edit asked for one."""
+
+
+class ErasureState(msgspec.Struct, frozen=True):
+    """How far a request to forget a subject is: its rows are removed, or its key is destroyed, too."""
+
+    version: int
+    """That of the edit which removes the rows; once it is erased, that of the model which the receipt is about."""
+    state: Literal["applied", "erased"]
+    receipt: bytes
+    """A signed receipt (:mod:`hammemo.receipts`), once it is erased."""
+
+
+class ServiceError(Exception):
+    """A request that is refused; `status` is the answer that HTTP gives.
+
+    Parameters
+    ----------
+    message : str
+        For the program that asked; it may name files, processes and addresses.
+    public : str, optional
+        What clients elsewhere are told in its place.
+    """
+
+    status: int = 500
+
+    def __init__(self, message: str = "", public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = message if public is None else public
+
+
+class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after what they say)
+    """There is no model of that name for that tenant."""
+
+    status = 404
+
+
+class NotStored(ServiceError):  # noqa: N818
+    """An example to be forgotten is not stored, or not so often. Nothing was changed."""
+
+    status = 409
+
+
+class NoSuchSubject(ServiceError):  # noqa: N818
+    """The model has no rows of that subject: it never had, or they were erased."""
+
+    status = 404
+
+
+class NoSuchList(ServiceError):  # noqa: N818
+    """The tenant has no list of labels of that name."""
+
+    status = 404
+
+
+class NothingLearnt(ServiceError):  # noqa: N818
+    """The model has no example yet, so that there is no label to answer with."""
+
+    status = 409
+
+
+class NothingKept(ServiceError):  # noqa: N818
+    """The model keeps no sample of its examples, so that its vote cannot be fitted again."""
+
+    status = 409
+
+
+class Exists(ServiceError):  # noqa: N818
+    """There is another model of that name."""
+
+    status = 409
+
+
+class TooLarge(ServiceError):  # noqa: N818
+    """A request is above a limit."""
+
+    status = 413
+
+
+class QuotaReached(ServiceError):  # noqa: N818
+    """The tenant stores as much as it may. Nothing was changed."""
+
+    status = 507
+
+
+class OpReused(ServiceError):  # noqa: N818
+    """The operation id was used for another edit."""
+
+    status = 422
+
+
+class Malformed(ServiceError):  # noqa: N818
+    """What was sent is not an edit of this model, or not a name or a setting."""
+
+    status = 422
+
+
+class NotReached(ServiceError):  # noqa: N818
+    """The version asked for was not reached in time."""
+
+    status = 425
+
+
+class TooMany(ServiceError):  # noqa: N818
+    """Too many edits wait already."""
+
+    status = 429
+
+
+class Unavailable(ServiceError):  # noqa: N818
+    """Nothing can be written now: the disk is full, the log is lost, or the service stops. Send the edit again later.
+
+    If it was an edit, it may have been written nevertheless: sent again with its id, it is applied once.
+    """
+
+    status = 503
+
+
+class InUse(Unavailable):
+    """Another process writes this model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "Another process writes this model: send edits to that one.")
+
+
+class KeysDropped(Unavailable):
+    """The key file no longer holds the keys of a database with subjects. Asking again does not help."""
+
+    status = 410
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {model!r} cannot be read: its keys were dropped from the key file. A backup was restored in "
+            "its place, or this is a copy of the database from before an erasure. Use the restored model, and delete "
+            "this one."
+        )
+
+
+class UnknownKind(msgspec.ValidationError):
+    """A body of a kind that another version of the service has written."""
+
+
+class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Examples, as the log keeps them."""
+
+    kind: Kind
+    rows: list[list[Token]]
+    labels: list[Label]
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.rows)
+
+
+class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Whole documents, as the log keeps them."""
+
+    kind: Literal["learnstream", "forgetstream", "erasestream"]
+    """The last is in no log: all documents of a subject, those among them of which nothing could be learnt."""
+    documents: list[list[Token]]
+
+    @property
+    def learns(self) -> bool:
+        """Whether they are learnt."""
+        return self.kind == "learnstream"
+
+    @property
+    def n_rows(self) -> int:
+        """About how many examples it has: no more than one for each token."""
+        return sum(map(len, self.documents))
+
+
+class LoggedRefit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
+
+    kind: Literal["refit"] = "refit"
+    fitted: bytes | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return 0
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+class LoggedChoice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.chosen_layouts`)."""
+
+    kind: Literal["choice"]
+    chosen: bytes
+    late: bool = False
+    """Whether rows were forgotten while it was chosen, so that it may depend on them."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return 0
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+Content = LoggedRows | LoggedDocuments | LoggedRefit | LoggedChoice
+"""The content of an edit."""
+
+_KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
+    "learn": "learnstream",  # letters only: a version that does not know a kind names it if it is one plain word
+    "forget": "forgetstream",
+}
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(LoggedRows)
+_documents_decoder = msgspec.msgpack.Decoder(LoggedDocuments)
+_refit_decoder = msgspec.msgpack.Decoder(LoggedRefit)
+_choice_decoder = msgspec.msgpack.Decoder(LoggedChoice)
+_parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
+    """Return the content of an edit, in lists of its own, and its body; or refuse an edit that cannot be one.
+
+    Examples
+    --------
+    >>> from hammemo_server.edits.limits import Limits
+    >>> from hammemo_server.edits.operations import Edit, checked, decoded
+    >>> content, body = checked(Edit("op-1", "learn", [["a", 1, 1.0, True, None]], ["x"]), Limits())
+    >>> content
+    LoggedRows(kind='learn', rows=[['a', 1, 1.0, True, None]], labels=['x'])
+    >>> decoded(body) == content
+    True
+    """
+    if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
+        raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
+    content = _checked_content(edit, limits)
+    try:
+        body = _encoder.encode(content)
+    except UnicodeEncodeError:
+        raise Malformed("A token or a label cannot be written: a string is not Unicode.") from None
+    if len(body) > limits.logged:
+        raise TooLarge(f"The edit has {len(body):,} bytes, and one may have {limits.logged:,}: send it in parts.")
+    return content, body
+
+
+def asked_rows(content: Content) -> Iterator[list[Any]]:
+    """Yield what an edit learns or forgets, as a receipt hashes it: rows with their labels last, or documents."""
+    if isinstance(content, LoggedRows):
+        yield from ([*row, label] for row, label in zip(content.rows, content.labels, strict=True))
+    elif isinstance(content, LoggedDocuments):
+        yield from content.documents
+
+
+def _checked_content(edit: Edit, limits: Limits) -> Content:
+    if edit.kind == "refit":
+        if edit.rows or edit.labels or edit.documents:
+            raise Malformed(
+                "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
+            )
+        return LoggedRefit()
+    if edit.kind == "forget_subject":
+        if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
+            raise Malformed("forget_subject names one subject, and no rows: the model knows which are the subject's.")
+        return LoggedRefit()
+    if edit.kind not in ("learn", "forget"):
+        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
+    if edit.documents:
+        return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
+    if problem := _shape_problem(edit.rows, edit.labels):
+        raise Malformed(problem)
+    return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
+
+
+def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes], list[int]]:
+    """Return the rows of each subject as a body of their own, and for each row the number of its subject.
+
+    The list is empty where all rows are one subject's: then the body is that of the edit.
+
+    Examples
+    --------
+    >>> from hammemo_server.edits.limits import Limits
+    >>> from hammemo_server.edits.operations import Edit, checked, decoded, parts_of
+    >>> edit = Edit("1", "learn", [["a"], ["b"], ["c"]], ["x", "y", "z"], subjects=["ann", "bob", "ann"])
+    >>> parts, owners = parts_of(edit, *checked(edit, Limits()))
+    >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
+    ([['a'], ['c']], [['b']], [0, 1, 0])
+    """
+    subjects = _checked_subjects(edit, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents))
+    numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
+    if len(numbers) == 1:
+        return {subjects[0]: body}, []
+    owners = [numbers[subject] for subject in subjects]
+    places: list[list[int]] = [[] for _ in numbers]
+    for place, owner in enumerate(owners):
+        places[owner].append(place)
+    return {subject: _encoder.encode(_picked(content, places[number])) for subject, number in numbers.items()}, owners
+
+
+def _checked_subjects(edit: Edit, n: int) -> list[str]:
+    if len(edit.subjects) != n:
+        raise Malformed(f"subjects: {len(edit.subjects)} are named for {n} rows or documents: name one for each.")
+    for subject in edit.subjects:
+        if type(subject) is not str or not 1 <= len(subject) <= _LONGEST_SUBJECT:
+            raise Malformed(f"subjects: a subject is a string of 1 to {_LONGEST_SUBJECT} characters, such as an id.")
+        try:
+            subject.encode()
+        except UnicodeEncodeError:
+            raise Malformed("subjects: a string is not Unicode.") from None
+    return edit.subjects
+
+
+def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedDocuments:
+    """Return some rows or documents of an edit."""
+    if isinstance(content, LoggedRows):
+        rows, labels = content.rows, content.labels
+        return LoggedRows(content.kind, [rows[i] for i in places], [labels[i] for i in places])
+    assert isinstance(content, LoggedDocuments)
+    return LoggedDocuments(content.kind, [content.documents[i] for i in places])
+
+
+def joined(parts: list[Content], owners: list[int]) -> Content:
+    """Return the content of an edit from the parts of its subjects, in the order in which the rows were sent."""
+    if not owners:
+        if len(parts) != 1:
+            raise msgspec.ValidationError("an edit has parts, and does not say whose which row is")
+        return parts[0]
+    rows: list[LoggedRows] = [part for part in parts if isinstance(part, LoggedRows)]
+    documents: list[LoggedDocuments] = [part for part in parts if isinstance(part, LoggedDocuments)]
+    found = rows or documents
+    if len(found) != len(parts) or len({part.kind for part in found}) != 1:
+        raise msgspec.ValidationError("the parts of an edit are of several kinds")
+    lengths = [len(part.rows) for part in rows] or [len(part.documents) for part in documents]
+    if Counter(owners) != dict(enumerate(lengths)):
+        raise msgspec.ValidationError("the parts of an edit have other numbers of rows than it says")
+    if documents:
+        each = [iter(part.documents) for part in documents]
+        return LoggedDocuments(documents[0].kind, [next(each[owner]) for owner in owners])
+    pairs = [zip(part.rows, part.labels, strict=True) for part in rows]
+    listed = [next(pairs[owner]) for owner in owners]
+    return LoggedRows(rows[0].kind, [row for row, _ in listed], [label for _, label in listed])
+
+
+def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
+    """Return why these are not rows of one length with one label each; nothing where they are."""
+    if not rows or len(rows) != len(labels):
+        return f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
+    columns = len(rows[0])
+    other = next((i for i, row in enumerate(rows) if len(row) != columns or not row), None)
+    if other is None:
+        return ""
+    return f"Row 0 has {columns} tokens and row {other} has {len(rows[other])}: all rows have one length, at least 1."
+
+
+def decoded(body: bytes) -> Content:
+    """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
+    try:
+        found = _decoder.decode(body)
+    except msgspec.ValidationError:
+        if (kind := _kind(body)) == "refit":
+            return _refit_decoder.decode(body)
+        if kind == "choice":
+            return _choice_decoder.decode(body)
+        if kind in _KINDS_OF_DOCUMENTS.values():
+            return _decoded_documents(body)
+        if kind not in ("", "learn", "forget"):
+            raise UnknownKind(kind) from None
+        raise
+    if problem := _shape_problem(found.rows, found.labels):
+        raise msgspec.ValidationError(problem)
+    return found
+
+
+def _decoded_documents(body: bytes) -> LoggedDocuments:
+    found = _documents_decoder.decode(body)
+    if not found.documents or not all(found.documents):
+        raise msgspec.ValidationError("there are no documents, or one of them is empty")
+    return found
+
+
+def _kind(body: bytes) -> str:
+    """Return the kind that a body says; nothing where that is not a short word, so that no example is ever shown."""
+    parts = _parts_decoder.decode(body)
+    kind = msgspec.msgpack.decode(parts[0]) if parts else None
+    return kind if isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind) else ""
+
+
+def digest(body: bytes, key: bytes) -> bytes:
+    """Return the keyed digest of a body, by which an edit that is sent again is known to be the same."""
+    return blake2b(body, digest_size=DIGEST_BYTES, key=key, person=b"hammemo service").digest()
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return the name of a tenant or a model, or refuse it."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Malformed(
+            f"{kind} {str(name)[:80]!r}: a name is 1 to 64 characters of a to z, 0 to 9, '-' and '_', "
+            "and begins with a letter or a digit."
+        )
+    return name
+
+
+def _checked_documents(edit: Edit, limits: Limits) -> list[list[Token]]:
+    """Return the documents of an edit, in lists of their own, or refuse them."""
+    documents = edit.documents
+    if edit.rows or edit.labels:
+        raise Malformed("An edit has documents, or rows and labels, not both: send two edits.")
+    if len(documents) > limits.documents:
+        raise TooLarge(f"The edit has {len(documents):,} documents, and one may have {limits.documents:,}: send parts.")
+    longest, in_all = max(map(len, documents)), sum(map(len, documents))
+    if longest > limits.document:
+        raise TooLarge(
+            f"A document has {longest:,} tokens, and one may have {limits.document:,}. A part of it is another "
+            "document: learn and forget it with the library, and upload the model under another name."
+        )
+    if in_all > limits.tokens:
+        raise TooLarge(
+            f"The documents have {in_all:,} tokens, and those of one edit may have {limits.tokens:,}: send them in "
+            "several edits."
+        )
+    if not all(documents):
+        raise Malformed(f"Document {documents.index([])} is empty: a document has at least one token.")
+    return [_checked_values(document, limits) for document in documents]
+
+
+def checked_rows(rows: list[list[Token]], limits: Limits) -> list[list[Token]]:
+    """Return rows, in lists of their own; refuse too many or too long ones, and values that are no tokens."""
+    if len(rows) > limits.rows:
+        raise TooLarge(f"There are {len(rows):,} rows, and one request may have {limits.rows:,}: send parts.")
+    for i, row in enumerate(rows):
+        if len(row) > limits.columns:
+            raise TooLarge(f"Row {i} has {len(row):,} tokens, and a row may have {limits.columns:,}.")
+    return [_checked_values(row, limits) for row in rows]
+
+
+def _checked_values(values: list[Token], limits: Limits) -> list[Token]:
+    """Return tokens or labels in a list of their own, or refuse them."""
+    longest = limits.text
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if len(value) > longest:  # type: ignore[arg-type]
+                raise TooLarge(f"A token or a label has more than {longest:,} characters.")
+        elif kind is int:
+            if not -(2**63) <= value < 2**63:  # type: ignore[operator]
+                raise Malformed("A token or a label is a whole number beyond 64 bits: send it as a string.")
+        elif kind is float:
+            if not math.isfinite(value):  # type: ignore[arg-type]
+                raise Malformed("A token or a label is not a finite number: a missing value is null.")
+        elif kind is not bool and value is not None:
+            raise Malformed(f"A token or a label is a {kind.__name__}: use strings, numbers, truth values and null.")
+    return list(values)

@@ -1,0 +1,280 @@
+"""The settings of a model that is made on the server, as JSON, and the model that they mean.
+
+``{"columns": 8, "memory": "hashed", "vote": "sum"}``; every setting may be left out:
+
+- ``columns``: how many tokens a row has, or a list of their names; else the first edit says it;
+- ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns whole documents, with h,
+  short and pad as in `fit_stream`;
+- ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
+  ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
+- ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
+- ``missing``: "token", "empty" or "refuse";
+- ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
+  (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
+- ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that callers cannot
+  choose tokens that collide.
+
+No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares positions, an "auto" memory
+counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does, until a refit fits the weights to
+what was learnt. A refit of a model of documents chooses what `fit_stream` would choose. For chosen tuples of columns,
+fit a model and upload its file.
+
+Settings come from callers that are not trusted: nothing is made that they could make large.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from hammemo.files.archive import FileError
+from hammemo.files.descriptions import Restorer, parameter_names, plain
+from hammemo.files.registry import BUILT_IN, Registry
+from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
+from hammemo.models.automatic import resolved_memory
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.names import KERNELS, NAMES, is_auto
+from hammemo.tokens.cutting import Cutting
+from hammemo_server.edits.operations import Malformed, TooLarge
+
+if TYPE_CHECKING:
+    from hammemo.memories import Memory
+    from hammemo_server.edits.limits import Limits
+
+_KNOWN: Final = ("columns", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
+_MAX_CHARACTERS: Final = 2**16
+"""The most characters of settings as JSON."""
+_LONGEST_NAME: Final = 200
+"""The most characters of the name of a part: kernels may be joined."""
+
+
+class DocumentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a model that is made on the server cuts documents."""
+
+    h: int
+    short: Literal["drop", "pad"] = "drop"
+    pad: str | int | None = None
+
+    @property
+    def cutting(self) -> Cutting:
+        """The same as the library has it."""
+        return Cutting(self.short, self.pad)
+
+
+class Settings:
+    """Checked settings; `model` makes a new model of them.
+
+    Examples
+    --------
+    >>> from hammemo_server.edits.limits import Limits
+    >>> from hammemo_server.edits.settings import Settings
+    >>> Settings.checked({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
+    MemoryClassifier(memory=Ledgered(memory=Hashed()), random_state=1)
+    """
+
+    def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
+        self.given = given
+        self.uploaded = uploaded
+        self._seed = seed
+
+    @classmethod
+    def of_file(cls, names: list[str] | None) -> Settings:
+        """Return the settings of a model that was uploaded: no more than the names of its columns."""
+        return cls({} if names is None else {"columns": names}, 0, uploaded=True)
+
+    @classmethod
+    def checked(cls, given: Any, limits: Limits) -> Settings:
+        """Return the settings that a client gave, or refuse them; a seed is drawn if none was given."""
+        if not isinstance(given, dict):
+            raise Malformed('Settings are a JSON object, such as {"columns": 8}.')
+        for name in given:
+            if name not in _KNOWN:
+                raise Malformed(f"The setting {str(name)[:80]!r} is not known: use {', '.join(_KNOWN)}.")
+        if len(json.dumps(given)) > _MAX_CHARACTERS:
+            raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
+        if given.get("subjects", "required") != "required":
+            raise Malformed('subjects: say "required", or leave it out for a model without subjects.')
+        settings = cls(given, _seed(given))
+        _columns(given, limits)
+        _check_documents(given, limits)
+        try:
+            settings._check(limits)
+        except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
+            raise Malformed(f"These settings make no model: {error}") from None
+        return settings
+
+    @classmethod
+    def read(cls, text: str) -> Settings:
+        """Return the settings that `text` wrote."""
+        stored = json.loads(text)
+        return cls(stored["given"], stored["seed"], uploaded=stored["uploaded"])
+
+    def text(self) -> str:
+        """Return the settings as the log keeps them."""
+        return json.dumps({"given": self.given, "seed": self._seed, "uploaded": self.uploaded})
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether each row belongs to a subject."""
+        return "subjects" in self.given
+
+    @property
+    def columns(self) -> int | None:
+        """How many tokens a row has; None where the first edit says it."""
+        columns = self.given.get("columns")
+        return len(columns) if isinstance(columns, list) else columns
+
+    @property
+    def documents(self) -> DocumentSettings | None:
+        """How documents are cut; None for a model of rows, and for an uploaded one, which says it itself."""
+        given = self.given.get("documents")
+        return None if given is None else msgspec.convert(given, DocumentSettings)
+
+    @property
+    def width(self) -> int | None:
+        """How many tokens a context has; None where the first edit says it."""
+        return self.columns if self.documents is None else self.documents.h
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """What the columns are called; None where they have no names."""
+        columns = self.given.get("columns")
+        return columns if isinstance(columns, list) else None
+
+    def model(self) -> MemoryClassifier:
+        """Return a new model that has learnt nothing and is not open."""
+        restorer = Restorer(Registry(), None)
+        kernel, vote = (_part(restorer, kind, self.given.get(kind, "auto")) for kind in ("kernel", "vote"))
+        missing = self.given.get("missing", "token")
+        return MemoryClassifier(kernel, self._memory(restorer), vote, self._seed, missing)
+
+    def _memory(self, restorer: Restorer) -> Memory:
+        memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
+        ledgered = self.given.get("ledgered", True)
+        if not isinstance(ledgered, bool):
+            raise ValueError(f"ledgered={ledgered!r} is neither true nor false.")
+        return Ledgered(memory) if ledgered and not isinstance(memory, Ledgered) else memory
+
+    def _check(self, limits: Limits) -> None:
+        """Make a model, small numbers first; without columns as if there was one."""
+        model, h = self.model(), self.width or 1
+        refuse_inexact(model.memory)
+        check_parts(model, h, limits)
+        model.open(h)
+
+
+def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
+    """Refuse a model that would be large before it has learnt anything."""
+    kernel: Any = model.kernel
+    memory: Any = model.memory
+    if isinstance(kernel, str):
+        kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
+    if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
+        raise TooLarge(f"The kernel has more than {limits.sites:,} sites, the limit: use fewer columns.")
+    n_sites = len(kernel.resolve(h).positions)
+    if n_sites > limits.sites:
+        raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
+    memory = _innermost(memory)
+    if isinstance(memory, Tiered):
+        memory = getattr(memory, "sketch", None) or Hashed()
+    if (
+        isinstance(memory, Hashed)
+        and _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) > limits.table_rows
+    ):
+        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+
+
+def refuse_inexact(memory: Any) -> None:
+    """Refuse a memory whose state depends on how edits were grouped."""
+    if isinstance(_innermost(memory), Gaussian):
+        raise Malformed(
+            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after a restart it would "
+            "not be the same. Serve an exact or a hashed memory."
+        )
+
+
+def _innermost(memory: Any) -> Any:
+    while isinstance(memory, Ledgered):
+        memory = memory.memory if memory.memory is not None else Hashed()
+    return memory
+
+
+def _total(numbers: Any, n_sites: int) -> int:
+    return sum(map(int, numbers)) if isinstance(numbers, (list, tuple)) else int(numbers) * n_sites
+
+
+def _part(restorer: Restorer, kind: str, value: Any) -> Any:
+    """Return a part by its name, or made of its description, defaults filled in."""
+    if isinstance(value, str):
+        if len(value) > _LONGEST_NAME:
+            raise ValueError(f"{kind}: a name has at most {_LONGEST_NAME} characters")
+        NAMES[kind].check(value)
+        return value
+    return restorer.part(kind, _completed(kind, value))
+
+
+def _completed(kind: str, value: Any) -> Any:
+    """Return a description with the parameters that it left out; what is wrong with it, the restorer says."""
+    if not isinstance(value, dict) or not isinstance(value.get("params", {}), dict):
+        raise ValueError(f'{kind} is neither a name nor of the form {{"class": …, "params": …}}')
+    cls: Any = BUILT_IN[kind].get(str(value.get("class")))
+    if cls is None:
+        raise ValueError(f"{kind}: {str(value.get('class'))[:80]!r} is not one of {', '.join(BUILT_IN[kind])}")
+    params = dict(value.get("params", {}))
+    if params.get("key") is not None:
+        raise ValueError(f"{kind}: a model made here has no secret key")
+    for name in parameter_names(cls):
+        if name not in params:
+            params[name] = plain(name, getattr(_made(cls), name, None))
+    for name in getattr(cls, "inner", ()):
+        if isinstance(params.get(name), dict):
+            params[name] = _completed("memory", params[name])
+    if isinstance(params.get("kernels"), list):
+        params["kernels"] = [_completed("kernel", kernel) for kernel in params["kernels"]]
+    return {**value, "params": params}
+
+
+def _made(cls: Any) -> Any:
+    """Return an instance with the default parameters; None of a class that has none."""
+    try:
+        return cls()
+    except TypeError:
+        return None
+
+
+def _columns(given: dict[str, Any], limits: Limits) -> None:
+    columns = given.get("columns")
+    if columns is None:
+        return
+    if isinstance(columns, list):
+        if any(not isinstance(name, str) for name in columns) or len(set(columns)) != len(columns):
+            raise Malformed("columns: the names of columns are different strings.")
+        columns = len(columns)
+    if type(columns) is not int or not 1 <= columns <= limits.columns:
+        raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
+
+
+def _check_documents(given: dict[str, Any], limits: Limits) -> None:
+    if "documents" not in given:
+        return
+    if given.get("columns") is not None:
+        raise Malformed("documents: a model learns documents, or rows with columns, not both.")
+    try:
+        documents = msgspec.convert(given["documents"], DocumentSettings)
+        documents.cutting  # noqa: B018  (checks that the two belong together)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise Malformed(f'documents: say how they are cut, such as {{"h": 30, "short": "pad"}}: {error}') from None
+    if not 1 <= documents.h <= limits.columns:
+        raise Malformed(f"documents: a context has 1 to {limits.columns:,} tokens, h.")
+
+
+def _seed(given: dict[str, Any]) -> int:
+    seed = given.get("seed")
+    if seed is None:
+        return secrets.randbits(63)
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise Malformed(f"seed={str(seed)[:40]}: a seed is a whole number from 0 to 2^63 - 1.")
+    return seed

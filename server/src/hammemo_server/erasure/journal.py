@@ -1,0 +1,440 @@
+"""The journal of a model with subjects: whose rows it holds, encrypted under a key for each subject.
+
+**Where a row goes.** A row that is learnt for a subject is in three places: in the model, in the subject's journal, and
+in the log until the next snapshot. Journal and log share one ciphertext (AES-GCM, rows as typed values): the body of
+the edit in the log only says under which keys and in which order. A forgotten row makes a ciphertext of its own, and
+the next snapshot rewrites the journal of its subject without both.
+
+**What names a subject** in the database is a keyed hash, and so is an operation id. The digest by which a repeated edit
+is known is keyed with the keys of its subjects: without them no guess about its rows can be confirmed, and a repeated
+edit is answered without comparison.
+
+**Forgetting a subject** is an edit that names the key. What is removed is read from the journal: rows that were
+learnt, less rows that were forgotten. From this edit on the subject is unknown; if it learns again, it gets a new key.
+:mod:`hammemo_server.erasure.erasing` does the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from hammemo_server.edits.operations import (
+    DIGEST_BYTES,
+    Content,
+    KeysDropped,
+    LoggedDocuments,
+    LoggedRefit,
+    LoggedRows,
+    NotStored,
+    Unavailable,
+    decoded,
+    joined,
+)
+from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from hammemo_server.store.log import Log
+
+BUCKET: Final = 1_024
+"""Keys of subjects that one wrapping key wraps."""
+
+_KEYS_A_POSITION: Final = 2**20
+"""Keys are numbered by the position of the edit that made them, so that no number comes twice."""
+
+_CACHED: Final = 50_000
+"""Keys of subjects that stay open."""
+
+_FINGERPRINT: Final = "key file"
+
+
+class LoggedParts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The log body of rows of subjects: the keys of the parts, and for each row whose it is; no list for one key."""
+
+    kind: Literal["parts"]
+    keys: list[int]
+    owners: list[int]
+
+
+class LoggedErasure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The log body of a subject that was forgotten."""
+
+    kind: Literal["erasure"]
+    key: int
+
+
+class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The log body of a refit or a choice, which hold values of many subjects, under a contents key."""
+
+    kind: Literal["sealed"]
+    number: int
+    body: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoders: Final[dict[str, Any]] = {
+    "parts": msgspec.msgpack.Decoder(LoggedParts),
+    "erasure": msgspec.msgpack.Decoder(LoggedErasure),
+    "sealed": msgspec.msgpack.Decoder(LoggedSealed),
+}
+_kind_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_digest_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
+
+
+@dataclass(frozen=True)
+class OpenKey:
+    """The key of a subject, unwrapped."""
+
+    key: int
+    cipher: Cipher
+    secret: bytes
+    """What digests are keyed with."""
+
+    @classmethod
+    def of(cls, key: int, secret: bytes) -> OpenKey:
+        """Return the key whose secret this is; ciphertexts and digests have keys of their own."""
+        sealing, digesting = (blake2b(what, key=secret, digest_size=32).digest() for what in (b"seal", b"digest"))
+        return cls(key, Cipher(sealing), digesting)
+
+
+class Sealed(NamedTuple):
+    """What the log keeps of an edit of subjects."""
+
+    body: bytes
+    digest: bytes
+    journal: tuple[tuple[int, bytes], ...]
+    new_keys: tuple[StoredKey, ...]
+
+
+class Journal:
+    """The journal of one model. One thread writes; any may read.
+
+    Parameters
+    ----------
+    log : Log
+    vault : Vault
+    writer : bool
+        Whether this process writes the model.
+    """
+
+    def __init__(self, log: Log, vault: Vault, *, writer: bool) -> None:
+        self._log, self.vault = log, vault
+        self.lock = threading.Lock()
+        """Held from the moment a key is made until it is written, while a subject becomes unknown, and while keys are
+        destroyed, which rewrites all other keys of their buckets."""
+        self._open: OrderedDict[bytes, OpenKey] = OrderedDict()
+        self._fresh: dict[bytes, OpenKey] = {}
+        """Keys that were made for the group that is being written."""
+        self._absent: set[bytes] = set()
+        """Subjects of the group that have no key yet."""
+        self._bucket: tuple[int, int] | None = None
+        """The wrapping key in use, and how many keys it wraps."""
+        found = log.mark(_FINGERPRINT)
+        if found is None and writer:
+            log.keep_mark(_FINGERPRINT, vault.fingerprint)
+        elif found not in (None, vault.fingerprint):
+            raise Unavailable("The key file is not the one that this model was made with: name that one with keys=.")
+
+    def check_keys(self, model: str) -> None:
+        """Refuse a database that has keys of subjects which no key of the key file opens.
+
+        An erasure in another process drops a wrapping key after it has left the database, so a key that is still in
+        the database after it was not found in the file is lost.
+        """
+        held = set(self._log.wrapping_keys())
+        missing = held - set(self.vault.wrapping_numbers())
+        if missing and not missing.isdisjoint(self._log.wrapping_keys()):
+            raise KeysDropped(model)
+
+    # Reading
+
+    def contents(self, after: int, bodies: Sequence[bytes]) -> list[Content]:
+        """Return the contents of bodies that the log has kept after a position; `Overtaken` if a key is gone."""
+        logged = [_logged(body) for body in bodies]
+        sealed = self._log.journal_parts(after, after + len(bodies))
+        numbers = {key for one in logged if isinstance(one, LoggedParts) for key in one.keys}
+        numbers |= {one.key for one in logged if isinstance(one, LoggedErasure)}
+        try:
+            keys = self._keys(numbers)
+            return [self._content(one, at, keys, sealed) for at, one in enumerate(logged, after + 1)]
+        except (KeyGone, KeyError):
+            if self._log.base() > after:
+                raise Overtaken from None
+            raise LogDamaged(f"A key of an edit after position {after} is not there.") from None
+        except ValueError as error:
+            raise LogDamaged(f"An edit after position {after} cannot be read: {error}.") from None
+
+    def _content(
+        self,
+        logged: LoggedParts | LoggedErasure | LoggedSealed,
+        at: int,
+        keys: dict[int, OpenKey],
+        sealed: dict[tuple[int, int], bytes],
+    ) -> Content:
+        if isinstance(logged, LoggedParts):
+            parts = [decoded(self._opened(keys[key], at, sealed[key, at])) for key in logged.keys]
+            return joined(parts, logged.owners)
+        if isinstance(logged, LoggedErasure):
+            return self._rows(keys[logged.key], at)
+        return decoded(self.vault.contents(logged.number).opened(logged.body, self.vault.place(0, at)))
+
+    def rows_of(self, subject: bytes, before: int) -> tuple[int, Content] | None:
+        """Return the key of a subject, and its rows to be forgotten; None for a subject that is not known."""
+        key = self._known([subject]).get(subject)
+        return None if key is None else (key.key, self._rows(key, before))
+
+    def _rows(self, key: OpenKey, before: int) -> Content:
+        """Return the rows of a subject, to be forgotten; nothing to be done where there are none."""
+        return _forgotten(_counted(self._entries(key, before)))
+
+    def _entries(self, key: OpenKey, before: int) -> list[Content]:
+        return [decoded(self._opened(key, at, body)) for at, body in self._log.journal(key.key, before)]
+
+    def refusal(self, parts: dict[bytes, bytes], before: int) -> NotStored | None:
+        """Return why rows cannot be forgotten: each must be in the journal of its subject, with the same types."""
+        keys = self._known(list(parts))
+        for subject, body in parts.items():
+            key = keys.get(subject)
+            held = Counter[bytes]() if key is None else _counted(self._entries(key, before))
+            asked = _counted([decoded(body)])  # counted below zero
+            missing = sum(-n - held[row] for row, n in asked.items() if held[row] + n < 0)
+            if missing:
+                return NotStored(
+                    f"{missing} of {-sum(asked.values())} rows are not stored for the subject that is named with them. "
+                    "Nothing was changed. Name the subject, the values and their types as they were learnt."
+                )
+        return None
+
+    # Writing
+
+    def begin_group(self) -> None:
+        """Forget the new keys of a group that was not written."""
+        self._fresh.clear()
+
+    def end_group(self) -> None:
+        """Take note that the group was written."""
+        for subject, key in self._fresh.items():
+            self._remember(subject, key)
+        self._fresh.clear()
+
+    def forget_keys(self, subjects: Iterable[bytes] | None = None) -> None:
+        """Close the keys of some subjects, or all of them: another process may have destroyed them."""
+        for subject in list(self._open) if subjects is None else subjects:
+            self._open.pop(subject, None)
+        self._bucket = None
+
+    def load(self, subjects: Iterable[bytes]) -> None:
+        """Open the keys of subjects that are known, all at once."""
+        closed = [subject for subject in dict.fromkeys(subjects) if subject not in self._open]
+        self._absent = set(closed) - self._known(closed).keys()
+
+    def sealed(self, parts: dict[bytes, bytes], owners: list[int], position: int) -> Sealed:
+        """Return what the log keeps of an edit: one ciphertext for each subject. Unknown subjects get a key."""
+        new: list[StoredKey] = []
+        keys = [self._open.get(subject) or self._key(subject, position, new) for subject in parts]
+        journal = tuple(
+            [
+                (key.key, key.cipher.sealed(body, self.vault.place(key.key, position)))
+                for key, body in zip(keys, parts.values(), strict=True)
+            ]
+        )
+        numbers = [key.key for key in keys]
+        stored = _encode((_digest(keys, parts.values()), numbers))
+        return Sealed(_encode(LoggedParts("parts", numbers, owners)), stored, journal, tuple(new))
+
+    def first_position(self, subjects: Iterable[bytes]) -> int:
+        """Return the position of the first edit of some subjects, which are known."""
+        return min(first_position(key.key) for key in self._known(list(subjects)).values())
+
+    def sealed_body(self, body: bytes, position: int) -> bytes:
+        """Return the body of a refit or a choice as the log keeps it."""
+        return sealed_body(self.vault, body, position)
+
+    def erasure_body(self, key: int) -> bytes:
+        """Return the body of an erasure as the log keeps it."""
+        return _encode(LoggedErasure("erasure", key))
+
+    def is_same(self, parts: dict[bytes, bytes], stored: bytes) -> bool:
+        """Return whether an edit with a known id is the same as then; True where a key is gone, without comparison."""
+        try:
+            digest, numbers = _digest_decoder.decode(stored)
+        except msgspec.MsgspecError:  # of an edit without rows
+            return False
+        held = self._log.stored_keys(numbers)
+        if any(number not in held or is_doomed(held[number]) for number in numbers):
+            return True
+        known = self._known(list(parts))
+        if [known[subject].key if subject in known else None for subject in parts] != numbers:
+            return False
+        return digest == _digest([known[subject] for subject in parts], parts.values())
+
+    def compact(self) -> int:
+        """Rewrite journals without rows that were forgotten; return how many were rewritten."""
+        base, keys = self._log.base(), self._log.journals_to_compact()
+        for number, key in self._keys(set(keys)).items():
+            entries = [(at, body) for at, body in self._log.journal(number, base + 1)]
+            counted = _counted(decoded(self._opened(key, at, body)) for at, body in entries)
+            learnt, at = _learnt(counted), entries[-1][0]
+            body = None if learnt is None else key.cipher.sealed(_encode(learnt), self.vault.place(number, at))
+            self._log.compact_journal(number, at, at, body)
+        return len(keys)
+
+    # Keys
+
+    def _key(self, subject: bytes, position: int, new: list[StoredKey]) -> OpenKey:
+        key = self._fresh.get(subject)
+        if key is None and subject not in self._absent:
+            key = self._known([subject]).get(subject)
+        if key is None:
+            key, stored = self._made(subject, position * _KEYS_A_POSITION + len(new))
+            new.append(stored)
+            self._fresh[subject] = key
+        return key
+
+    def _made(self, subject: bytes, number: int) -> tuple[OpenKey, StoredKey]:
+        """Return a new key, and how it is stored; a bucket that is full gets a successor."""
+        if self._bucket is None:
+            held = self._log.wrapping_keys()
+            self._bucket = max(held.items(), default=(0, BUCKET))
+        wrapping, n = self._bucket
+        if n >= BUCKET:
+            wrapping, n = self.vault.new_wrapping(wrapping), 0
+        self._bucket = wrapping, n + 1
+        secret = token_bytes(32)
+        return OpenKey.of(number, secret), StoredKey(number, subject, wrapping, self.wrapped(number, secret, wrapping))
+
+    def wrapped(self, key: int, secret: bytes, wrapping: int) -> bytes:
+        """Return the secret of a subject's key under a wrapping key."""
+        return wrapped(self.vault, key, secret, wrapping)
+
+    def unwrapped(self, stored: StoredKey) -> bytes:
+        """Return the secret of a subject's key; `KeyGone` if it was destroyed."""
+        return unwrapped(self.vault, stored)
+
+    def _known(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
+        """Return the keys of subjects that are known."""
+        found = {subject: key for subject in subjects if (key := self._open.get(subject)) is not None}
+        missing = [subject for subject in subjects if subject not in found]
+        for subject, stored in (self._log.subjects(missing) if missing else {}).items():
+            found[subject] = OpenKey.of(stored.key, self.unwrapped(stored))
+            self._remember(subject, found[subject])
+        return found
+
+    def _remember(self, subject: bytes, key: OpenKey) -> None:
+        self._open[subject] = key
+        if len(self._open) > _CACHED:
+            self._open.popitem(last=False)
+
+    def _keys(self, numbers: Iterable[int]) -> dict[int, OpenKey]:
+        """Return keys by their numbers, as far as they are not destroyed."""
+        found: dict[int, OpenKey] = {}
+        for number, stored in self._log.stored_keys(list(numbers)).items():
+            try:
+                found[number] = OpenKey.of(number, self.unwrapped(stored))
+            except KeyGone:
+                continue
+        return found
+
+    def _opened(self, key: OpenKey, at: int, body: bytes) -> bytes:
+        return key.cipher.opened(body, self.vault.place(key.key, at))
+
+
+def vault_of(log: Log, keys: str | os.PathLike[str]) -> Vault:
+    """Return the secrets of the model whose log this is, which lie in a key file."""
+    return Vault(keys, log.key, log.mark(DATABASE) or b"")
+
+
+def wrapped(vault: Vault, key: int, secret: bytes, wrapping: int) -> bytes:
+    """Return the secret of a subject's key under a wrapping key."""
+    return vault.wrapping(wrapping).sealed(secret, vault.place(key, 0))
+
+
+def unwrapped(vault: Vault, stored: StoredKey) -> bytes:
+    """Return the secret of a subject's key; `KeyGone` if it was destroyed."""
+    return vault.wrapping(stored.wrapping).opened(stored.wrapped, vault.place(stored.key, 0))
+
+
+def sealed_body(vault: Vault, body: bytes, position: int) -> bytes:
+    """Return the body of a refit or a choice as the log keeps it, under the newest contents key."""
+    number = vault.newest_contents()
+    return _encode(LoggedSealed("sealed", number, vault.contents(number).sealed(body, vault.place(0, position))))
+
+
+def opened_body(vault: Vault, body: bytes, position: int) -> bytes | None:
+    """Return what `sealed_body` sealed; None for the body of another edit, which lies in the journal."""
+    logged = _logged(body)
+    if not isinstance(logged, LoggedSealed):
+        return None
+    return vault.contents(logged.number).opened(logged.body, vault.place(0, position))
+
+
+def first_position(key: int) -> int:
+    """Return the position of the edit that made a subject's key."""
+    return key // _KEYS_A_POSITION
+
+
+def is_doomed(stored: StoredKey) -> bool:
+    """Return whether the erasure of a subject is applied, so that its key is about to be destroyed."""
+    return len(stored.subject) != HASH_BYTES
+
+
+def _logged(body: bytes) -> LoggedParts | LoggedErasure | LoggedSealed:
+    try:
+        kind = msgspec.msgpack.decode(_kind_decoder.decode(body)[0])
+        found: LoggedParts | LoggedErasure | LoggedSealed = _decoders[kind].decode(body)
+    except (msgspec.MsgspecError, LookupError, TypeError):
+        raise LogDamaged("A body is not one of a model with subjects.") from None
+    return found
+
+
+def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
+    """Return the digest of an edit; every one of its keys is needed for it."""
+    made = [
+        blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in zip(keys, bodies, strict=True)
+    ]
+    return made[0] if len(made) == 1 else blake2b(b"".join(made), digest_size=DIGEST_BYTES).digest()
+
+
+def _counted(entries: Iterable[Content]) -> Counter[bytes]:
+    """Return how often each row or document is held: learnt, less forgotten. A row is known by its encoded form."""
+    held: Counter[bytes] = Counter()
+    for content in entries:
+        if isinstance(content, LoggedRows):
+            for row, label in zip(content.rows, content.labels, strict=True):
+                held[_encode((row, label))] += 1 if content.kind == "learn" else -1
+        elif isinstance(content, LoggedDocuments):
+            for document in content.documents:
+                held[_encode((document,))] += 1 if content.learns else -1
+    return held
+
+
+def _listed(held: Counter[bytes]) -> tuple[list[Any], list[Any]]:
+    """Return rows with labels, and documents, each as often as it is held."""
+    decoded_rows = [msgspec.msgpack.decode(row) for row, n in held.items() for _ in range(n)]
+    return [pair for pair in decoded_rows if len(pair) == 2], [one[0] for one in decoded_rows if len(one) == 1]
+
+
+def _forgotten(held: Counter[bytes]) -> Content:
+    pairs, documents = _listed(held)
+    if documents:
+        return LoggedDocuments("erasestream", documents)
+    if pairs:
+        return LoggedRows("forget", [row for row, _ in pairs], [label for _, label in pairs])
+    return LoggedRefit(fitted=b"")
+
+
+def _learnt(held: Counter[bytes]) -> Content | None:
+    pairs, documents = _listed(held)
+    if documents:
+        return LoggedDocuments("learnstream", documents)
+    return LoggedRows("learn", [row for row, _ in pairs], [label for _, label in pairs]) if pairs else None

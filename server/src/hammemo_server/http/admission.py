@@ -1,0 +1,122 @@
+"""Which requests are let in: rates, and how many at once.
+
+One process keeps these counts: with several workers each of them keeps its own.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from hammemo_server.edits.operations import TooMany, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hammemo_server.edits.limits import Limits
+
+_MOST_STRANGERS: Final = 10_000
+"""Addresses of callers without a token that are remembered."""
+
+
+class Rate:
+    """A bucket of permissions that fills at a steady pace.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.admission import Rate
+    >>> now = [0.0]
+    >>> rate = Rate(2.0, lambda: now[0])
+    >>> [rate.take() for _ in range(5)]
+    [True, True, True, True, False]
+    >>> now[0] = 0.5
+    >>> rate.take(), rate.take()
+    (True, False)
+    """
+
+    def __init__(self, a_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._a_second, self._most, self._clock = a_second, max(2 * a_second, 1.0), clock
+        self._left, self._at = self._most, clock()
+
+    def take(self) -> bool:
+        """Take one permission, if there is one."""
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._at) * self._a_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Strangers:
+    """Limits how often an address may send a token that is not known; callers with a token are not slowed down.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.admission import Strangers
+    >>> strangers = Strangers(2.0)
+    >>> [strangers.may_ask("203.0.113.7") for _ in range(5)], strangers.may_ask("203.0.113.8")
+    ([True, True, True, True, False], True)
+    """
+
+    def __init__(self, a_second: float = 100.0) -> None:
+        self._a_second = a_second
+        self._rates: dict[str, Rate] = {}
+
+    def may_ask(self, address: str) -> bool:
+        """Return whether one more request is answered with what is wrong with it."""
+        rate = self._rates.get(address)
+        if rate is None:
+            if len(self._rates) >= _MOST_STRANGERS:
+                self._rates.clear()
+            rate = self._rates[address] = Rate(self._a_second)
+        return rate.take()
+
+
+class Admission:
+    """Lets a request in, or refuses it; used from the thread of the event loop alone, so it needs no lock.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.admission import Admission
+    >>> from hammemo_server.edits.limits import Limits
+    >>> admission = Admission(Limits(at_once=1))
+    >>> admission.enter("acme")
+    >>> admission.enter("acme")
+    Traceback (most recent call last):
+    ...
+    hammemo_server.edits.operations.TooMany: 1 requests of this tenant are being answered, the most at once: ask again later.
+    >>> admission.leave("acme"); admission.enter("acme")
+    """  # noqa: E501
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._rates: dict[str, Rate] = {}
+        self._inside: dict[str, int] = {}
+        self._all = 0
+
+    def enter(self, tenant: str) -> None:
+        """Let a request of a tenant in; every `enter` that returns is followed by one `leave`."""
+        limits, inside = self._limits, self._inside.get(tenant, 0)
+        rate = self._rates.get(tenant)
+        if rate is None:  # tenants come from the token file, so there are few
+            rate = self._rates[tenant] = Rate(limits.rate)
+        if not rate.take():
+            raise TooMany(f"This tenant may send {limits.rate:g} requests a second: ask again later.")
+        if inside >= limits.at_once:
+            raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: ask again later.")
+        if self._all >= limits.at_once_in_all:
+            raise Unavailable("The server answers as many requests as it may at once: ask again later.")
+        self._inside[tenant] = inside + 1
+        self._all += 1
+
+    def leave(self, tenant: str) -> None:
+        """Take note that a request of a tenant was answered."""
+        self._inside[tenant] -= 1
+        self._all -= 1
+
+    @property
+    def inside(self) -> int:
+        """How many requests are being answered."""
+        return self._all

@@ -1,0 +1,270 @@
+"""Answers from one version of a model, in the forms that the bodies have.
+
+Single rows of strings and integers, and of floats where the model has numbers, take the short way (`Ranker.single`, a
+few microseconds), which a version gets ready once; everything else takes the long way, through arrays. Both give the
+same labels.
+
+A model that was fitted to documents takes rows of any length, such as the clicks of a visit so far: they are cut, or
+filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
+
+Questions are answered block by block of rows, and between two blocks `stop` is called, which raises an error where the
+answer is no longer wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo_server.edits.operations import Malformed, TooLarge
+from hammemo_server.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.explanations import Explanation
+    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo_server.edits.limits import Limits
+    from hammemo_server.edits.operations import Token
+    from hammemo_server.http.bodies import Question, RankedQuestion, TopKQuestion
+
+    Stop = Callable[[], None]
+
+_SHORT_WAY: Final = frozenset((int, str))
+_MAX_FILLED_TOKENS: Final = 2**22
+"""The most tokens of all rows together once they are filled up: as many as a body of whole rows can have."""
+_BLOCK_MICROSECONDS: Final = 50_000
+"""About how long the rows of one block take."""
+
+
+def go_on() -> None:
+    """Stop nothing: for questions that are short."""
+
+
+def row_cost(ask: str, h: int, labels: int, k: int = 1, *, reads_rows: bool = False) -> float:
+    """Return about how many microseconds one row takes, as measured with exact counts, the slowest of the memories.
+
+    With `reads_rows`, predictions and top-k need no score for every label.
+    """
+    a_label = 0.1 if ask in ("probabilities", "explain") else (0.0 if reads_rows else 0.02)
+    cost = 4 * h + a_label * labels
+    if ask in ("top-k", "explain"):
+        cost += 15 * min(k, labels)
+    return cost + 3_000 if ask == "explain" else cost
+
+
+class ReadyVersion:
+    """One version of a model, ready for questions.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        A version that does not change.
+    version : int
+        The acknowledged edits that it holds.
+    names : list of str, optional
+        What the columns are called, for explanations: the model itself has no names, since rows come without.
+    """
+
+    def __init__(self, model: MemoryClassifier, version: int, names: Sequence[str] | None = None) -> None:
+        self.model = model
+        self.version = version
+        self._names = None if names is None else tuple(names)
+        self._single: Callable[[Sequence[Any]], int] | None = None
+        self._classes: list[Any] = []
+        self._reads_rows = False
+        self._h = int(model.n_features_in_)
+        self._n_labels = len(model.memory_.labels)
+        self._short_way = _SHORT_WAY if model._columns is None else _SHORT_WAY | {float}
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the columns are called; None where they have no names."""
+        return self._names
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the leading labels come from the rows that a context reads, whatever the number of labels."""
+        return self._reads_rows
+
+    @property
+    def labels(self) -> Vocabulary:
+        """The labels of the model, in the order of its columns."""
+        return self.model._scorer().labels
+
+    def prepare(self) -> ReadyVersion:
+        """Make what single rows need."""
+        model = self.model
+        scorer = model._scorer()
+        if len(scorer.labels):
+            self._classes = model._classes(scorer).tolist()
+            self._single = scorer.ranker.single()
+            self._reads_rows = scorer.ranker.reads_rows
+        return self
+
+    def cost(self, ask: str, question: Question) -> float:
+        """Return about how many microseconds a question takes."""
+        return len(question.rows) * self._row_cost(ask, question)
+
+    def _row_cost(self, ask: str, question: Question) -> float:
+        return row_cost(ask, self._h, self._n_labels, getattr(question, "k", 1), reads_rows=self._reads_rows)
+
+    def _blocks(self, ask: str, question: Question, stop: Stop) -> Iterator[slice]:
+        """Yield blocks of rows that take a short while each, as long as the answer is wanted."""
+        n = len(question.rows)
+        size = max(1, int(_BLOCK_MICROSECONDS / self._row_cost(ask, question)))
+        for start in range(0, n, size):
+            stop()
+            yield slice(start, start + size)
+
+    def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
+        """Return rows that are as long as the model's, or refuse them."""
+        h, cutting = self._h, self.model.cutting_
+        other = next((len(row) for row in rows if len(row) != h), None)
+        if other is None:
+            return rows
+        if cutting is None:
+            raise Malformed(f"A row of this model has {h} tokens; one of these has {other}.")
+        if len(rows) * h > _MAX_FILLED_TOKENS:
+            raise TooLarge(
+                f"{len(rows)} rows, filled up to {h} tokens each, are over {_MAX_FILLED_TOKENS} tokens: send parts."
+            )
+        found: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
+        return found
+
+    def predict_one(self, row: Sequence[Token]) -> Any:
+        """Return the label of one row in the short way, or None where it has to go the long way."""
+        if self._single is None:
+            return None
+        for token in row:
+            if type(token) not in self._short_way:
+                return None
+        try:
+            column = self._single(row)
+        except (ValueError, OverflowError):
+            return None
+        return self._classes[column] if column >= 0 else None
+
+    def predict(self, question: Question, stop: Stop = go_on) -> Labels:
+        """Return the label of each row."""
+        return Labels(self._labels(question, self.cut(question.rows), stop), self.version)
+
+    def _labels(self, question: Question, rows: list[list[Token]], stop: Stop) -> list[Any]:
+        found: list[Any] = []
+        for block in self._blocks("predict", question, stop):
+            found += self._asked("predict", rows[block]).tolist()
+        return found
+
+    def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:
+        """Return the k best labels of each row."""
+        k, rows = _checked_k(question.k, limits), self.cut(question.rows)
+        self._check_cells(len(rows) * min(k, self._n_labels), limits)
+        exclude: Any = question.exclude
+        if exclude == "seen":  # all of a row, also what is cut off
+            exclude = [[token for token in row if token is not None] for row in question.rows]
+        labels: list[list[Any]] = []
+        scores: list[list[float]] = []
+        for block in self._blocks("top-k", question, stop):
+            lists = {
+                name: _of_block(name, given, block, len(rows))
+                for name, given in (("exclude", _listed(exclude)), ("allow", _listed(question.allow)))
+            }
+            found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
+            ranked, of_labels = found if question.scores else (found, None)
+            labels += [[label for label in row if label is not None] for row in ranked.tolist()]
+            if of_labels is not None:
+                scores += [row[: len(own)] for row, own in zip(of_labels.tolist(), labels[block], strict=True)]
+        named = [given for given in (question.exclude, question.allow) if isinstance(given, FoundList)]
+        versions = {given.list: given.found.version for given in named}
+        return RankedLabels(labels, self.version, scores if question.scores and rows else None, versions)
+
+    def probabilities(self, question: Question, limits: Limits, stop: Stop = go_on) -> Probabilities:
+        """Return the probability of each label."""
+        model, rows = self.model, self.cut(question.rows)
+        classes: list[Any] = self._answer(lambda: model.classes_).tolist()
+        self._check_cells(len(rows) * len(classes), limits)
+        found: list[list[float]] = []
+        for block in self._blocks("probabilities", question, stop):
+            found += self._asked("predict_proba", rows[block]).tolist()
+        return Probabilities(classes, found, self.version)
+
+    def _check_cells(self, cells: int, limits: Limits) -> None:
+        if cells > limits.cells:
+            raise TooLarge(
+                f"The answer would have {cells:,} labels or numbers, more than {limits.cells:,}: send fewer rows, or "
+                "ask for the top-k with a smaller k."
+            )
+
+    def explain(self, question: RankedQuestion, limits: Limits, stop: Stop = go_on) -> Explanations:
+        """Return why each row got its label."""
+        k, rows = _checked_k(question.k, limits), question.rows
+        if len(rows) > limits.explained:
+            raise TooLarge(f"{len(rows)} rows are more than {limits.explained}, the most to explain at once.")
+        rows, found = self.cut(rows), []
+        for block in self._blocks("explain", question, stop):
+            found += [self._explained(row, k) for row in rows[block]]
+        return Explanations(found, self.version)
+
+    def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
+        found: Explanation = self._answer(lambda: self.model.explain(row, k))
+        return replace(found, names=self._names).to_dict()
+
+    def certify(self, question: Question, stop: Stop = go_on) -> Certificates:
+        """Return the label of each row and whether it is proven."""
+        rows, proven = self.cut(question.rows), []
+        for block in self._blocks("certify", question, stop):
+            proven += self._asked("certify", rows[block]).tolist()
+        return Certificates(self._labels(question, rows, stop), proven, self.version)
+
+    def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
+        """Return what the model answers to some rows."""
+        is_plain = self.model._columns is None and all(_SHORT_WAY.issuperset(map(type, row)) for row in rows)
+        X: Any = rows if is_plain else table(rows)  # of lists of integers and strings less is checked
+        return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
+
+    def _answer(self, question: Callable[[], Any]) -> Any:
+        """Return an answer; what the library refuses is the fault of the question."""
+        try:
+            return question()
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            reason = error.__cause__ or error  # what is not there at all has the reason as its cause
+            raise Malformed(" ".join(str(reason).split())[:500]) from error
+
+
+def _listed(given: Any) -> Any:
+    """Return the labels of a named list; others as they are."""
+    return given.found.labels if isinstance(given, FoundList) else given
+
+
+def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
+    """Return the lists of some rows, or one list for all rows as it is; the library tells them apart by the first."""
+    if not isinstance(lists, list) or not lists or not isinstance(lists[0], list):
+        return lists
+    if len(lists) != n or not all(isinstance(entry, list) for entry in lists):
+        raise Malformed(f"{name} has {len(lists)} lists or labels for {n} rows: give one list a row, or one for all.")
+    return lists[block]
+
+
+def _checked_k(k: int, limits: Limits) -> int:
+    if k > limits.k:
+        raise TooLarge(f"k={k} is more than {limits.k}, the most labels for a row.")
+    return k
+
+
+def table(rows: Sequence[Sequence[Token]]) -> NDArray[Any]:
+    """Return rows as an array that keeps the kind of every token.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.answering import table
+    >>> table([["1", 1], [None, 2.5]]).tolist()
+    [['1', 1], [None, 2.5]]
+    """
+    array = np.empty((len(rows), len(rows[0])), dtype=object)
+    array[:] = rows
+    return array

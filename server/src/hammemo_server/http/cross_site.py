@@ -1,0 +1,111 @@
+"""The outermost layer: requests that pages of other sites could have made are refused before anything else.
+
+A page of any site may let a browser send requests to an address of this machine or network. What stops it:
+
+- **Host**: the name that the browser believes to talk to must be one of the server's own. A name of an attacker's that
+  was made to point here (DNS rebinding) is none. An address in numbers cannot be made to point anywhere else.
+- **Origin** and **Sec-Fetch-Site**, which browsers add by themselves, must not name another site.
+- A request with both Content-Length and Transfer-Encoding is refused, and its connection is closed.
+- Nothing is allowed to other origins (no CORS), no cookie is ever set or read, and bodies must be declared as JSON, for
+  which a browser asks first and gets no permission. Tensors of the Open Inference Protocol, which change nothing, may
+  come without a type.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo_server.edits.operations import TooMany
+from hammemo_server.http.messages import Refused, header, refusal, send_answer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from hammemo_server.http.addresses import Addresses
+
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[0-9]{1,5})?", re.ASCII)
+
+
+class CrossSiteGuard:
+    """Refuses requests for other hosts and from pages of other sites.
+
+    Parameters
+    ----------
+    app : ASGIApp
+    hosts : frozenset of str
+        Names under which the server may be called, in small letters.
+    loopback : bool
+        Whether the server listens on a loopback address only: then other addresses in numbers are refused, too.
+    addresses : Addresses
+        Counts requests that come through a trusted proxy.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], *, loopback: bool, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._app = app
+        self._hosts = hosts
+        self._loopback = loopback
+        self._known: dict[bytes, bool] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope)
+        except Refused as error:
+            await send_answer(send, refusal(error, scope.get("path", "")))
+            return
+        address = self._addresses.forwarded(scope)
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        if not self._addresses.enter(address):
+            refused = TooMany("Too many requests of this address are being answered.")
+            await send_answer(send, refusal(refused, scope.get("path", "")))
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._addresses.leave(address)
+
+    def _check(self, scope: Any) -> None:
+        if header(scope, b"transfer-encoding") is not None and header(scope, b"content-length") is not None:
+            # A proxy may have taken the other one for the end of the body: what follows is of unknown origin.
+            raise Refused(400, "bad_request", "A request has a length or a transfer encoding, not both.")
+        host = header(scope, b"host") or b""
+        allowed = self._known.get(host)
+        if allowed is None:
+            allowed = self._may_be_called(host.decode("latin-1").lower())
+            if allowed and len(self._known) < 1000:  # refused ones are not kept: there is no end of them
+                self._known[host] = True
+        if not allowed:
+            raise Refused(421, "unknown_host", "The server is not known under this host name.")
+        origin = header(scope, b"origin")
+        if origin is not None and not self._is_own(origin.lower(), host.lower()):
+            raise Refused(403, "other_site", "Pages of other sites may not ask this server.")
+        if header(scope, b"sec-fetch-site") in (b"cross-site", b"same-site"):
+            followed = scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == b"navigate"
+            if not followed:  # following a link is no request of the page that has it
+                raise Refused(403, "other_site", "Pages of other sites may not ask this server.")
+
+    def _is_own(self, origin: bytes, host: bytes) -> bool:
+        """Return whether an origin is this server's page; behind a proxy the page may have another name."""
+        place = origin.split(b"://")[-1]
+        if place == host:
+            return True
+        return not self._loopback and place.split(b":")[0].decode("latin-1") in self._hosts
+
+    def _may_be_called(self, host: str) -> bool:
+        parts = _HOST.fullmatch(host)
+        if parts is None:
+            return False
+        name = parts.group(1)
+        try:
+            address = ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return name.rstrip(".") in self._hosts
+        return address.is_loopback or not self._loopback

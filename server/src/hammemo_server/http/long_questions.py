@@ -1,0 +1,217 @@
+"""Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
+
+An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. So long
+questions go to other processes (:mod:`hammemo_server.http.question_process`). These are started when they are first
+needed and end after a while without questions. Such a process follows the log as a worker does: it opens a model when
+it is first asked, and answers when it has reached the version that the server has published, so no answer is older than
+an acknowledged edit. It costs a copy of each model that is asked.
+
+Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
+between two blocks of rows, and the process goes on to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from hammemo_server.edits.operations import Unavailable
+from hammemo_server.http.messages import Failed, Refused
+from hammemo_server.http.questions import KINDS, Stopping, answer_long
+from hammemo_server.http.tenant_slots import SharedThreads, Shares
+
+if TYPE_CHECKING:
+    from hammemo_server.edits.limits import Limits
+    from hammemo_server.models.host import Host
+    from hammemo_server.models.served import HostedModel
+
+_IDLE_SECONDS: Final = 300.0
+"""How long a process waits for another question before it ends."""
+_STUCK_SECONDS: Final = 60.0
+"""How long a process that was told to stop may take before it is killed: it may have to load a model first."""
+_BUFFER: Final = 2**20
+FRAME: Final = struct.Struct(">II")
+"""The lengths of the head and of the body that follow; two zeros stop the question before."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The head of a question; its body follows."""
+
+    ask: str
+    tenant: str
+    model: str
+    identity: str
+    at_least: int
+    seconds: float
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The head of an answer; its body follows. One with a code is a refusal."""
+
+    version: int = 0
+    status: int = 200
+    code: str = ""
+    message: str = ""
+    places: list[str] = []
+    """Where in the code an error was, for the log."""
+
+
+class LongQuestions(Protocol):
+    """Answers long questions."""
+
+    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+        """Return an answer, and the version that gave it."""
+
+    async def end(self) -> None:
+        """Stop what runs."""
+
+
+class InThreads:
+    """Answers long questions in threads of this process; other threads are slower meanwhile."""
+
+    def __init__(self, host: Host, threads: int = 2) -> None:
+        self._host = host
+        self._threads = SharedThreads(threads, "long")
+
+    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+        """Return an answer, and the version that gave it."""
+        host, stop = self._host, Stopping(self._host.limits.deadline)
+        try:
+            return await self._threads.run(
+                hosted.tenant,
+                lambda: answer_long(host, hosted, KINDS[ask], body, hosted.version, stop),
+                most_seconds=host.limits.deadline / 2,
+            )
+        finally:
+            stop.now()
+
+    async def end(self) -> None:
+        """End the threads."""
+        self._threads.close()
+
+
+class InProcesses:
+    """Answers long questions in other processes.
+
+    Parameters
+    ----------
+    processes : int
+        The most processes, one question each.
+    limits : Limits
+    given : dict
+        What a process needs to open the models: folder, log, keys and limits.
+    """
+
+    def __init__(self, processes: int, limits: Limits, given: dict[str, Any]) -> None:
+        self._limits, self._given = limits, msgspec.json.encode(given)
+        self._shares = Shares(processes)
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+
+    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+        """Return an answer, and the version that gave it."""
+        tenant = hosted.tenant
+        await self._shares.enter_within(tenant, self._limits.deadline / 2)
+        asked = Asked(ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline)
+        stop = asyncio.Event()
+        asking = asyncio.ensure_future(self._ask(asked, body, stop))
+        asking.add_done_callback(lambda _: self._shares.leave(tenant))
+        try:
+            answered, found = await asyncio.shield(asking)
+        finally:
+            stop.set()
+        if answered.places:
+            raise Failed(answered.code, answered.places)
+        if answered.code:
+            raise Refused(answered.status, answered.code, answered.message)
+        return found, answered.version
+
+    async def _ask(self, asked: Asked, body: bytes, stop: asyncio.Event) -> tuple[Answered, bytes]:
+        process = self._idle.pop() if self._idle else _Process()
+        self._all.add(process)
+        try:
+            found = await process.ask(self._given, asked, body, stop)
+        except (OSError, EOFError, TimeoutError):  # killed, or out of memory
+            self._all.discard(process)
+            await process.end()
+            raise Unavailable("The process that was to answer has ended: ask again.") from None
+        process.rests(asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process))
+        self._idle.append(process)
+        return found
+
+    def _retire(self, process: _Process) -> None:
+        if process in self._idle:
+            self._idle.remove(process)
+            self._all.discard(process)
+            process.close()
+
+    async def end(self) -> None:
+        """End the processes."""
+        await asyncio.gather(*(process.end() for process in self._all))
+
+
+class _Process:
+    """One process, which answers one question at a time."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._retiring: asyncio.TimerHandle | None = None
+
+    def rests(self, retiring: asyncio.TimerHandle) -> None:
+        """Take note of when it ends if no question comes."""
+        self._retiring = retiring
+
+    async def ask(self, given: bytes, asked: Asked, body: bytes, stop: asyncio.Event) -> tuple[Answered, bytes]:
+        """Return the answer to a question, or a refusal soon after `stop` is set."""
+        if self._retiring is not None:
+            self._retiring.cancel()
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "hammemo_server.http.question_process",
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=_BUFFER,
+            )  # fmt: skip
+            await self._send(given, b"")
+        await self._send(msgspec.json.encode(asked), body)
+        reading, stopping = asyncio.ensure_future(self._receive()), asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await self._send(b"", b"")
+            async with asyncio.timeout(_STUCK_SECONDS):
+                return await reading
+        finally:
+            reading.cancel()
+            stopping.cancel()
+
+    async def _send(self, head: bytes, body: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(FRAME.pack(len(head), len(body)) + head)
+        self._process.stdin.write(body)
+        await self._process.stdin.drain()
+
+    async def _receive(self) -> tuple[Answered, bytes]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        head, body = FRAME.unpack(await self._process.stdout.readexactly(FRAME.size))
+        answered = msgspec.json.decode(await self._process.stdout.readexactly(head), type=Answered)
+        return answered, await self._process.stdout.readexactly(body)
+
+    def close(self) -> None:
+        """Let it end by itself."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def end(self) -> None:
+        """End it now; it holds nothing that could be lost."""
+        if self._retiring is not None:
+            self._retiring.cancel()
+        if self._process is not None:
+            if self._process.returncode is None:
+                self._process.kill()
+            await self._process.wait()

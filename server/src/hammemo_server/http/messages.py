@@ -1,0 +1,274 @@
+"""Requests and answers: what is known of a request, how its body is read, and how an answer is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from hammemo_server.edits.operations import NAME, NoSuchModel, ServiceError, TooLarge
+from hammemo_server.http.bodies import ErrorAnswer, ErrorFacts, TensorErrorAnswer, encoded
+from hammemo_server.http.deadlines import Late, within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+
+    from hammemo_server.http.tokens import Caller
+
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Any]]
+    Send = Callable[[Any], Awaitable[None]]
+
+Result = TypeVar("Result")
+JSON: Final = b"application/json"
+BYTES: Final = b"application/octet-stream"
+_HEADERS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+PAGE_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+"""What a page may do: load files of this server, ask it, and nothing else."""
+_MAX_DROPPED_BYTES: Final = 2**23
+"""The most bytes of a refused body that are read and dropped, within `_DROPPED_SECONDS`."""
+_DROPPED_SECONDS: Final = 2.0
+_PIECE: Final = 2**18
+"""Bytes of an answer that are sent at a time, each within `_PIECE_SECONDS`."""
+_PIECE_SECONDS: Final = 20.0
+_BY_NAME: Final = "hammemo.headers"
+"""Where the scope of a request keeps its headers by name."""
+
+
+class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says)
+    """A request that is refused before the core sees it."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Failed(Exception):  # noqa: N818
+    """A process failed at a question; it says where in the code."""
+
+    def __init__(self, error: str, places: list[str]) -> None:
+        super().__init__(error)
+        self.error, self.places = error, places
+
+
+@dataclass(slots=True)
+class Call:
+    """One request, with what is known of it."""
+
+    caller: Caller
+    scope: Scope
+    receive: Receive
+    send: Send
+    model: str = ""
+    body: bytes = b""
+    has_more: bool = True
+    """Whether some of the body was not received yet."""
+    has_begun: bool = False
+    """Whether the handler itself has begun to send an answer."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the log tells of it."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is sent back."""
+
+    body: bytes
+    status: int = 200
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return the value of a header; one that is there twice is refused."""
+    by_name = scope.get(_BY_NAME)
+    if by_name is None:  # several are asked of each request
+        by_name = scope[_BY_NAME] = _by_name(scope["headers"])
+    value: bytes | None = by_name.get(name)
+    if value is None and name in by_name:
+        raise Refused(400, "bad_request", f"The header {name.decode()} is there more than once.")
+    return value
+
+
+def _by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes | None]:
+    """Return headers by name; None for a name that is there twice."""
+    given = list(headers)
+    found: dict[bytes, bytes | None] = dict(given)
+    if len(found) != len(given):
+        found |= {name: None for name, n in Counter(name for name, _ in given).items() if n > 1}
+    return found
+
+
+def model_name(scope: Scope) -> str:
+    """Return the name of the model in the path; one that no model can have is that of no model."""
+    name = scope.get("path_params", {}).get("model")
+    if name is None:
+        return ""
+    if not NAME.fullmatch(name):
+        raise NoSuchModel("There is no model of that name: names are 1 to 64 of a-z, 0-9, _ and -.")
+    return str(name)
+
+
+def number_in_query(scope: Scope, name: str) -> int:
+    """Return the one number that may follow the path, 0 where there is none; anything else is refused."""
+    given = scope.get("query_string", b"")
+    if not given:
+        return 0
+    found = re.fullmatch(rb"([a-z]+)=([0-9]{1,18})", given)
+    if found is None or found[1] != name.encode():
+        raise Refused(400, "bad_request", f"After the path only ?{name}=N may stand, a whole number.")
+    return int(found[2])
+
+
+def check_content_type(scope: Scope, *wanted: bytes) -> None:
+    """Refuse a body of another type than those that are wanted, the first of them first, and a compressed one."""
+    given = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
+    if given not in wanted:
+        raise Refused(415, "unsupported_media_type", f"The content type must be {wanted[0].decode()}.")
+    if header(scope, b"content-encoding") not in (None, b"identity"):
+        raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
+
+
+def check_declared_length(scope: Scope, most: int) -> None:
+    """Refuse a body that is declared too long, before anything is read."""
+    given = header(scope, b"content-length")
+    if given is None:
+        return
+    if not given.isdigit() or len(given) > 18:
+        raise Refused(400, "bad_request", "The content length is not a number.")
+    if int(given) > most:
+        raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
+
+
+async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:
+    """Yield the body piece by piece, within its size and its time."""
+    check_declared_length(call.scope, most)
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while call.has_more:
+                piece = await _next_piece(call, size, most)
+                size += len(piece)
+                yield piece
+    except TimeoutError:
+        raise _too_slow(seconds) from None
+
+
+async def read_body(call: Call, most: int, seconds: float) -> bytes:
+    """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
+    check_declared_length(call.scope, most)
+    try:
+        return await within(seconds, _whole_body(call, most))
+    except Late:
+        raise _too_slow(seconds) from None
+
+
+async def _whole_body(call: Call, most: int) -> bytes:
+    found = [await _next_piece(call, 0, most)]
+    size = len(found[0])
+    while call.has_more:
+        found.append(await _next_piece(call, size, most))
+        size += len(found[-1])
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+async def _next_piece(call: Call, size: int, most: int) -> bytes:
+    """Return the next piece of a body of which `size` bytes have come."""
+    message = await call.receive()
+    call.has_more = message["type"] == "http.request" and message["more_body"]
+    if message["type"] != "http.request":
+        raise Refused(400, "disconnected", "The caller has gone.")
+    piece: bytes = message["body"]
+    if size + len(piece) > most:
+        raise TooLarge(f"The body has more than {most} bytes: send parts.")
+    return piece
+
+
+def _too_slow(seconds: float) -> Refused:
+    return Refused(408, "too_slow", f"The body did not come within {seconds:g} seconds.")
+
+
+async def unless_gone(call: Call, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what work returns; cancel it when the caller closes the connection."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(call))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Refused(499, "disconnected", "The caller has gone.")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _gone(call: Call) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def drop_body(call: Call) -> None:
+    """Read what is left of a refused request, within bounds: a client that still sends could not read the answer."""
+    left = _MAX_DROPPED_BYTES
+    try:
+        async with asyncio.timeout(_DROPPED_SECONDS):
+            while call.has_more and left > 0:
+                message = await call.receive()
+                call.has_more = message["type"] == "http.request" and message["more_body"]
+                left -= len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+def code_of(error: ServiceError) -> str:
+    """Return the short name of a refusal: NotStored is "not_stored"."""
+    return getattr(error, "code", None) or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def refusal(error: ServiceError, path: str = "") -> Answer:
+    """Return a refusal: in one form for all, but for clients of the Open Inference Protocol in the protocol's form."""
+    headers: list[tuple[bytes, bytes]] = []
+    if error.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="hammemo"'))
+    if error.status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    if error.status in (400, 408, 413):
+        headers.append((b"connection", b"close"))
+    facts = ErrorFacts(error.status, code_of(error), error.public)
+    body = encoded(TensorErrorAnswer(facts.message, facts.code) if path.startswith("/v2/") else ErrorAnswer(facts))
+    return Answer(body, error.status, JSON, tuple(headers))
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send an answer with the headers that all answers have."""
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        *_HEADERS,
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    last = max(0, (len(answer.body) - 1) // _PIECE * _PIECE)
+    for start in range(0, last, _PIECE):  # a long one at once would keep the event loop busy, and others waiting
+        piece = answer.body[start : start + _PIECE]
+        try:
+            async with asyncio.timeout(_PIECE_SECONDS):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:  # the caller does not read: half an answer closes the connection
+            return
+    await send({"type": "http.response.body", "body": answer.body[last:] if last else answer.body})

@@ -1,0 +1,307 @@
+"""What all operations share: the models, who is asking, threads for what takes long, and versions that are ready.
+
+Questions are answered from one version of a model and say which. A version is made ready once, in a thread; then single
+rows are answered at once, and everything longer in a few threads, so that the event loop is free for others.
+
+Work of different length never shares threads: lists and figures wait for no question, short questions for no file, and
+long questions have processes of their own (:mod:`hammemo_server.http.long_questions`). In each, tenants take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+import tempfile
+import time
+from collections import Counter, deque
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+from hammemo_server.edits.operations import NoSuchModel, TooMany, Unavailable
+from hammemo_server.edits.quotas import most_of
+from hammemo_server.http import metrics
+from hammemo_server.http.admission import Admission, Rate, Strangers
+from hammemo_server.http.answering import ReadyVersion
+from hammemo_server.http.long_questions import InThreads
+from hammemo_server.http.messages import Answer, Refused, header, unless_gone
+from hammemo_server.http.questions import list_names, with_lists
+from hammemo_server.http.tenant_slots import SharedThreads
+from hammemo_server.http.tokens import local_caller
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from concurrent.futures import Future
+
+    from hammemo_server.http.long_questions import LongQuestions
+    from hammemo_server.http.messages import Call, Scope
+    from hammemo_server.http.tokens import Caller, Tokens
+    from hammemo_server.models.host import Host
+    from hammemo_server.models.served import HostedModel
+    from hammemo_server.store.label_lists import NamedList
+
+Lane = Literal["lists", "short", "files"]
+_THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
+"""Threads for lists and figures, for short questions, and for what reads or writes whole models and long bodies.
+
+Threads take turns at Python code, so more of them would not answer more, and the event loop would wait for each.
+"""
+_TIMES_A_SECOND: Final = 1.0
+"""Questions of one tenant that take some milliseconds, and are answered here."""
+_ALIAS_SECONDS: Final = 0.2
+"""How long aliases that other processes may change are taken as they were."""
+_LIST_SECONDS: Final = 0.2
+"""The same for named lists of labels."""
+_TRANSFER: Final = ".transfer-"
+_LOOK: Final = 0.005
+"""Seconds between two looks whether a version is reached."""
+
+Result = TypeVar("Result")
+
+
+class Results:
+    """Hands results of other threads to an event loop: those of a group of edits by waking it once.
+
+    `asyncio.wrap_future` wakes the loop for every result, which is a call of the system each time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        self._is_waking = False
+
+    def of(self, future: Future[Result]) -> asyncio.Future[Result]:
+        """Return the result of a future, to be awaited in the loop."""
+        awaited: asyncio.Future[Result] = self.loop.create_future()
+        future.add_done_callback(lambda done: self._wake(awaited, done))
+        return awaited
+
+    def _wake(self, awaited: asyncio.Future[Any], done: Future[Any]) -> None:
+        self._done.append((awaited, done))
+        if not self._is_waking:
+            self._is_waking = True
+            with suppress(RuntimeError):  # the loop was closed, so nothing waits
+                self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._is_waking = False  # first: what is appended from now on wakes the loop again
+        while self._done:
+            awaited, done = self._done.popleft()
+            if awaited.done():  # the request was cancelled
+                continue
+            error = done.exception()
+            if error is None:
+                awaited.set_result(done.result())
+            else:
+                awaited.set_exception(error)
+
+
+class Service:
+    """What all operations share.
+
+    Parameters
+    ----------
+    host : Host
+        The core: all models, and the limits.
+    tokens : Tokens or None
+        None for a server on a loopback address that belongs to one person.
+    forward : function, optional
+        In a process that only answers: sends an edit to the writer and returns its answer; the number is the most
+        seconds to wait.
+    long : LongQuestions, optional
+        What answers long questions; by default threads of this process.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        tokens: Tokens | None = None,
+        forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
+        long: LongQuestions | None = None,
+    ) -> None:
+        self.host = host
+        self.limits = host.limits
+        self.tokens = tokens
+        self.forward = forward
+        self.draining = False
+        self.admission = Admission(self.limits)
+        self.metrics = metrics.Metrics(self._described, self.quotas, lambda: self.admission.inside)
+        self._local = local_caller()
+        self._strangers = Strangers()
+        self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
+        self._long: LongQuestions = InThreads(host) if long is None else long
+        self._times: dict[str, Rate] = {}
+        self._opened: set[tuple[str, str]] = set()
+        self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
+        self._sending: Counter[str] = Counter()
+        self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
+        self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._results: Results | None = None
+
+    def caller(self, scope: Scope) -> Caller:
+        """Return who is asking, or refuse."""
+        if self.tokens is None:
+            return self._local
+        given = (header(scope, b"authorization") or b"").split(b" ", 1)
+        if len(given) == 2 and given[0].lower() == b"bearer":
+            caller = self.tokens.caller(given[1].strip().decode("latin-1"))
+            if caller is not None:
+                return caller
+        self.metrics.refused.inc()
+        if not self._strangers.may_ask((scope.get("client") or ("", 0))[0]):
+            raise TooMany("Too many requests without a token that is known come from this address: ask again later.")
+        raise Refused(401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_...")
+
+    async def in_thread(self, call: Call, work: Callable[[], Result], lane: Lane = "files") -> Result:
+        """Do what takes long, or waits, in a thread."""
+        return await self._threads[lane].run(call.caller.tenant, work)
+
+    def may_take_time(self, call: Call) -> bool:
+        """Return whether this process may spend some milliseconds of Python code on a question of this tenant."""
+        return self._times.setdefault(call.caller.tenant, Rate(_TIMES_A_SECOND)).take()
+
+    async def long_answer(self, call: Call, ask: str) -> Answer:
+        """Answer a long question, as long as its caller waits for the answer."""
+        if self.forward is not None:
+            return await self.forward(call, self.limits.deadline)
+        hosted = await self.model(call)
+        hosted.answering()  # refuses where nothing is learnt
+        found, call.facts["version"] = await unless_gone(call, self._long.ask(hosted, ask, call.body))
+        return Answer(found)
+
+    def result_of(self, future: Future[Result]) -> asyncio.Future[Result]:
+        """Return the result of a writer's thread, to be awaited."""
+        results, loop = self._results, asyncio.get_running_loop()
+        if results is None or results.loop is not loop:
+            results = self._results = Results(loop)
+        return results.of(future)
+
+    async def model(self, call: Call) -> HostedModel:
+        """Return the model that a call names."""
+        key = tenant, name = call.caller.tenant, call.model
+        try:
+            if key in self._opened:
+                return self.host.get(tenant, name)
+            hosted = await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
+        except NoSuchModel:
+            self._opened.discard(key)
+            raise
+        self._opened.add(key)
+        return hosted
+
+    async def model_behind(self, call: Call, name: str) -> str:
+        """Return the name of the model that answers questions to a name: its own, or that behind an alias."""
+        tenant = call.caller.tenant
+        if (tenant, name) in self._opened:
+            return name
+        read, known = self._aliases.get(tenant, (-math.inf, {}))
+        if time.monotonic() - read > _ALIAS_SECONDS:
+            with suppress(Unavailable):  # else what is known still holds
+                known = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
+                self._aliases[tenant] = time.monotonic(), known
+        return known.get(name, name)
+
+    def alias_changed(self, tenant: str) -> None:
+        """Look at the aliases of a tenant again."""
+        self._aliases.pop(tenant, None)
+
+    async def with_lists(self, call: Call, question: Any, ready: ReadyVersion) -> Any:
+        """Return a question with the named lists that it asks for, which are ready for a version of a model."""
+        found: dict[str, NamedList] = {}
+        for name in list_names(question):
+            found[name] = named = await self._named_list(call, name)
+            if named.labels.known(ready.labels) is None:
+                await self.in_thread(call, partial(named.labels.among, ready.labels))
+        return with_lists(question, found.__getitem__) if found else question
+
+    async def _named_list(self, call: Call, name: str) -> NamedList:
+        tenant = call.caller.tenant
+        known = self.host.known_list(tenant, name, _LIST_SECONDS)
+        if known is not None:
+            return known
+        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _LIST_SECONDS))
+
+    @contextmanager
+    def sending_list(self, tenant: str) -> Iterator[None]:
+        """Refuse a list of a tenant that is sent while as many others are as may be."""
+        if self._sending[tenant] >= self.limits.lists_at_once:
+            raise TooMany("Other lists of this tenant are being sent: send this one after them.")
+        self._sending[tenant] += 1
+        try:
+            yield
+        finally:
+            self._sending[tenant] -= 1
+
+    async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
+        """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
+        hosted = await self.model(call)
+        if min_version is not None:
+            await self._reached(hosted, min_version)
+        model, version = hosted.answering(min_version)
+        call.facts["version"] = version
+        ready = self._ready.get(hosted)
+        if ready is not None and ready.version == version:
+            return ready
+        return await self._prepared(hosted, ReadyVersion(model, version, hosted.settings.column_names))
+
+    async def _reached(self, hosted: HostedModel, version: int) -> None:
+        """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
+        until = time.monotonic() + self.limits.wait_seconds
+        while hosted.version < version and time.monotonic() < until:
+            await asyncio.sleep(_LOOK)
+
+    async def _prepared(self, hosted: HostedModel, made: ReadyVersion) -> ReadyVersion:
+        """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
+        version, running = self._preparing.get(hosted, (-1, None))
+        if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():
+            running = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
+            self._preparing[hosted] = made.version, running
+        ready = await asyncio.shield(running)
+        known = self._ready.get(hosted)
+        if known is None or known.version < ready.version:
+            self._ready[hosted] = ready
+        return ready
+
+    def _described(self, tenant: str) -> list[metrics.Described]:
+        found: list[metrics.Described] = []
+        for name in self.host.names(tenant):
+            try:
+                hosted = self.host.get(tenant, name)
+                facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
+            except NoSuchModel:  # removed meanwhile
+                continue
+            except Unavailable:  # damaged, or in use elsewhere
+                found.append((name, {"is_open": 0, "can_edit": 0}))
+                continue
+            at = facts.get("snapshot_time")
+            found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
+        return found
+
+    def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
+        """Return how much a tenant stores and may store, of models, labels, examples and bytes; 0 for any number."""
+        used, most = self.host.usage(tenant), most_of(self.limits)
+        stored = zip(used._fields, zip(used, most, strict=True), strict=True)
+        return {"models": (len(self.host.names(tenant)), self.limits.models), **dict(stored)}
+
+    def transfer(self) -> tempfile.TemporaryDirectory[str]:
+        """Return a folder for a file on its way, beside the models: what is enough for these is enough for it."""
+        return tempfile.TemporaryDirectory(prefix=_TRANSFER, dir=self.host.folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove uploads and downloads that a crash has left and that are too old to be still under way."""
+        for folder in self.host.folder.glob(f"{_TRANSFER}*"):
+            with suppress(OSError):
+                if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def closed(self, call: Call) -> None:
+        """Take note that a model is no longer open."""
+        self._opened.discard((call.caller.tenant, call.model))
+
+    async def end(self) -> None:
+        """End what answers long questions, and the threads."""
+        await self._long.end()
+        for threads in self._threads.values():
+            threads.close()

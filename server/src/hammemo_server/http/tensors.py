@@ -1,0 +1,196 @@
+"""Tensors of the Open Inference Protocol: rows that come as tensors, and labels that are sent as one.
+
+A request has one tensor of shape (n, h) or (h,), n rows of h values; or several of shape (n,) or (n, 1), one for each
+column, so that names and numbers may stand in one row. Columns that the model has names for are found by these, in
+whichever order they come. NaN, and null in JSON, is a missing value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct, structs
+
+from hammemo_server.edits.operations import Malformed, Token
+from hammemo_server.http.bodies import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo_server.edits.limits import Limits
+    from hammemo_server.http.answering import ReadyVersion, Stop
+
+Length = Annotated[int, Meta(ge=0, le=2**31)]
+_MAX_INPUTS: Final = 2**16
+Datatype = Literal[
+    "BYTES", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP32", "FP64"
+]
+
+
+class TensorParameters(Struct, frozen=True):
+    """How a tensor is sent, if not in JSON."""
+
+    binary_data_size: Annotated[int, Meta(ge=0, le=2**40)] | None = None
+
+
+class InputTensor(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows, or a column; nested lists will do, too."""
+
+    name: Annotated[str, Meta(max_length=256)]
+    shape: Annotated[list[Length], Meta(min_length=1, max_length=2)]
+    datatype: Datatype
+    data: list[Token | list[Token]] | None = None
+    parameters: TensorParameters | None = None
+
+
+class OutputParameters(Struct, frozen=True):
+    """How an output is wanted."""
+
+    binary_data: bool = False
+
+
+class RequestedOutput(Struct, frozen=True):
+    """Which output is wanted; there is one, ``label``."""
+
+    name: str
+    parameters: OutputParameters | None = None
+
+
+class Parameters(Struct, frozen=True, omit_defaults=True):
+    """What else a request says."""
+
+    min_version: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    binary_data_output: bool = False
+
+
+class InferenceRequest(Struct, frozen=True, omit_defaults=True):
+    """One request for labels."""
+
+    inputs: Annotated[list[InputTensor], Meta(min_length=1, max_length=_MAX_INPUTS)]
+    id: Annotated[str, Meta(max_length=256)] | None = None
+    parameters: Parameters | None = None
+    outputs: Annotated[list[RequestedOutput], Meta(max_length=1)] | None = None
+
+
+class OutputTensor(Struct, frozen=True, omit_defaults=True):
+    """The labels."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[Any] | None = None
+    parameters: TensorParameters | None = None
+
+
+class InferenceAnswer(Struct, frozen=True, omit_defaults=True):
+    """One answer."""
+
+    model_name: str
+    model_version: str
+    outputs: list[OutputTensor]
+    id: str | None = None
+
+
+_OF_LABELS: Final[dict[type, str]] = {str: "BYTES", bool: "BOOL", int: "INT64", float: "FP64"}
+
+
+def _values(tensor: InputTensor) -> list[Token]:
+    """Return the values of a tensor, or refuse one whose data are not as its shape and datatype say."""
+    if tensor.data is None:
+        raise Malformed(f"The tensor {tensor.name!r} has no data.")
+    data: list[Token] = []
+    for entry in tensor.data:
+        data.extend(entry) if isinstance(entry, list) else data.append(entry)
+    size = tensor.shape[0] * (tensor.shape[1] if len(tensor.shape) == 2 else 1)
+    if size != len(data):
+        raise Malformed(f"The tensor has {len(data)} entries, not the {size} of its shape.")
+    allowed = _allowed(tensor.datatype)
+    if any(type(entry) not in allowed for entry in data):
+        raise Malformed(f"The tensor has entries that are not of datatype {tensor.datatype}.")
+    return [float(entry) if type(entry) is int else entry for entry in data] if float in allowed else data
+
+
+def _allowed(datatype: str) -> tuple[type, ...]:
+    if datatype == "BYTES":
+        return (str, type(None))
+    if datatype == "BOOL":
+        return (bool,)
+    return (float, int, type(None)) if datatype.startswith("FP") else (int,)
+
+
+def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
+    """Return the rows of a tensor, or of one tensor for each column.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.tensors import InputTensor, rows_of
+    >>> rows_of([InputTensor("rows", [2, 2], "BYTES", ["a", "b", "c", "d"])])
+    [['a', 'b'], ['c', 'd']]
+    >>> rows_of([InputTensor("color", [2], "BYTES", ["red", "blue"]), InputTensor("age", [2, 1], "FP64", [3.5, None])])
+    [['red', 3.5], ['blue', None]]
+    """
+    if len(tensors) == 1:
+        data, shape = _values(tensors[0]), tensors[0].shape
+        n, h = shape if len(shape) == 2 else (1, shape[0])
+        if n and not h:
+            raise Malformed("The shape has contexts of 0 tokens: a context in a tensor has at least one.")
+        return [data[start : start + h] for start in range(0, n * h, h)] if h else []
+    for tensor in tensors:
+        if tensor.shape[0] != tensors[0].shape[0] or tensor.shape[1:] not in ([], [1]):
+            raise Malformed(
+                f"The tensor {tensor.name!r} has the shape {tensor.shape}: where there are several, each is a column, "
+                f"of shape [{tensors[0].shape[0]}] or [{tensors[0].shape[0]}, 1]."
+            )
+    return [list(row) for row in zip(*map(_values, tensors), strict=True)]
+
+
+def tensor_of(labels: list[Any]) -> OutputTensor:
+    """Return labels as a tensor; where they are of several kinds, as strings."""
+    datatype = datatype_of(labels)
+    data = [str(label) for label in labels] if datatype == "BYTES" else labels
+    return OutputTensor("label", [len(labels)], datatype, data)
+
+
+def datatype_of(labels: Sequence[Any]) -> str:
+    """Return the datatype of labels; that of strings where they are of several kinds."""
+    kinds = {type(label) for label in labels}
+    return _OF_LABELS.get(kinds.pop(), "BYTES") if len(kinds) == 1 else "BYTES"
+
+
+class TensorQuestion(Question, frozen=True):
+    """A request as a question, with what its answer repeats."""
+
+    model: str = ""
+    id: str | None = None
+    columns: tuple[str, ...] = ()
+    """The names of the tensors, where each is a column."""
+
+
+def question_of(request: InferenceRequest, model: str) -> TensorQuestion:
+    """Return a request as a question, or refuse it."""
+    if request.outputs and request.outputs[0].name != "label":
+        raise Malformed("There is one output, label.")
+    min_version = request.parameters.min_version if request.parameters else None
+    columns = tuple(tensor.name for tensor in request.inputs) if len(request.inputs) > 1 else ()
+    return TensorQuestion(rows_of(request.inputs), min_version, model, request.id, columns)
+
+
+def _in_order(question: TensorQuestion, names: tuple[str, ...] | None) -> TensorQuestion:
+    """Return a question whose columns stand where the model has them."""
+    if names is None or not question.columns or question.columns == names:
+        return question
+    places = {name: place for place, name in enumerate(question.columns)}
+    other = next((name for name in question.columns if name not in names), None)
+    if other is not None:
+        raise Malformed(f"The tensor {other!r} is no column of the model.")
+    absent = next((name for name in names if name not in places), None)
+    if absent is not None or len(places) < len(question.columns):
+        raise Malformed("A column is there twice." if absent is None else f"The column {absent!r} has no tensor.")
+    order = [places[name] for name in names]
+    return structs.replace(question, rows=[[row[place] for place in order] for row in question.rows])
+
+
+def answered(ready: ReadyVersion, question: TensorQuestion, limits: Limits, stop: Stop) -> InferenceAnswer:  # noqa: ARG001
+    """Return the labels as a tensor."""
+    labels = ready.predict(_in_order(question, ready.column_names), stop).labels
+    return InferenceAnswer(question.model, str(ready.version), [tensor_of(labels)], question.id)

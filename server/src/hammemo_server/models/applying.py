@@ -1,0 +1,342 @@
+"""Edits applied to a model, many at a time, with the result of one at a time.
+
+Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`, or, if they are of whole
+documents, of `partial_fit_stream` or `forget_stream`. Where that is refused, its halves are tried, down to the single
+edits that are at fault: a refusal changes nothing, so the result is that of trying each in turn. (Together they succeed
+only if each would succeed in turn: forgetting takes counts down only, learnt edits are put together only where their
+labels are all strings or all whole numbers, and documents of which nothing can be learnt are found edit by edit.)
+
+A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
+grouped, and a restart gives the same bytes.
+
+A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo_server.edits.weights`), or also the
+sites that were chosen (:mod:`hammemo_server.edits.chosen_layouts`), and every other process takes them from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hammemo._versions import cached_property
+from hammemo.memories.errors import NotStoredError
+from hammemo.models.learning import mute_forgetting_warning
+from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
+from hammemo_server.edits.operations import (
+    Content,
+    LoggedChoice,
+    LoggedDocuments,
+    LoggedRefit,
+    LoggedRows,
+    Malformed,
+    NothingKept,
+    NothingLearnt,
+    NotStored,
+    ServiceError,
+    Token,
+    UnknownKind,
+    decoded,
+)
+from hammemo_server.edits.settings import Settings, check_parts
+from hammemo_server.edits.weights import packed, take
+from hammemo_server.store.log import LogDamaged, Overtaken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo_server.edits.limits import Limits
+    from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.log import Log
+
+_MAX_CALL_ROWS: Final = 20_000
+"""Rows of one call: what a refusal of a group costs stays small."""
+
+_REPLAY_BODIES: Final = 2_000
+"""Bodies that are read from the log at a time."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A model and its version; no model as long as the number of columns is not known."""
+
+    model: MemoryClassifier | None
+    version: int
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether there is no label to answer with."""
+        return self.model is None or not len(self.model.memory_.labels)
+
+
+@dataclass
+class Applier:
+    """Applies edits to a private version of a model; `model` is the result, `refused` what was not applied and why.
+
+    `logged` has the bodies of refits that were fitted here: the log is to keep them in place of what was sent.
+
+    Parameters
+    ----------
+    model : MemoryClassifier or None
+        It is not changed.
+    settings : Settings
+        What a model is made of where there is none yet.
+    limits : Limits, optional
+        The bounds of a model that is made; none for what was accepted before.
+    """
+
+    model: MemoryClassifier | None
+    settings: Settings
+    limits: Limits | None = None
+    refused: dict[int, ServiceError] = field(default_factory=dict)
+    logged: dict[int, bytes] = field(default_factory=dict)
+    _is_refitted: bool = field(default=False, init=False)
+    """Whether nothing was learnt or forgotten since the vote was fitted here."""
+
+    def __post_init__(self) -> None:
+        if self.model is not None:
+            self.model = self.model.snapshot()
+
+    def apply(self, bodies: Sequence[Content]) -> None:
+        """Apply edits in this order, as far as they are not refused."""
+        for first, last in _runs(bodies):
+            start = first
+            while start < last:
+                stop = start + 1 if self._is_open() else last
+                self._try(bodies, start, stop)
+                start = stop
+
+    def _is_open(self) -> bool:
+        return self.model is None or bool(self.model.memory_.undecided())
+
+    def _try(self, bodies: Sequence[Content], start: int, stop: int) -> None:
+        first = bodies[start]
+        try:
+            if isinstance(first, LoggedRefit):  # it is alone in its run
+                self._refit(first, start)
+            elif isinstance(first, LoggedChoice):  # so is this
+                self._take_choice(first)
+            elif isinstance(first, LoggedDocuments):
+                self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
+            else:
+                self._change([body for body in bodies[start:stop] if isinstance(body, LoggedRows)])
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, the edits beside it are not at fault
+            if stop - start == 1:
+                self.refused[start] = _refusal(error)
+                return
+            middle = (start + stop) // 2
+            self._try(bodies, start, middle)
+            self._try(bodies, middle, stop)
+
+    def _change(self, run: Sequence[LoggedRows]) -> None:
+        """Learn or forget a run of edits, all of them or none."""
+        if self.settings.documents is not None:
+            raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
+        model, learn = self.model or self._opened(run[0]), run[0].kind == "learn"
+        columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
+        if columns != model.n_features_in_:
+            raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+        rows: list[list[Token]] = [row for body in run for row in body.rows]
+        labels: list[Any] = [label for body in run for label in body.labels]
+        if len(rows) == 1:
+            (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
+        elif learn:
+            model.partial_fit(rows, labels, choose=False)  # an edit takes no longer than its rows do
+        else:
+            model.forget(rows, labels)
+        self.model, self._is_refitted = model, False
+
+    def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
+        """Learn or forget the documents of a run of edits, all of them or none."""
+        model, given = self.model, self.settings.documents
+        cutting = None if model is None else model.cutting_ if given is None else given.cutting
+        if model is None or cutting is None:
+            raise Malformed(
+                "It is not known how this model cuts documents into examples: it was not fitted to documents, or not "
+                "all were cut alike, or its file is an old one. Send rows and labels, or fit a model with fit_stream, "
+                "and upload it under another name."
+            )
+        n_context = model.n_features_in_ if cutting.short == "drop" else 0
+        documents = [document for body in run for document in body.documents]
+        if run[0].kind == "erasestream":  # nothing was learnt of documents that are too short
+            documents = [document for document in documents if has_example(document, n_context)]
+        else:
+            for body in run:
+                _check_long_enough(body, n_context)
+        how: Any = {} if given is None else {"short": cutting.short, "pad": cutting.pad}
+        if documents:
+            (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents, **how)
+        self._is_refitted = False
+
+    def _refit(self, edit: LoggedRefit, place: int) -> None:
+        """Fit the vote again, or take what the writer of the log has fitted."""
+        if self.model is None:
+            raise NothingLearnt(
+                "The model holds no example, so there is nothing to fit its vote to: let it learn first."
+            )
+        if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
+            self.logged[place] = self._chosen_again(self.model).body()
+        elif edit.fitted is None:
+            self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
+        elif edit.fitted:
+            take(self.model, edit.fitted)
+        self.model._note_fitted_weights()  # also where they are as they were
+
+    def _chosen_again(self, model: MemoryClassifier) -> LoggedChoice:
+        """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
+        choice = LoggedChoice("choice", packed_choice(model.snapshot().refit()))
+        self._take_choice(choice)
+        self._is_refitted = True
+        return choice
+
+    def _take_choice(self, choice: LoggedChoice) -> None:
+        """Take the layout that was chosen by the rows of this version or of an earlier one."""
+        if self.model is None:
+            raise NothingLearnt("The model holds no example, so no sites were chosen by any.")
+        take_choice(self.model, choice.chosen)
+        self.model._stale = choice.late
+        self._is_refitted = False
+
+    def _fitted_again(self, model: MemoryClassifier) -> bytes:
+        """Fit the vote, and return its weights; nothing where they are as they were."""
+        before = model.vote_
+        if self._is_refitted or not before.fits_weights:
+            return b""
+        if model._kept is None:
+            raise NothingKept(
+                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
+                "examples are, and upload it under another name."
+            )
+        fitted = model.snapshot().refit(what="weights")
+        weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)
+        self.model, self._is_refitted = fitted, True
+        return weights
+
+    def _opened(self, first: LoggedRows) -> MemoryClassifier:
+        """Return a new model for rows as long as those of the first edit."""
+        if first.kind == "forget":
+            raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
+        model, h = self.settings.model(), self.settings.width or len(first.rows[0])
+        if self.limits is not None:
+            check_parts(model, h, self.limits)
+        mute_forgetting_warning(model)  # `describe` says it
+        return model.open(h)
+
+
+def has_example(document: Sequence[Token], n_context: int) -> bool:
+    """Return whether something is learnt of a document: it has a token after the first `n_context`."""
+    return any(token != NO_TOKEN for token in document[n_context:])
+
+
+def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
+    """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
+
+    A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
+    """
+    if body.learns and not any(has_example(document, n_context) for document in body.documents):
+        least = f"more than {n_context} tokens" if n_context else "a token other than NO_TOKEN"
+        raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
+    shortest = min(map(len, body.documents))
+    if not body.learns and shortest <= n_context:
+        raise Malformed(
+            f"A document has {shortest} tokens, and this model learns what comes after the first {n_context}: nothing "
+            "of it would be forgotten. Nothing was changed; leave it out."
+        )
+
+
+def first_state(settings: Settings) -> State:
+    """Return the state of a model that was just made."""
+    return State(None if settings.width is None else settings.model().open(settings.width), 0)
+
+
+def caught_up(log: Log, state: State | None, settings: Settings, journal: Journal | None = None) -> State:
+    """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot.
+
+    The bodies of a model with subjects are references to its journal.
+    """
+    loaded: int | None = None
+    while True:
+        try:
+            if state is None:
+                state = _restored(log, settings)
+                if state.version == loaded:
+                    raise LogDamaged(f"The newest snapshot is of position {loaded}, and edits after it are deleted.")
+                loaded = state.version
+            return _replayed(log, state, settings, journal)
+        except Overtaken:  # by a newer snapshot
+            state = None
+
+
+def _restored(log: Log, settings: Settings) -> State:
+    """Return the state that the newest snapshot holds, or that of a model that was just made."""
+    found = log.snapshot()
+    if found is not None:
+        mute_forgetting_warning(found[0])  # `describe` says it
+        return State(*found)
+    if settings.uploaded:
+        raise LogDamaged("The model was uploaded, and its snapshot is missing.")
+    return first_state(settings)
+
+
+def _replayed(log: Log, state: State, settings: Settings, journal: Journal | None) -> State:
+    while True:
+        bodies = log.read(state.version, _REPLAY_BODIES)
+        if not bodies:
+            return state
+        applier = Applier(state.model, settings)
+        try:
+            contents = (
+                [decoded(body) for body in bodies] if journal is None else journal.contents(state.version, bodies)
+            )
+            applier.apply(contents)
+        except UnknownKind as error:
+            raise LogDamaged(
+                f"The log has an edit of the kind {str(error)!r} after position {state.version}, which this version of "
+                "hammemo does not know: use the version that wrote it, or a newer one."
+            ) from None
+        except msgspec.MsgspecError:
+            raise LogDamaged(f"A body after position {state.version} is not an edit.") from None
+        if applier.refused:
+            position = state.version + 1 + min(applier.refused)
+            raise LogDamaged(f"The edit at position {position} does not fit the snapshot before it.")
+        state = State(applier.model, state.version + len(bodies))
+
+
+def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
+    """Yield the ends of runs of edits that can be applied together."""
+    start, rows, before = 0, 0, None
+    for i, body in enumerate(bodies):
+        group = _group(body)
+        if i > start and (group is None or group != before or rows + body.n_rows > _MAX_CALL_ROWS):
+            yield start, i
+            start, rows = i, 0
+        before, rows = group, rows + body.n_rows
+    if start < len(bodies):
+        yield start, len(bodies)
+
+
+def _group(body: Content) -> tuple[str, type, int] | None:
+    """Return what edits must have in common to be applied together; None for one that is applied alone."""
+    if isinstance(body, (LoggedRefit, LoggedChoice)):
+        return None
+    if isinstance(body, LoggedDocuments):
+        kinds, width = {type(token) for document in body.documents for token in document}, 0
+    else:
+        kinds, width = set(map(type, body.labels)), len(body.rows[0])
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return (body.kind, kind, width) if kind is str or kind is int else None
+
+
+def _refusal(error: Exception) -> ServiceError:
+    if isinstance(error, ServiceError):
+        return error
+    if isinstance(error, NotStoredError):
+        return NotStored(str(error))
+    if isinstance(error, (ValueError, TypeError, OverflowError)):
+        return Malformed(str(error))
+    return Malformed(f"The model cannot take this edit ({type(error).__name__}).")

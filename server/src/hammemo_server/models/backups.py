@@ -1,0 +1,382 @@
+"""Backups of served models, made while they are served, and how a model is restored from one.
+
+**What a backup holds** is one state of the whole log, read in one transaction: the newest snapshot, the bodies after
+it, operation ids with their age, the audit record, and for a model with subjects the journals, erasures and receipts. A
+model that is restored has the version it had then; an operation that it knew is answered ``repeated``; the chains of
+the audit record and of receipts go on. Both engines write the same file, so a model can also move between them.
+
+**Subjects.** Erasing a person destroys keys, and a backup that held only ciphertexts under these keys could not be
+restored after the first erasure. So it holds the keys of subjects and the snapshot opened, all of it encrypted under a
+key of its own. This key lies in the key file and has an expiry date. When it is dropped, nothing opens the backup.
+
+**Erasures since.** A backup knows nothing of later requests, and the database that knew them may be lost. So every
+erasure is recorded in the key file, in the same write that makes its contents key: keyed hashes of subject and
+operation id. The file is the one place that is outside the database and its backups, and that every node has. To
+restore is to make a model that no client can name, to erase from it all recorded subjects whose request it does not
+know, to destroy their keys and to issue the receipts; only then it gets its name. A record is kept as long as a
+backup that was made before it. A key file that was itself restored from an older copy lacks records. The model's file
+of receipts shows that: a request with a receipt that the restored model does not know is refused.
+
+The restored model is a database of its own, with its own wrapping and contents keys: the one that the backup was made
+of may still run.
+
+**Order.** The key of a backup is in the key file before the log is read, so that an erasure either is in what is read,
+or finds the backup when its receipt is issued.
+
+Old blocks of a disk are not covered: the draft of a restored model in SQLite has a snapshot file from before the
+erasures, which is replaced.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hammemo.files.archive import FileError
+from hammemo.files.atomic import replacement
+from hammemo.receipts.keys import drop_expired, read_keys
+from hammemo.receipts.strict_json import now
+from hammemo_server.edits.limits import Limits
+from hammemo_server.edits.operations import Exists, InUse, Malformed, Unavailable, check_name
+from hammemo_server.edits.settings import Settings
+from hammemo_server.erasure.journal import (
+    BUCKET,
+    Journal,
+    opened_body,
+    sealed_body,
+    unwrapped,
+    vault_of,
+    wrapped,
+)
+from hammemo_server.erasure.wanted_receipts import WantedReceipts
+from hammemo_server.models.erasable import ErasableModel
+from hammemo_server.models.served import HostedModel
+from hammemo_server.models.writer import Upkeep
+from hammemo_server.store.audit import Line
+from hammemo_server.store.backup_files import Digests, Header, read_backup, read_header, write_backup
+from hammemo_server.store.base_log import HIDDEN
+from hammemo_server.store.log import Copied, LogError, StoredKey
+from hammemo_server.store.shared_tables import TABLES
+from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterable, Iterator
+
+    from hammemo_server.store.log import Log, Store
+
+ENDING: Final = ".backup"
+_TRIES: Final = 5
+_DATABASE_BYTES: Final = 8
+_DRAFT_SECONDS: Final = 3600
+_SUBJECTS, _MARKS = "hammemo_subjects", "hammemo_marks"
+_AS_THEY_ARE: Final = ("ids", *(table for table in TABLES if table != _SUBJECTS))
+
+
+class Written(NamedTuple):
+    """A backup that was written."""
+
+    path: Path
+    header: Header
+    version: int
+
+
+class Restored(NamedTuple):
+    """A model that was restored."""
+
+    tenant: str
+    model: str
+    version: int
+    erased: int
+    """How many subjects were erased that the backup held."""
+
+
+def back_up(
+    store: Store,
+    tenant: str,
+    model: str,
+    target: str | os.PathLike[str],
+    *,
+    keys: str | os.PathLike[str] | None = None,
+    days: float = 30.0,
+) -> Written:
+    """Write a backup of one model, which another process may write and serve, into a folder.
+
+    Parameters
+    ----------
+    store : Store
+    tenant, model : str
+    target : path
+        A folder; the file gets a name of its own in the folder of its tenant there.
+    keys : path, optional
+        The key file, which models with subjects need.
+    days : float
+        After how many days the key of the backup expires.
+    """
+    log = store.open(tenant, model, replica=True)
+    try:
+        if not Settings.read(log.settings).has_subjects:
+            return _written(log, tenant, model, Path(target), None, 0.0)
+        if keys is None:
+            raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
+        drop_expired(keys)
+        log.vault = vault_of(log, keys)
+        Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
+        return _written(log, tenant, model, Path(target), log.vault, days)
+    except KeyGone as error:
+        raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
+    finally:
+        log.close()
+
+
+def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float) -> Written:
+    """Write a backup, again where keys were destroyed while it was read."""
+    folder = target / tenant
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for attempt in range(1, _TRIES + 1):
+        name = f"{model}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+        key = None if vault is None else vault.new_backup(name, days)
+        expires = None if key is None else key.expires
+        header = Header(id=name, tenant=tenant, model=model, made=now(), expires=expires)
+        path = folder / f"{name}{ENDING}"
+        try:
+            with replacement(path) as temporary:
+                Path(temporary).chmod(0o600)
+                with open(temporary, "wb") as file, log.reading():
+                    head = log.head()
+                    records = _records(log, vault, head)
+                    write_backup(file, header, Digests() if key is None else Cipher(key.secret), records)
+            if vault is not None:
+                vault.finish_backup(name, head)
+            return Written(path, header, head)
+        except BaseException as error:
+            if vault is not None:
+                vault.drop_backup(name)
+            if not isinstance(error, (KeyGone, _Newer)) or attempt == _TRIES:
+                raise
+    raise AssertionError
+
+
+class _Newer(LogError):  # noqa: N818
+    """A snapshot was written meanwhile that is newer than what is read."""
+
+
+def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield all that a backup holds; what a key is needed for comes first, because an erasure may destroy it."""
+    found = log.snapshot_parts()
+    base = log.base() if found is None else found[0]
+    if base > head:
+        raise _Newer("Snapshots follow each other too fast for a backup: try again later.")
+    newest = 0 if vault is None else vault.newest_contents()
+    yield "about", (log.settings, log.key, head, base, found is not None, newest)
+    for part in () if found is None else found[1]:
+        for start in range(0, len(part), 2**20):
+            yield "snapshot", (part[start : start + 2**20],)
+    if vault is not None:
+        for row in log.dumped(_SUBJECTS):
+            stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
+            yield _SUBJECTS, (stored.key, stored.subject, unwrapped(vault, stored))
+    for position, body in log.dumped("edits"):
+        if position > base:
+            opened = None if vault is None else opened_body(vault, bytes(body), position)
+            yield "edits", (position, bytes(body) if opened is None else opened, opened is not None)
+    for table in _AS_THEY_ARE:
+        for row in log.dumped(table):
+            yield table, tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+
+
+# Restoring
+
+
+def newest_backups(folder: str | os.PathLike[str]) -> list[Path]:
+    """Return the newest backup of each model in a folder and the folders in it."""
+    newest: dict[tuple[str, str], tuple[str, str, Path]] = {}
+    for path in sorted(Path(folder).rglob(f"*{ENDING}")):
+        with path.open("rb") as file:
+            header = read_header(file)
+        one = (header.made, header.id, path)
+        place = (header.tenant, header.model)
+        newest[place] = max(newest.get(place, one), one)
+    if not newest:
+        raise FileError(f"{folder} has no backup.")
+    return [path for _, _, path in newest.values()]
+
+
+def restore(
+    store: Store,
+    path: str | os.PathLike[str],
+    *,
+    keys: str | os.PathLike[str] | None = None,
+    to: tuple[str, str] | None = None,
+    original_lost: bool = False,
+    receipts: str | os.PathLike[str] | None = None,
+    again: Collection[str] = (),
+) -> Restored:
+    """Make a model of a backup.
+
+    Parameters
+    ----------
+    store : Store
+    path : path
+        The backup.
+    keys : path, optional
+        The key file, which models with subjects need.
+    to : (str, str), optional
+        Tenant and name, by default those of the backup. There must be no such model.
+    original_lost : bool
+        Whether to drop the keys of all other databases of this model, so that nothing opens them, should they be found.
+    receipts : path, optional
+        The file of the model's receipts. The model is refused if it does not know a request that removed rows: the key
+        file is then an older copy that does not record it, or it was a plain forget, which no file records.
+    again : collection of str
+        Ids of such requests that you will send again.
+    """
+    wanted = None if receipts is None else WantedReceipts.read(receipts, keys, again)
+    with open(path, "rb") as file:
+        header = read_header(file)
+        tenant, name = to or (header.tenant, header.model)
+        check_name("tenant", tenant)
+        check_name("model", name)
+        if name in store.names(tenant):
+            raise Exists(f"There is a model {name!r}: delete it first, or restore under another name.")
+        if name in store.aliases(tenant):
+            raise Exists(f"The name {name!r} stands for another model: restore under another name.")
+        remove_drafts(store, keys)
+        database = secrets.token_bytes(_DATABASE_BYTES)
+        hidden = f"{HIDDEN}{int(time.time())}-{database.hex()}"
+        copied = _copied(read_backup(file, _sealing(header, keys)), keys, database)
+        try:
+            store.receive(hidden, name, copied)
+            version, erased = _finished(store, hidden, name, keys, header, wanted)
+            if not store.rename(hidden, name, (tenant, name)):
+                raise Exists(f"There is a model {name!r} meanwhile: delete it first, or restore under another name.")
+        except BaseException:
+            with suppress(LogError):
+                store.delete(hidden, name)
+            if copied.vault is not None:
+                copied.vault.drop_all()
+            raise
+    if original_lost and copied.vault is not None:
+        copied.vault.drop_others()
+    return Restored(tenant, name, version, erased)
+
+
+def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Digests:
+    """Return what opens the frames of a backup."""
+    if header.expires is None:
+        return Digests()
+    if keys is None:
+        raise Malformed("The backup is encrypted, because its model has subjects: name the key file with keys=.")
+    drop_expired(keys)
+    found = read_keys(keys).backups.get(header.id)
+    if found is None:
+        raise FileError(
+            f"The backup {header.id} cannot be read: the key file does not hold its key, which expires "
+            f"{header.expires}."
+        )
+    return Cipher(found.secret)
+
+
+def _copied(
+    frames: Iterator[tuple[str, list[tuple[Any, ...]]]], keys: str | os.PathLike[str] | None, database: bytes
+) -> Copied:
+    """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
+    kind, rows = next(frames)
+    if kind != "about" or len(rows) != 1:
+        raise FileError("The backup is damaged: it does not begin with what it is about.")
+    settings, key, head, base, has_snapshot, newest = rows[0]
+    parts, rest = _snapshot(frames) if has_snapshot else (None, frames)
+    vault = None
+    if Settings.read(settings).has_subjects:
+        assert keys is not None  # such a backup is encrypted
+        vault = Vault(keys, key, database)
+        vault.new_contents(after=newest)  # above what unfinished erasures name
+    return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
+
+
+def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[bytes, Iterator[Any]]:
+    parts: list[bytes] = []
+    for kind, rows in frames:
+        if kind != "snapshot":
+            return b"".join(parts), _after((kind, rows), frames)
+        parts += [data for (data,) in rows]
+    return b"".join(parts), iter(())
+
+
+def _after(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _resealed(
+    frames: Iterable[tuple[str, list[tuple[Any, ...]]]], vault: Vault | None, database: bytes
+) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Yield rows as the new database holds them."""
+    wrapping, n = 0, BUCKET
+    for kind, rows in frames:
+        if kind == _SUBJECTS and vault is not None:
+            for key, subject, secret in rows:
+                if n >= BUCKET:
+                    wrapping, n = vault.new_wrapping(wrapping), 0
+                n += 1
+                yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
+        elif kind == "edits":
+            yield kind, [_resealed_edit(vault, *row) for row in rows]
+        elif kind == _MARKS:
+            yield kind, [row for row in rows if row[0] != DATABASE]
+        elif kind in _AS_THEY_ARE:
+            yield kind, rows
+        else:
+            raise FileError("The backup is damaged: it holds something unknown.")
+    if vault is not None:
+        yield _MARKS, [(DATABASE, database)]
+
+
+def _resealed_edit(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
+    return position, sealed_body(vault, body, position) if opened and vault is not None else body
+
+
+def _finished(
+    store: Store,
+    tenant: str,
+    name: str,
+    keys: str | os.PathLike[str] | None,
+    header: Header,
+    wanted: WantedReceipts | None,
+) -> tuple[int, int]:
+    """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
+    log = store.open(tenant, name, replica=False)
+    model: HostedModel | None = None
+    try:
+        if wanted is not None:
+            wanted.check_chain(log)
+        if keys is None or not Settings.read(log.settings).has_subjects:
+            model, erased = HostedModel(tenant, name, log), 0
+        else:
+            log.vault = vault = vault_of(log, keys)
+            journal = Journal(log, vault, writer=True)
+            model = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
+            erased = model.erase_again([one for one in vault.erased() if log.erasure(one.op) is None])
+        if wanted is not None:
+            wanted.check_known(log, log.vault)
+        version = model.version
+        log.add_audit(Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version))
+        return version, erased
+    finally:
+        log.close() if model is None else model.close()
+
+
+def remove_drafts(store: Store, keys: str | os.PathLike[str] | None) -> None:
+    """Remove what restores have left that were killed an hour ago or more, and the keys that were made for it."""
+    for tenant, name in store.drafts():
+        began, _, database = tenant.removeprefix(HIDDEN).partition("-")
+        if not began.isdecimal() or int(began) > time.time() - _DRAFT_SECONDS:
+            continue
+        with suppress(InUse):
+            store.delete(tenant, name)
+            if keys is not None:
+                drop_database(keys, database)

@@ -1,0 +1,372 @@
+"""The writer of a model with subjects: it keeps whose each row is, and erases a person.
+
+Beside what :mod:`hammemo_server.models.writer` does, the writer asks the journal whether each row that is to be
+forgotten is its subject's, and encrypts the rows that it writes (:mod:`hammemo_server.erasure.journal`). Erasures make
+groups of their own, with one refit at the end. The thread that makes snapshots then finishes them
+(:mod:`hammemo_server.erasure.erasing`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hammemo.receipts.row_hash import RowHash
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    LoggedChoice,
+    LoggedRefit,
+    NoSuchSubject,
+    asked_rows,
+    checked,
+    decoded,
+    digest,
+    parts_of,
+)
+from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
+from hammemo_server.erasure.signing import Signing
+from hammemo_server.models.applying import Applier, State
+from hammemo_server.models.writer import Upkeep, Waiting, WrittenModel, entry_of, reused
+from hammemo_server.store.log import Entry, Erasure
+from hammemo_server.store.vault import KeyGone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.receipts.backup_keys import ErasedSubject
+    from hammemo_server.edits.limits import Limits
+    from hammemo_server.edits.operations import Edit
+    from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.log import Log, Seen
+    from hammemo_server.store.vault import Vault
+
+
+@dataclass(eq=False)
+class WaitingForSubjects(Waiting):
+    """An edit of subjects on its way; `op` is a hash of the operation id."""
+
+    request: str = ""
+    """The operation id as the client gave it."""
+    parts: dict[bytes, bytes] = field(default_factory=dict)
+    """The rows of each subject, by the subject's hash."""
+    owners: list[int] = field(default_factory=list)
+    refit: bool | None = None
+    """Of an erasure: whether the model is refitted with it."""
+
+    @property
+    def given_op(self) -> str:
+        """The operation id as the client gave it."""
+        return self.request
+
+    def asked(self) -> Iterable[list[Any]]:
+        """Return whose rows are forgotten, and for a plain forget which; an erasure is of all that a subject has."""
+        for subject, part in self.parts.items():
+            rows: Iterable[list[Any]] = [[bool(self.refit)]] if self.erases else asked_rows(decoded(part))
+            yield from ([subject.hex(), *row] for row in rows)
+
+    @property
+    def erases(self) -> bool:
+        """Whether a subject is forgotten."""
+        return self.refit is not None
+
+    @property
+    def forgets(self) -> bool:
+        """Whether the journal must hold what its subjects did before."""
+        return self.erases or (bool(self.parts) and self.content.kind.startswith("forget"))
+
+
+class Removed(NamedTuple):
+    """A subject whose rows were removed."""
+
+    waiting: WaitingForSubjects
+    key: int
+    rows: int
+    labels: int
+    """How many labels lost their last row."""
+
+
+class ErasableModel(WrittenModel):
+    """A model with subjects that is edited in this process; the parameters are those of `WrittenModel`."""
+
+    _journal: Journal
+    _signing: Signing
+
+    def __init__(
+        self, tenant: str, name: str, log: Log, limits: Limits | None, upkeep: Upkeep | None, journal: Journal
+    ) -> None:
+        self._erased: State | None = None
+        """The newest version that an erasure made."""
+        self._has_erasures = True
+        """Whether an erasure may wait to be finished."""
+        self._touched: set[bytes] = set()
+        """The subjects of the group that gathers."""
+        signing = Signing(log, journal.vault.keys, journal.vault.notes)
+        super().__init__(tenant, name, log, limits, upkeep, journal, signing)
+
+    # Edits
+
+    def _commit(self, group: list[Waiting]) -> None:
+        with suppress(KeyGone, OSError, ValueError):  # a key file that is away does not stop subjects with open keys
+            if self._journal.vault.is_empty:  # there are no subjects yet, or another process has dropped all keys
+                self._journal.check_keys(self.name)
+        super()._commit(group)
+
+    def _waiting(self, edit: Edit, token: str) -> Waiting:
+        content, body = checked(edit, self._limits)
+        vault, key = self._journal.vault, self._log.key
+        op = vault.hashed_op(edit.op)
+        if edit.kind == "refit":
+            return WaitingForSubjects(op, body, content, digest(body, key), token=token, request=edit.op)
+        named, owners = parts_of(edit, content, body)
+        parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
+        made = WaitingForSubjects(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
+        if edit.kind == "forget_subject":
+            self._make_erasure(made, refit=edit.refit)
+        return made
+
+    def _make_erasure(self, waiting: WaitingForSubjects, *, refit: bool) -> None:
+        waiting.refit = refit
+        waiting.digest = digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
+
+    def erase_again(self, erased: Sequence[ErasedSubject]) -> int:
+        """Erase subjects that were erased after the backup from which the model was restored; return how many."""
+        content = LoggedRefit()
+        body, futures = content.body(), []
+        for one in erased:
+            parts = {bytes.fromhex(one.subject): body}
+            request = self._journal.vault.request_of(one)
+            waiting = WaitingForSubjects(one.op, body, content, b"", request=request, parts=parts)
+            self._make_erasure(waiting, refit=one.refit)
+            futures.append(waiting.future)
+            with self._arrived:
+                self._queue.append(waiting)
+                self._queued_bytes += len(body)
+                self._arrived.notify()
+        refused = [future.exception() for future in futures]
+        for error in refused:
+            if error is not None and not isinstance(error, NoSuchSubject):  # the backup need not hold all of them
+                raise error
+        self.finish_erasures()
+        return refused.count(None)
+
+    def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
+        """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
+        if not group:
+            self._touched.clear()
+        elif not super()._may_join(waiting, group) or _erases(waiting) != _erases(group[0]):
+            return False
+        if isinstance(waiting, WaitingForSubjects):
+            if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
+                return False
+            self._touched.update(waiting.parts)
+        return True
+
+    def _apply(self, fresh: list[Waiting]) -> None:
+        erasures = [waiting for waiting in fresh if isinstance(waiting, WaitingForSubjects) and waiting.erases]
+        if erasures:
+            self._erase(erasures)
+        else:
+            super()._apply(self._without_strangers(fresh))
+
+    def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
+        """Return the edits without those that forget rows which are not their subject's; these are refused."""
+        named = [waiting for waiting in fresh if isinstance(waiting, WaitingForSubjects)]
+        self._journal.load(subject for waiting in named for subject in waiting.parts)
+        refused = set()
+        for waiting in named:
+            refusal = self._journal.refusal(waiting.parts, self._state.version + 1) if waiting.forgets else None
+            if refusal is not None:
+                waiting.refuse(refusal)
+                refused.add(id(waiting))
+        return [waiting for waiting in fresh if id(waiting) not in refused]
+
+    def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
+        with self._journal.lock:
+            self._journal.begin_group()
+            positions = range(self._state.version + 1, self._state.version + 1 + len(accepted))
+            entries = [self._sealed(*one) for one in zip(accepted, bodies, positions, strict=True)]
+            self._log.append(self._state.version, entries)
+            self._journal.end_group()
+        return entries
+
+    def _sealed(self, waiting: Waiting, body: bytes, position: int) -> Entry:
+        """Return an edit as the log takes it, with a ciphertext for each subject."""
+        receipt = self._issued(waiting)
+        if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
+            return entry_of(waiting, self._journal.sealed_body(body, position), receipt)
+        body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position)
+        said = waiting.content
+        return Entry(
+            waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
+        )
+
+    def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
+        assert isinstance(waiting, WaitingForSubjects)
+        if not waiting.parts:  # a refit removes nothing
+            return ()
+        return self._journal.vault.backups_with(self._journal.first_position(waiting.parts))
+
+    def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
+        if isinstance(waiting, WaitingForSubjects) and waiting.parts and not waiting.erases:
+            return self._journal.is_same(waiting.parts, seen.digest)
+        return super()._is_same(waiting, seen)
+
+    def _recover(self) -> None:
+        self._journal.forget_keys()  # another process may have destroyed some
+        self._erased = None
+        super()._recover()
+        self._has_erasures = True
+
+    # Erasures
+
+    def _erase(self, fresh: list[WaitingForSubjects]) -> None:
+        """Remove the rows of subjects, refit once if one of the requests says so, and write and answer all."""
+        before, applier = self._state, Applier(self._state.model, self._settings, self._limits)
+        with self._lease_kept():
+            removed = [one for waiting in fresh if (one := self._removed(applier, waiting)) is not None]
+            if not removed:
+                return
+            refit = _refitted(applier) if any(one.waiting.refit for one in removed) else None
+            entries = self._erasure_entries(removed, refit)
+        with self._journal.lock:  # keys that are being wrapped again would be written as those of known subjects
+            self._log.append(before.version, entries)
+            self._journal.forget_keys(subject for one in removed for subject in one.waiting.parts)
+        self._refits += 1  # what is being chosen may depend on rows that are gone
+        self._erased = State(applier.model, before.version + len(entries))
+        self._publish(self._erased)
+        self._count(entries)
+        self._has_erasures = True
+        with self._due:
+            self._due.notify()
+        for version, one in enumerate(removed, before.version + 1):
+            one.waiting.future.set_result(Acknowledgement(version, "applied"))
+
+    def _removed(self, applier: Applier, waiting: WaitingForSubjects) -> Removed | None:
+        """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
+        erasure = self._log.erasure(waiting.op)
+        if erasure is not None:  # receipts are kept for longer than ids
+            if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
+                waiting.future.set_result(Acknowledgement(erasure.position, "repeated"))
+            else:
+                waiting.refuse(reused(waiting.request))
+            return None
+        found = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
+        if found is None:
+            self._log.renew_lease()  # only the writer may refuse, too
+            waiting.refuse(NoSuchSubject("There is no such subject in this model."))
+            return None
+        key, content = found
+        counts = _counts(applier.model)
+        applier.apply([content])
+        refusal = applier.refused.pop(0, None)
+        if refusal is not None:
+            waiting.refuse(refusal)
+            return None
+        rows, labels = (before - after for before, after in zip(counts, _counts(applier.model), strict=True))
+        return Removed(waiting, key, rows, labels)
+
+    def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
+        """Return erasures, and the refit after them, as the log takes them.
+
+        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. With
+        it the key file has a record of them, for backups that are restored later.
+        """
+        journal, state = self._journal, self._state
+        vault, model = journal.vault, self.named(state)
+        contents = vault.new_contents([_record(vault, one.waiting) for one in removed])
+        assert model is not None  # a subject has learnt
+        digest_before = keyed_digest_of(journal, model)
+        layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
+        entries = []
+        for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
+            op, version = waiting.op, state.version
+            facts = ErasureFacts(
+                waiting.request,
+                version,
+                digest_before,
+                rows,
+                labels,
+                layout,
+                refit is not None,
+                self._hash_of(waiting),
+                contents,
+            )
+            erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
+            body = journal.erasure_body(key)
+            entries.append(Entry(op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure))
+        if refit is not None:
+            position = state.version + len(entries) + 1
+            op = f"refit {position}"  # no id of a client has a space
+            entries.append(Entry(op, digest(refit, self._log.key), journal.sealed_body(refit, position), "refit"))
+        return entries
+
+    def _hash_of(self, waiting: WaitingForSubjects) -> str:
+        """Return the keyed hash of the subject that a request erases."""
+        return RowHash(self._journal.vault.keys()).plus(waiting.asked()).of_request(waiting.request)
+
+    def finish_erasures(self) -> None:
+        """Write a snapshot that holds erasures, destroy the keys of their subjects, and issue the receipts."""
+        with self._snapshots:
+            self._has_erasures = False
+            state, waiting = self._erased or self._state, self._log.erasures()
+            erasures = [erasure for erasure in waiting if erasure.position <= state.version]
+            model = self.named(state)
+            try:
+                if erasures and model is not None:
+                    if state.version > self._snapshot_version:
+                        self._keep(state)
+                    destroy(self._log, self._journal, erasures)
+                    with self._signing.lock:
+                        issue(self._log, self._journal, erasures, model, state.version)
+                    if self._erased is state:
+                        self._erased = None  # a version that is kept may hold what is forgotten later
+            except BaseException:
+                self._has_erasures = True
+                raise
+            self._has_erasures |= len(erasures) < len(waiting)
+
+    def _keep(self, state: State) -> None:
+        super()._keep(state)
+        self._journal.compact()
+        self._journal.vault.drop_expired()
+
+    def _is_due(self) -> bool:
+        return self._has_erasures or super()._is_due()
+
+    def _do_due(self) -> None:
+        if self._has_erasures:
+            self.finish_erasures()
+        else:
+            super()._do_due()
+
+    def _do_last(self) -> None:
+        if self._has_erasures:
+            self.finish_erasures()
+        super()._do_last()
+
+
+def _record(vault: Vault, waiting: WaitingForSubjects) -> ErasedSubject:
+    """Return the record of an erasure for the key file."""
+    (subject,) = waiting.parts
+    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit))
+
+
+def _erases(waiting: Waiting) -> bool:
+    return isinstance(waiting, WaitingForSubjects) and waiting.erases
+
+
+def _refitted(applier: Applier) -> bytes | None:
+    """Refit the model; return the body for the log, None where there is nothing to be fitted to."""
+    applier.logged.clear()
+    applier.apply([LoggedRefit()])
+    return None if applier.refused.pop(0, None) is not None else applier.logged[0]
+
+
+def _counts(model: MemoryClassifier | None) -> tuple[int, int]:
+    """Return how many rows a model holds, windows of documents among them, and how many labels have rows."""
+    counts = np.zeros(0, int) if model is None else model.memory_.label_counts
+    return int(counts.sum()), int(np.count_nonzero(counts))

@@ -1,0 +1,448 @@
+"""All models of a folder or a database, by tenant and name.
+
+A model is opened when it is first asked for, and stays open. One process writes a model; any number may follow it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hammemo.files.archive import FileError
+from hammemo.files.inspecting import inspect
+from hammemo.files.models import load, save
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.masking import ListedLabels
+from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
+from hammemo_server.edits.limits import Limits
+from hammemo_server.edits.operations import (
+    Exists,
+    Malformed,
+    NoSuchModel,
+    NothingLearnt,
+    QuotaReached,
+    TooLarge,
+    Unavailable,
+    check_name,
+)
+from hammemo_server.edits.quotas import Quota, Usage, most_of
+from hammemo_server.edits.settings import Settings, refuse_inexact
+from hammemo_server.erasure.journal import Journal, vault_of
+from hammemo_server.erasure.signing import Signing
+from hammemo_server.models.backups import remove_drafts
+from hammemo_server.models.erasable import ErasableModel
+from hammemo_server.models.health import Health
+from hammemo_server.models.replica import ReplicaModel
+from hammemo_server.models.without_keys import KeylessModel
+from hammemo_server.models.writer import Upkeep, WrittenModel
+from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
+from hammemo_server.store.log import LogError
+from hammemo_server.store.sqlite_log import FolderStore
+from hammemo_server.store.vault import KeyGone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hammemo_server.models.served import HostedModel
+    from hammemo_server.store.log import ListFacts, Log, Store
+    from hammemo_server.store.vault import Vault
+
+
+_logger = logging.getLogger("hammemo_server")
+
+
+class Host:
+    """The models of a folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        Where the models are, and temporary files; it is made if it is not there.
+    log : str, optional
+        Where the logs are: ``postgresql://…``, or a log in SQLite beside each model by default.
+    replica : bool
+        Whether only to answer, following what another process writes.
+    limits : Limits, optional
+    upkeep : Upkeep, optional
+        When snapshots are made, and how long ids are kept.
+    keys : str or path, optional
+        The key file, which models with subjects and receipts need; outside `folder`, the database and their backups.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hammemo_server.models.host import Host
+    >>> from hammemo_server.edits.operations import Edit
+    >>> with tempfile.TemporaryDirectory() as folder, Host(folder) as host:
+    ...     model = host.create("shop", "fruit", {"columns": 2})
+    ...     acknowledgement = model.edit(Edit("op-1", "learn", [["red", "round"]], ["apple"])).result()
+    ...     clf, version = model.answering(min_version=acknowledgement.version)
+    ...     clf.predict([["red", "long"]]).tolist(), version
+    (['apple'], 1)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        log: str | None = None,
+        *,
+        replica: bool = False,
+        limits: Limits | None = None,
+        upkeep: Upkeep | None = None,
+        keys: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.replica = replica
+        self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
+        self.folder = Path(folder)
+        self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
+        if self.keys is not None and not replica:
+            drop_expired(self.keys)
+        self.health = Health(self)
+        with _reaching("The logs cannot be reached"):
+            self.store = store_of(self.folder, log, replica=replica)
+            if not replica:
+                remove_drafts(self.store, self.keys)
+        self._lists = LabelLists(self.store, self.limits.resident_items)
+        self._models: dict[tuple[str, str], HostedModel] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def create(self, tenant: str, name: str, settings: dict[str, Any]) -> HostedModel:
+        """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
+        _check_names(tenant, name)
+        checked = Settings.checked(settings, self.limits)
+        if checked.has_subjects and self.keys is None:
+            raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            self._check_free(tenant, name)
+            if not self.store.create(tenant, name, checked.text(), None):
+                model = self.get(tenant, name)
+                if model.settings.uploaded or model.settings.given != checked.given:
+                    raise Exists(
+                        f"There is a model {name!r} with other settings: delete it first, or take another name."
+                    )
+                return model
+            return self.get(tenant, name)
+
+    def get(self, tenant: str, name: str) -> HostedModel:
+        """Return a model, opened if it was not; `NoSuchModel` if there is none."""
+        model = self._models.get((tenant, name))
+        if model is not None and not model.is_gone:
+            return model
+        _check_names(tenant, name)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("The service stops: ask again later.")
+            model = self._models.get((tenant, name))
+            if model is not None and model.is_gone:
+                del self._models[tenant, name]
+                model.close()
+                model = None
+            if model is None:
+                model = self._opened(tenant, name)
+                self._models[tenant, name] = model
+            return model
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+        check_name("tenant", tenant)
+        with _reaching("The logs cannot be reached"):
+            return self.store.names(tenant)
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have, or had, a model."""
+        with _reaching("The logs cannot be reached"):
+            return self.store.tenants()
+
+    def opened(self) -> list[HostedModel]:
+        """Return the models that are open."""
+        return list(self._models.values())
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the names that stand for models of a tenant in questions, and these models."""
+        check_name("tenant", tenant)
+        with _reaching("The logs cannot be reached"):
+            return self.store.aliases(tenant)
+
+    def set_alias(self, tenant: str, alias: str, model: str) -> None:
+        """Let a name stand for a model in questions: in one step, so that none is without an answer."""
+        _check_names(tenant, alias)
+        self.get(tenant, model)  # it is open when the first question comes
+        with self._writing(), _reaching(f"The alias {alias!r} cannot be kept"):
+            if alias in self.store.names(tenant):
+                raise Exists(f"There is a model {alias!r}: an alias has a name of its own.")
+            if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
+                raise QuotaReached(f"A tenant may have {self.limits.models} aliases: delete one first.")
+            self.store.set_alias(tenant, alias, model)
+
+    def delete_alias(self, tenant: str, alias: str) -> None:
+        """Let a name stand for no model any more."""
+        _check_names(tenant, alias)
+        with self._writing(), _reaching(f"The alias {alias!r} cannot be deleted"):
+            if alias not in self.store.aliases(tenant):
+                raise NoSuchModel(f"There is no alias {alias!r}.")
+            self.store.set_alias(tenant, alias, None)
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the named lists of labels of a tenant: their versions, and how many items they have."""
+        check_name("tenant", tenant)
+        with _reaching("The lists cannot be reached"):
+            return self.store.lists(tenant)
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
+        """Return a named list of labels, its items as a JSON array."""
+        _check_list(tenant, name)
+        with _reaching(f"The list {name!r} cannot be read"):
+            found = self.store.read_list(tenant, name)
+        if found is None:
+            raise no_such_list(name)
+        return found[0], as_array(found[1])
+
+    def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
+        """Keep a named list of labels in the place of the one of that name: in one step, durably."""
+        _check_list(tenant, name)
+        tokens = checked_items(items, self.limits)
+        data, labels = encoded_items(tokens), ListedLabels(tokens)
+        with self._writing(), _reaching(f"The list {name!r} cannot be kept"):
+            if len(self.store.lists(tenant).keys() | {name}) > self.limits.lists:
+                raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
+            facts = self.store.keep_list(tenant, name, len(labels), data)
+            self._lists.changed(tenant, name, NamedList(facts.version, labels))
+        return facts
+
+    def delete_list(self, tenant: str, name: str) -> None:
+        """Delete a named list of labels; questions that name it are refused from then on."""
+        _check_list(tenant, name)
+        with self._writing(), _reaching(f"The list {name!r} cannot be deleted"):
+            if not self.store.drop_list(tenant, name):
+                raise no_such_list(name)
+            self._lists.changed(tenant, name)
+
+    def known_list(self, tenant: str, name: str, age: float) -> NamedList | None:
+        """Return a named list of labels if it is in memory and was looked up in the last `age` seconds."""
+        return self._lists.known(tenant, name, age)
+
+    def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
+        """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
+        _check_list(tenant, name)
+        with _reaching(f"The list {name!r} cannot be read"):
+            return self._lists.get(tenant, name, age)
+
+    def _check_free(self, tenant: str, name: str) -> None:
+        """Refuse the name of an alias for a model."""
+        if name in self.store.aliases(tenant):
+            raise Exists(f"The name {name!r} stands for another model: delete the alias first, or take another name.")
+
+    def delete(self, tenant: str, name: str) -> None:
+        """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
+        _check_names(tenant, name)
+        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
+            alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
+            if alias is not None:
+                raise Exists(f"The alias {alias!r} stands for the model {name!r}: let it stand for another one first.")
+            model = self._models.pop((tenant, name), None)
+            vault = self._vault(tenant, name)
+            if model is not None:
+                model.close(last_snapshot=False)
+            if not self.store.delete(tenant, name):
+                raise _none(name)
+            self.quota(tenant).drop(name)
+            if vault is not None:
+                vault.drop_all()
+
+    def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
+        """Make a model of a model file, which is checked as `load` does and not changed."""
+        _check_names(tenant, name)
+        model = self._loaded(path).snapshot()
+        names = model.__dict__.pop("feature_names_in_", None)  # the settings keep them: rows come without names
+        settings = Settings.of_file(None if names is None else names.tolist())
+        memory = model.memory_
+        needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            self.quota(tenant).check(needed)
+            self._check_free(tenant, name)
+            if not self.store.create(tenant, name, settings.text(), model):
+                raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
+            return self.get(tenant, name)
+
+    def write_file(self, tenant: str, name: str, path: str | os.PathLike[str]) -> int:
+        """Write the model as it is now to a file, and return its version."""
+        hosted = self.get(tenant, name)
+        state = hosted.state()
+        model = hosted.named(state)
+        if model is None:
+            raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
+        try:
+            save(model.snapshot(), path, force=True)
+        except OSError as error:
+            raise Unavailable(f"The file could not be written: {error.strerror}.") from error
+        return state.version
+
+    def close(self) -> None:
+        """Finish the edits that wait, refuse later ones, and close all models."""
+        with self._lock:
+            self._closed = True
+            models, self._models = list(self._models.values()), {}
+        closers = [threading.Thread(target=model.close) for model in models]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+        self.store.close()
+
+    def _writing(self) -> AbstractContextManager[Any]:
+        """Return the lock under which models are made and deleted; a replica never does."""
+        if self.replica:
+            raise Unavailable("This process only answers: ask the process that writes.")
+        return self._lock
+
+    def _opened(self, tenant: str, name: str) -> HostedModel:
+        with _reaching(f"The model {name!r} cannot be opened"):
+            log = self.store.open(tenant, name, replica=self.replica)
+            try:
+                has_subjects = Settings.read(log.settings).has_subjects
+                if has_subjects and self.keys is None:
+                    return KeylessModel(tenant, name, log)
+                journal = self._journal(name, log) if has_subjects else None
+                if self.replica:
+                    return ReplicaModel(tenant, name, log, journal)
+                if journal is not None:
+                    return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
+                signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing))
+            except BaseException:
+                log.close()
+                raise
+
+    def quota(self, tenant: str) -> Quota:
+        """Return what a tenant may store."""
+        return self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+
+    def usage(self, tenant: str) -> Usage:
+        """Return what the open models of a tenant store."""
+        found = Usage()
+        for model in self.opened():
+            if model.tenant == tenant:
+                found = found.with_more(model.usage())
+        return found
+
+    def _counted(self, model: WrittenModel) -> WrittenModel:
+        if any(most_of(self.limits)):
+            model.quota = self.quota(model.tenant)
+            model.quota.note(model.name, model.usage())
+        return model
+
+    def _vault(self, tenant: str, name: str) -> Vault | None:
+        """Return the secrets of a model that is about to be deleted, if it has any."""
+        if self.keys is None:
+            return None
+        with suppress(NoSuchModel, LogError):
+            log = self.store.open(tenant, name, replica=True)
+            try:
+                return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
+            finally:
+                log.close()
+        return None
+
+    def _journal(self, name: str, log: Log) -> Journal:
+        """Return the journal of a model with subjects."""
+        assert self.keys is not None
+        try:
+            log.vault = vault_of(log, self.keys)
+            journal = Journal(log, log.vault, writer=not self.replica)
+            journal.check_keys(name)
+            return journal
+        except (KeyGone, ValueError, OSError) as error:
+            public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
+            raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error
+
+    def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
+        """Return the model in a file that a client sent, or refuse it."""
+        size = os.path.getsize(path)
+        if size > self.limits.file:
+            raise TooLarge(f"The file has {size:,} bytes, and a model file may have {self.limits.file:,}.")
+        try:
+            if inspect(path)["needs_key"]:
+                raise Malformed("The model has a secret key, which this service does not keep: upload one without.")
+            model = load(path)
+        except FileError as error:
+            raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
+        if not isinstance(model, MemoryClassifier):
+            raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
+        refuse_inexact(model.memory_)
+        _refuse_half_characters(model)
+        return model
+
+
+def _refuse_half_characters(model: MemoryClassifier) -> None:
+    """Refuse a model whose answers or description could not be written as JSON."""
+    pad = None if model.cutting_ is None else model.cutting_.pad
+    named = chain(model.memory_.labels.strings, getattr(model, "feature_names_in_", ()), [pad])
+    for text in named:
+        try:
+            str(text).encode()
+        except UnicodeEncodeError:
+            raise Malformed(
+                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of a surrogate pair is no "
+                "character, so no answer could name it. Replace it, fit the model again, and upload that."
+            ) from None
+
+
+def checked_key_file(path: Path, folder: Path) -> Path:
+    """Return the key file, or refuse one that cannot be used, and one that lies with the data it protects."""
+    if path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"The key file {path} is in {folder}, with the data that it protects: put it elsewhere.")
+    require_ed25519()
+    read_keys(path)
+    return path
+
+
+def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
+    """Return where the logs are: in the folder, or in a database."""
+    if log is None:
+        store = FolderStore(folder)
+        if not replica:
+            store.remove_leftovers()
+        return store
+    if log.partition("://")[0] in ("postgresql", "postgres"):
+        from hammemo_server.store.postgres_log import PostgresStore
+
+        return PostgresStore(log, folder)
+    raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
+
+
+@contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    """Turn a failure of the log into a refusal."""
+    try:
+        yield
+    except LogError as error:
+        _logger.error("%s: %s", what, error)  # which holds no example
+        raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
+
+
+def _check_names(tenant: str, name: str) -> None:
+    check_name("tenant", tenant)
+    check_name("model", name)
+
+
+def _check_list(tenant: str, name: str) -> None:
+    check_name("tenant", tenant)
+    check_name("list", name)
+
+
+def _none(name: str) -> NoSuchModel:
+    return NoSuchModel(f"There is no model {name!r}.")

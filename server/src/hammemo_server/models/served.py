@@ -1,0 +1,231 @@
+"""One served model: a version to ask, which edits replace as a whole.
+
+What is published is a `State`, a model and its version, and a state never changes: an answer is that of one version,
+and a question takes no lock. Only durable edits are published: an answer never tells of an edit that a crash could
+still undo.
+
+`WrittenModel` (:mod:`hammemo_server.models.writer`) edits; `ReplicaModel` (:mod:`hammemo_server.models.replica`) only
+follows the log of another process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._versions import cached_property
+from hammemo.receipts.receipt import SignedReceipt
+from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
+from hammemo_server.edits.quotas import Usage
+from hammemo_server.edits.settings import Settings
+from hammemo_server.erasure.erasing import receipt_of
+from hammemo_server.models.applying import State, caught_up
+from hammemo_server.store.log import LogError
+from hammemo_server.store.vault import KeyGone
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo_server.edits.operations import Acknowledgement, Edit
+    from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.audit import Linked, Start
+    from hammemo_server.store.log import Log
+
+
+class HostedModel:
+    """A model that answers, restored from its log; here it only answers.
+
+    Parameters
+    ----------
+    tenant, name : str
+    log : Log
+        Open; it is closed with the model.
+    journal : Journal, optional
+        Of a model with subjects.
+    """
+
+    def __init__(self, tenant: str, name: str, log: Log, journal: Journal | None = None) -> None:
+        self.tenant = tenant
+        self.name = name
+        self._log, self._journal = log, journal
+        self._settings = Settings.read(log.settings)
+        self._changed = threading.Condition()
+        began = time.perf_counter()
+        self._state = self._first_state()
+        self.replay_seconds = time.perf_counter() - began
+        """How long it took to load the snapshot and to apply the log."""
+        self.replayed = self._state.version - log.base()
+        """How many edits were applied at that."""
+        self._snapshot_version = log.base()
+        self._snapshot_time: float | None = None
+        self._last_digest: tuple[int, str | None] = (-1, None)
+        """A version and its digest; the version itself is not kept: it may hold what was forgotten since."""
+
+    def _first_state(self) -> State:
+        """Return what the log holds."""
+        return caught_up(self._log, None, self._settings, self._journal)
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells it from an earlier or later model of its name, in every process that has it."""
+        return blake2b(self._log.key, digest_size=16, person=b"hammemo-identity").hexdigest()
+
+    @property
+    def version(self) -> int:
+        """How many edits were acknowledged since the model was made."""
+        return self._state.version
+
+    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:  # noqa: ARG002
+        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`.
+
+        The audit record keeps the name of the token with which it was sent.
+        """
+        raise Unavailable(f"This process only answers: send the {edit.kind} to the process that writes.")
+
+    def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[MemoryClassifier, int]:
+        """Return a model to ask, which stays as it is, and its version.
+
+        Parameters
+        ----------
+        min_version : int, optional
+            The oldest version to answer from, such as that of an acknowledgement.
+        wait : float
+            The most seconds to wait for it; then `NotReached` is raised.
+        """
+        state = self._state
+        if min_version is not None and state.version < min_version:
+            state = self._waited(min_version, wait)
+        if state.model is None or state.is_empty:
+            raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
+        return state.model, state.version
+
+    @property
+    def settings(self) -> Settings:
+        """What the model was made with."""
+        return self._settings
+
+    def state(self) -> State:
+        """Return what is published now; the model is None as long as the number of columns is not known."""
+        return self._state
+
+    def named(self, state: State | None = None) -> MemoryClassifier | None:
+        """Return the model as its file holds it, with the names of its columns; None if it is not known how many."""
+        model, names = (state or self._state).model, self._settings.column_names
+        if model is not None and names is not None:
+            model = model.snapshot()
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
+
+    def usage(self) -> Usage:
+        """Return what the model stores; a log that cannot be reached counts as empty."""
+        model = self._state.model
+        size = 0
+        with suppress(LogError):
+            size = self._log.body_bytes() + self._log.snapshot_bytes()
+        if model is None:
+            return Usage(bytes=size)
+        return Usage(len(model.memory_.labels), int(model.memory_.label_counts.sum()), size)
+
+    def describe(self, *, digest: bool = False) -> dict[str, Any]:
+        """Return the settings of the model, what it holds, and where its log and its snapshot are.
+
+        With `digest`, the digest of its file, too: all of the model is read for it, once a version.
+        """
+        state, about = self._state, self._settings
+        model = state.model
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "settings": about.given,
+            "uploaded": about.uploaded,
+            "version": state.version,
+            "columns": None if model is None else int(model.n_features_in_),
+            "column_names": about.column_names,
+            "cutting": None if model is None or model.cutting_ is None else asdict(model.cutting_),
+            "classes": [] if model is None else model.classes_.tolist(),
+            "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
+            "stale": model is not None and model._stale,
+            "snapshot_version": self._snapshot_version,
+            "snapshot_time": self._snapshot_time,
+            "replay_seconds": self.replay_seconds,
+            "log_bytes": self._log_bytes(),
+            "bytes": self.usage().bytes,
+        }
+        if model is not None:
+            facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
+        if digest:
+            facts["digest"] = self._digest(state)
+        return facts
+
+    def _digest(self, state: State) -> str | None:
+        version, digest = self._last_digest
+        if version != state.version:
+            model = self.named(state)
+            digest = None if model is None else model.digest()
+            self._last_digest = (state.version, digest)
+        return digest
+
+    def _log_bytes(self) -> int | None:
+        """Return the size of the log; None while it cannot be reached."""
+        with suppress(LogError):
+            return self._log.body_bytes()
+        return None
+
+    def erasure(self, op: str) -> ErasureState | None:
+        """Return how far the erasure of a subject is, by the id of its edit; None for an id that is not known.
+
+        A receipt is there when the key of the subject is destroyed.
+        """
+        if self._journal is None:
+            return None
+        try:
+            found = self._log.erasure(self._journal.vault.hashed_op(op))
+            if found is None:
+                return None
+            receipt = receipt_of(self._journal, found)
+            version = SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
+            return ErasureState(version, found.state, receipt)
+        except (LogError, KeyGone, ValueError) as error:
+            raise Unavailable("Erasures cannot be read now: ask again later.") from error
+
+    def audit(self, after: int = 0, most: int = 1_000) -> tuple[Start, list[Linked]]:
+        """Return lines of the audit record after a number, and what its first line is chained to."""
+        try:
+            return self._log.audit(after, most)
+        except LogError as error:
+            raise Unavailable("The audit record cannot be read now: ask again later.") from error
+
+    def snapshot(self) -> int:
+        """Write a snapshot now, and return its version."""
+        raise Unavailable("This process only answers: the process that writes makes the snapshots.")
+
+    def close(self, *, last_snapshot: bool = True) -> None:  # noqa: ARG002
+        """Finish what was begun, and let the log go."""
+        self._log.close()
+
+    @property
+    def can_edit(self) -> bool:
+        """Whether edits can be made durable, as far as is known."""
+        return False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was deleted, by the process that writes it."""
+        return False
+
+    def _publish(self, state: State) -> None:
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+    def _waited(self, version: int, wait: float) -> State:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state.version >= version, timeout=max(wait, 0.0)):
+                raise NotReached(f"Version {version} is not reached: this is version {self._state.version}. Ask later.")
+            return self._state

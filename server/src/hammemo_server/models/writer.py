@@ -1,0 +1,618 @@
+"""The writer of a model: edits from any number of threads become durable in groups.
+
+One thread does, in this order:
+
+1. take what waits, at most 500 edits: while one group is written the next one gathers, so that a hundred clients cost
+   little more flushes of the disk than one;
+2. look up their ids: an edit that was applied before is acknowledged as it was, an id with another body is refused;
+3. apply the others to a private version of the model, which refuses what cannot be forgotten; a refused edit is not
+   remembered, and the others go on;
+4. append them to the log, in one transaction that is flushed to the disk;
+5. publish the private version, and hand out the acknowledgements.
+
+If 4 fails, the private version is dropped, and the whole group is told that the service is unavailable. Whether
+the group was written is then read from the log: a client that sends its edit again learns it.
+
+A second thread makes snapshots, of a published version and so beside edits.
+
+A refit takes seconds, and so may many examples. The edits after it wait for it; questions are answered from the version
+before.
+
+A model with an automatic kernel that keeps all its rows chooses sites and vote again whenever it holds twice as many
+examples as at the last choice. A thread of its own does that, beside edits, and hands over what was chosen as one more
+edit. If the model was refitted meanwhile, the choice is dropped: it may depend on rows that were forgotten. A model
+that closes does not wait for it: the first edit after a restart begins it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hammemo.receipts.receipt import SignedReceipt
+from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly
+from hammemo_server.edits.limits import Limits
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    InUse,
+    LoggedChoice,
+    LoggedRefit,
+    Malformed,
+    OpReused,
+    QuotaReached,
+    ServiceError,
+    TooMany,
+    Unavailable,
+    asked_rows,
+    checked,
+    digest,
+)
+from hammemo_server.edits.quotas import needed_by
+from hammemo_server.models.applying import Applier, State, caught_up
+from hammemo_server.models.served import HostedModel
+from hammemo_server.store.log import Entry, LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo_server.edits.operations import Content, Edit
+    from hammemo_server.edits.quotas import Quota
+    from hammemo_server.erasure.journal import Journal
+    from hammemo_server.erasure.signing import Signing
+    from hammemo_server.store.log import IssuedReceipt, Log, Seen
+
+_logger = logging.getLogger("hammemo_server")
+
+_IDLE_SECONDS: Final = 1.0
+"""Seconds after which a writer without work renews the lease of its log."""
+
+_UPKEEP_SECONDS: Final = 3600.0
+"""Seconds after which old ids are removed from a model without edits."""
+
+_LONG_EDIT_ROWS: Final = 1_000
+"""Examples from which on an edit may take longer than a lease lasts."""
+
+_RETRY_SECONDS: Final = 30.0
+"""Seconds before a snapshot that failed is tried again."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """When things are done that no request asks for."""
+
+    group: int = 500
+    """The most edits of one transaction."""
+    group_bytes: int = 16 * 2**20
+    """The bytes of bodies after which no more are taken into it."""
+    snapshot_edits: int = 20_000
+    """Edits without a snapshot after which one is made."""
+    snapshot_bytes: int = 64 * 2**20
+    """Bytes of their bodies after which one is made."""
+    snapshot_seconds: float = 300.0
+    """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
+    retention: float = 7 * 86_400.0
+    """Seconds of running for which ids are kept: how long a client may send an edit again."""
+    audit: float = 3 * 365 * 86_400.0
+    """Seconds for which the audit record keeps a line."""
+    at_close: bool = True
+    """Whether to make a last snapshot."""
+    choose: bool = True
+    """Whether models choose again when their examples have doubled."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """An edit on its way."""
+
+    op: str
+    body: bytes
+    content: Content
+    digest: bytes
+    began: tuple[int, int] | None = None
+    """Of a choice: how many refits and how many edits that forget there had been when it began."""
+    token: str = ""
+    receipt: bool = False
+    """Whether a receipt is to be issued."""
+    issued: SignedReceipt | None = None
+    """The receipt."""
+    future: Future[Acknowledgement] = field(default_factory=Future)
+
+    @property
+    def given_op(self) -> str:
+        """The operation id as the client gave it."""
+        return self.op
+
+    def asked(self) -> Iterable[list[Any]]:
+        """Return what is forgotten, as a receipt hashes it."""
+        return asked_rows(self.content)
+
+    def acknowledge(self, version: int) -> None:
+        """Answer that it was applied, with its receipt."""
+        receipt = "" if self.issued is None else self.issued.encoded().decode()
+        self.future.set_result(Acknowledgement(version, "applied", receipt))
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with an error."""
+        self.future.set_exception(error)
+
+
+class _Stale(Exception):  # noqa: N818
+    """Sites were chosen by a version of the model that was refitted since."""
+
+
+class WrittenModel(HostedModel):
+    """A model that is edited in this process.
+
+    Parameters
+    ----------
+    tenant, name, log
+        As in `HostedModel`; the log is open for writing.
+    limits : Limits
+    upkeep : Upkeep
+    journal
+        As in `HostedModel`; for :class:`hammemo_server.models.erasable.ErasableModel`.
+    signing : Signing, optional
+        What signs receipts; without it an edit that asks for one is refused.
+    """
+
+    def __init__(
+        self,
+        tenant: str,
+        name: str,
+        log: Log,
+        limits: Limits | None = None,
+        upkeep: Upkeep | None = None,
+        journal: Journal | None = None,
+        signing: Signing | None = None,
+    ) -> None:
+        super().__init__(tenant, name, log, journal)
+        self._signing = signing
+        self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
+        self.quota: Quota | None = None
+        """What all models of the tenant may store together."""
+        self._queue: deque[Waiting] = deque()
+        self._queued_bytes = 0
+        self._arrived = threading.Condition()
+        self._closing = False
+        self._must_recover = False
+        self._looked_after = time.monotonic()
+        self._refits = self._forgets = 0
+        """How many accepted edits were refits, and how many forgot something."""
+        self._chooser: threading.Thread | None = None
+        self._tried_at = 0
+        """At how many examples the last choice was begun that came to nothing."""
+        self._snapshots = threading.Lock()
+        self._due = threading.Condition()
+        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+        self._threads = [
+            threading.Thread(target=target, name=f"hammemo {what} {tenant}/{name}", daemon=True)
+            for what, target in (("writer", self._write), ("snapshots", self._make_snapshots))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # Edits, handed over by any thread
+
+    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:
+        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
+        waiting = self._waiting(edit, token)
+        if edit.receipt and edit.kind != "forget_subject":
+            self._check_signed(edit)
+            waiting.receipt = True
+        with self._arrived:
+            if self._closing:
+                raise Unavailable("The service stops: send the edit again later.")
+            if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
+                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
+            self._queue.append(waiting)
+            self._queued_bytes += len(waiting.body)
+            self._arrived.notify()
+        return waiting.future
+
+    def _waiting(self, edit: Edit, token: str) -> Waiting:
+        """Return an edit, checked, as the writer takes it."""
+        if edit.subjects or edit.kind == "forget_subject":
+            raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
+        content, body = checked(edit, self._limits)
+        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
+
+    def _check_signed(self, edit: Edit) -> None:
+        """Refuse an edit that asks for a receipt and cannot have one."""
+        if edit.kind not in ("forget", "refit"):
+            raise Malformed("receipt: only a forget or a refit has a receipt.")
+        if self._signing is None:
+            raise Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
+
+    @property
+    def waiting(self) -> int:
+        """How many edits wait."""
+        return len(self._queue)
+
+    def close(self, *, last_snapshot: bool = True) -> None:
+        """Finish the edits that wait, refuse later ones, make a last snapshot, and let the log go."""
+        with self._arrived:
+            if self._closing:
+                return
+            self._closing = True
+            self._arrived.notify_all()
+        with self._due:
+            self._due.notify_all()
+        for thread in self._threads:
+            thread.join()
+        try:
+            if last_snapshot and not self._must_recover:
+                self._do_last()
+        except Exception as error:
+            self._report("no last snapshot", error)
+        finally:
+            self._log.close()
+
+    # The writer
+
+    def _write(self) -> None:
+        while True:
+            group = self._next_group()
+            if group is None:
+                return
+            try:
+                self._commit(group) if group else self._keep_log()
+            except BaseException as error:  # no caller may wait forever, and the next group may succeed
+                if not self._must_recover:  # else it was reported already
+                    self._report("a group failed", error)
+                self._must_recover = True
+                unavailable = Unavailable("The edit could not be written now: send it again later, with the same id.")
+                for waiting in group:
+                    if not waiting.future.done():
+                        waiting.refuse(error if isinstance(error, ServiceError) else unavailable)
+
+    def _next_group(self) -> list[Waiting] | None:
+        """Return what waits; nothing after a second without work; None when all is done and the model closes.
+
+        Two edits with one id are never in one group: the second one is to find the first in the log.
+        """
+        group: list[Waiting] = []
+        ops: set[str] = set()
+        size = 0
+        with self._arrived:
+            if not self._queue and not self._closing:
+                self._arrived.wait(_IDLE_SECONDS)
+            while self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes:
+                waiting = self._queue[0]
+                if waiting.op in ops or not self._may_join(waiting, group):
+                    break
+                self._queue.popleft()
+                self._queued_bytes -= len(waiting.body)
+                if waiting.future.set_running_or_notify_cancel():
+                    group.append(waiting)
+                    ops.add(waiting.op)
+                    size += len(waiting.body)
+            return None if self._closing and not group and not self._queue else group
+
+    def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
+        """Return whether an edit can be in one group with those before it: one with a receipt is alone."""
+        return not group or not (waiting.receipt or group[-1].receipt)
+
+    def _commit(self, group: list[Waiting]) -> None:
+        """Write one group; a `LogError` leaves all of it in doubt."""
+        if self._must_recover:
+            self._recover()
+        seen = self._log.seen([waiting.op for waiting in group])
+        fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
+        fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
+        self._apply(fresh if self.quota is None else self._within(self.quota, fresh))
+        if self.quota is not None:
+            self.quota.note(self.name, self.usage())
+        for waiting in group:
+            if waiting.op in seen:
+                self._answer_again(waiting, seen[waiting.op])
+
+    def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
+        """Return the edits that the quota of the tenant allows; the others are refused."""
+        quota.note(self.name, self.usage())
+        allowed = []
+        for waiting in fresh:
+            try:
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model))
+                allowed.append(waiting)
+            except QuotaReached as error:
+                waiting.refuse(error)
+        return allowed
+
+    def _apply(self, fresh: list[Waiting]) -> None:
+        """Apply edits, write those that were not refused, and answer all."""
+        applier = Applier(self._state.model, self._settings, self._limits)
+        contents = [waiting.content for waiting in fresh]
+        with self._lease_kept() if _may_take_long(contents) else nullcontext():
+            applier.apply(contents)
+        accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
+        bodies = [applier.logged.get(i, waiting.body) for i, waiting in enumerate(fresh) if i not in applier.refused]
+        before = self._state.version
+        if accepted:
+            assert applier.model is not None
+            entries = self._append_signed(accepted, bodies, applier.model)
+            self._publish(State(applier.model, before + len(entries)))
+            self._count(entries)
+            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
+            self._forgets += sum(_forgets(waiting.content) for waiting in accepted)
+            self._choose_if_due()
+        else:
+            self._log.renew_lease()  # only the writer may refuse, too
+        for version, waiting in enumerate(accepted, before + 1):
+            waiting.acknowledge(version)
+        for i, error in applier.refused.items():
+            fresh[i].refuse(error)
+
+    def _append_signed(self, accepted: list[Waiting], bodies: list[bytes], model: MemoryClassifier) -> list[Entry]:
+        """Write edits that were applied, with a receipt if the only one of them asked for it."""
+        if not accepted[0].receipt:
+            return self._append(accepted, bodies)
+        assert self._signing is not None
+        (waiting,), (body,), state = accepted, bodies, self._state
+        with self._lease_kept(), self._signing.lock:
+            before, after = self.named(state), self.named(State(model, state.version + 1))
+            assert before is not None
+            assert after is not None
+            waiting.issued = self._signing.signed(
+                waiting.given_op,
+                (before, state.version),
+                (after, state.version + 1),
+                body,
+                waiting.asked(),
+                self._backups_of(waiting),
+            )
+            return self._append(accepted, bodies)
+
+    def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        """Return the known backups that may hold what an edit forgets, and when each expires."""
+        return ()
+
+    def _issued(self, waiting: Waiting) -> IssuedReceipt | None:
+        """Return the receipt of an edit as the log keeps it."""
+        if waiting.issued is None or self._signing is None:
+            return None
+        return self._signing.issued(waiting.op, waiting.issued)
+
+    def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
+        """Write edits that were applied, and return what was written."""
+        entries = [
+            entry_of(waiting, body, self._issued(waiting)) for waiting, body in zip(accepted, bodies, strict=True)
+        ]
+        self._log.append(self._state.version, entries)
+        return entries
+
+    def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
+        """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
+        op = waiting.given_op
+        if not self._is_same(waiting, seen):
+            waiting.refuse(reused(op))
+        elif not waiting.receipt:
+            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
+        elif not self._has_receipt(waiting):
+            waiting.refuse(OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later."))
+
+    def _has_receipt(self, waiting: Waiting) -> bool:
+        """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
+        signing = self._signing
+        found = signing.kept(waiting.op) if waiting.receipt and signing is not None else None
+        if found is None or signing is None:
+            return False
+        if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
+            waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+        else:
+            waiting.refuse(reused(waiting.given_op))
+        return True
+
+    def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
+        return seen.digest == waiting.digest
+
+    # Choices
+
+    def _choose_if_due(self) -> None:
+        """Begin to choose sites and vote, beside edits, where the model holds twice as many examples as last time."""
+        model, chooser = self._state.model, self._chooser
+        if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
+            return
+        if chooses(model) and model._has_doubled(self._tried_at):
+            self._tried_at = int(model.memory_.label_counts.sum())
+            name = f"hammemo choice {self.tenant}/{self.name}"
+            self._chooser = threading.Thread(
+                target=self._choose,
+                args=(model, self._state.version, (self._refits, self._forgets)),
+                name=name,
+                daemon=True,
+            )
+            self._chooser.start()
+
+    def _choose(self, model: MemoryClassifier, version: int, began: tuple[int, int]) -> None:
+        """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
+        try:
+            content = LoggedChoice("choice", chosen_quickly(model))
+            body = content.body()
+            op = f"choice {version}"  # no id of a client has a space
+            waiting = Waiting(op, body, content, digest(body, self._log.key), began)
+            with self._arrived:
+                if self._closing:
+                    return
+                self._queue.append(waiting)
+                self._queued_bytes += len(body)
+                self._arrived.notify()
+            acknowledgement = waiting.future.result()
+            self._tried_at = 0
+            _logger.info(
+                "sites and vote were chosen by version %d",
+                version,
+                extra=self._facts() | {"version": acknowledgement.version},
+            )
+        except (_Stale, Unavailable):  # the next edit begins another
+            self._tried_at = 0
+        except Exception as error:
+            self._report("no sites were chosen", error)
+
+    def _without_stale(self, group: list[Waiting]) -> list[Waiting]:
+        """Return the group without choices that a refit has overtaken, which are refused.
+
+        A choice that an edit which forgets has overtaken is marked: it may depend on what was forgotten.
+        """
+        refits, forgets, current = self._refits, self._forgets, []
+        for waiting in group:
+            if waiting.began is not None and waiting.began[0] != refits:
+                waiting.refuse(_Stale())
+                continue
+            if waiting.began is not None and waiting.began[1] != forgets:
+                assert isinstance(waiting.content, LoggedChoice)
+                waiting.content = msgspec.structs.replace(waiting.content, late=True)
+                waiting.body = waiting.content.body()
+            refits += isinstance(waiting.content, LoggedRefit)
+            forgets += _forgets(waiting.content)
+            current.append(waiting)
+        return current
+
+    @contextmanager
+    def _lease_kept(self) -> Iterator[None]:
+        """Renew the lease during a block that may take long: else it would run out, and another node would write."""
+        done = threading.Event()
+
+        def renew() -> None:
+            with suppress(LogError):  # to append will tell
+                while not done.wait(_IDLE_SECONDS):
+                    self._log.renew_lease()
+
+        thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _recover(self) -> None:
+        """Open the log again after a failure, and read from it what was written."""
+        try:
+            self._log.reopen()
+        except InUse:  # another process writes now: this one follows, and tries again
+            self._publish(caught_up(self._log, self._state, self._settings, self._journal))
+            raise
+        self._publish(caught_up(self._log, self._state, self._settings, self._journal))
+        self._snapshot_version = self._log.base()
+        self._refits += 1  # there may have been one
+        self._must_recover = False
+        _logger.info("the log is open again", extra=self._facts())
+
+    def _keep_log(self) -> None:
+        if self._must_recover:
+            self._recover()
+        self._log.renew_lease()
+        if time.monotonic() - self._looked_after >= _UPKEEP_SECONDS:  # ids of a model without edits go, too
+            self._looked_after = time.monotonic()
+            self._log.forget_ids(self._upkeep.retention)
+
+    @property
+    def can_edit(self) -> bool:
+        """Whether the last attempt to write did not fail."""
+        return not self._must_recover
+
+    # Snapshots
+
+    def snapshot(self) -> int:
+        """Write a snapshot of what is published, unless there is one, and return its version."""
+        with self._snapshots:
+            state = self._state
+            if state.model is None or state.version == self._snapshot_version:
+                return self._snapshot_version
+            try:
+                self._keep(state)
+            except LogError as error:
+                self._report("a snapshot failed", error)
+                raise Unavailable("The snapshot could not be written: try again later.") from error
+            return state.version
+
+    def _keep(self, state: State) -> None:
+        """Make a version the newest snapshot, and drop what is too old."""
+        assert state.model is not None
+        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+        self._log.keep_snapshot(state.model, state.version)
+        self._snapshot_version, self._snapshot_time = state.version, time.time()
+        self._log.forget_ids(self._upkeep.retention)
+        self._log.forget_audit(self._upkeep.audit)
+
+    def _make_snapshots(self) -> None:
+        while not self._closing:
+            with self._due:
+                self._due.wait(_IDLE_SECONDS)
+            if self._closing or not self._is_due():
+                continue
+            try:
+                self._do_due()
+            except Exception as error:
+                self._report("no snapshot", error)
+                with self._due:
+                    self._due.wait_for(lambda: self._closing, _RETRY_SECONDS)
+
+    def _do_due(self) -> None:
+        """Do what is due."""
+        self.snapshot()
+
+    def _do_last(self) -> None:
+        """Do what is left to be done when the model closes."""
+        if self._upkeep.at_close:
+            self.snapshot()
+
+    def _is_due(self) -> bool:
+        pending, upkeep = self._state.version - self._snapshot_version, self._upkeep
+        return pending > 0 and (
+            pending >= upkeep.snapshot_edits
+            or self._unsaved_bytes >= upkeep.snapshot_bytes
+            or time.monotonic() - self._unsaved_since >= upkeep.snapshot_seconds
+        )
+
+    def _count(self, entries: list[Entry]) -> None:
+        """Take note of what is in no snapshot."""
+        if self._state.version - len(entries) == self._snapshot_version:
+            self._unsaved_since = time.monotonic()
+        self._unsaved_bytes += sum(len(entry.body) for entry in entries)
+        if self._is_due():
+            with self._due:
+                self._due.notify()
+
+    def _report(self, what: str, error: BaseException) -> None:
+        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
+        text: Any = error if isinstance(error, LogError) else ""
+        _logger.error(
+            "%s: %s %s",
+            what,
+            type(error).__name__,
+            text,
+            extra=self._facts(),
+        )
+
+    def _facts(self) -> dict[str, object]:
+        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
+
+
+def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None) -> Entry:
+    """Return an edit as the log takes it."""
+    content = waiting.content
+    return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
+
+
+def reused(op: str) -> OpReused:
+    """Return the refusal of an id that was used for another edit."""
+    return OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own. Nothing was changed.")
+
+
+def _forgets(content: Content) -> bool:
+    return content.kind in ("forget", "forgetstream")
+
+
+def _may_take_long(contents: list[Content]) -> bool:
+    is_refitted = any(isinstance(content, (LoggedRefit, LoggedChoice)) for content in contents)
+    return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS

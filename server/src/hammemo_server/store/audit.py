@@ -1,0 +1,100 @@
+"""The audit record: every edit without its content, one line each, chained by digests.
+
+A line is written in the transaction of its edit, so there is no edit without a line. It says when, with which token, of
+what kind, how many rows, the version before and after, and a keyed hash of the operation id. Its link is the BLAKE2b of
+the line and of the link before: a line that was changed, removed or added in the middle breaks the chain. Anyone who
+writes the database can write a new chain, so keep the newest link elsewhere, as receipts do.
+
+Lines leave from the front when they are old. The link of the last one that left stays, and the chain goes on from it.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LINK_BYTES: Final = 32
+NO_LINK: Final = bytes(LINK_BYTES)
+"""What the first line of a model is chained to."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    """One edit, without its content."""
+
+    at: float
+    token: str
+    """The name of the token with which it was sent; nothing for what a program or the service itself did."""
+    kind: str
+    op: bytes
+    """A keyed hash of the operation id."""
+    rows: int
+    before: int
+    after: int
+    receipt: bytes = b""
+    """The hash of the receipt that was issued, where one was."""
+
+    def link(self, before: bytes) -> bytes:
+        """Return the link of this line after that of the line before."""
+        return blake2b(before + _encode(self), digest_size=LINK_BYTES, person=b"hammemo audit").digest()
+
+
+class Linked(msgspec.Struct, frozen=True):
+    """A line as the log keeps it: its number, from 1, and its link."""
+
+    number: int
+    line: Line
+    link: bytes
+
+    def facts(self) -> dict[str, str | int | float]:
+        """Return it as JSON says it, bytes in hexadecimal digits."""
+        line = msgspec.structs.asdict(self.line)
+        shown = {name: value.hex() if isinstance(value, bytes) else value for name, value in line.items()}
+        return {"number": self.number, **shown, "link": self.link.hex()}
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What the first line that is left is chained to: the number and the link of the last line that left."""
+
+    number: int = 0
+    link: bytes = NO_LINK
+
+    def facts(self) -> dict[str, str | int]:
+        """Return it as JSON says it."""
+        return {"number": self.number, "link": self.link.hex()}
+
+
+def first_broken(start: Start, lines: Iterable[Linked]) -> int | None:
+    """Return the number of the first line that does not fit the one before it; None for a whole chain.
+
+    Examples
+    --------
+    >>> from hammemo_server.store.audit import Line, Linked, Start, first_broken
+    >>> a, b = Line(1.0, "shop", "learn", b"x", 2, 0, 1), Line(2.0, "shop", "forget", b"y", 1, 1, 2)
+    >>> links = [a.link(Start().link)]
+    >>> links += [b.link(links[0])]
+    >>> first_broken(Start(), [Linked(1, a, links[0]), Linked(2, b, links[1])])
+    >>> first_broken(Start(), [Linked(2, b, links[1])])
+    2
+    """
+    number, link = start.number, start.link
+    for linked in lines:
+        number, link = number + 1, linked.line.link(link)
+        if linked.number != number or linked.link != link:
+            return linked.number
+    return None
+
+
+def chained(start: Start, lines: Iterable[Line]) -> list[Linked]:
+    """Return lines with their numbers and links, after what is there."""
+    number, link, made = start.number, start.link, []
+    for line in lines:
+        number, link = number + 1, line.link(link)
+        made.append(Linked(number, line, link))
+    return made

@@ -1,0 +1,330 @@
+"""The log of a model: what was acknowledged, in the order in which it is applied, on a disk that can be trusted.
+
+Edits have positions 1, 2, 3, …: the position of an edit is the version of the model after it. The log keeps
+
+- **bodies** (rows and labels, documents, fitted weights), until a snapshot of the model holds them;
+- **ids** of operations with the position and the keyed digest of their body, for a longer time: as long as clients may
+  send an edit again. Their age is counted in seconds for which the model was open for writing, by a monotonic clock and
+  stored with every commit: a wall clock that is set wrong lets no old edit in again, and downtime does not count;
+- the **audit record** (:mod:`hammemo_server.store.audit`): one line for each edit, without its content, for years;
+- the newest **snapshot**: a model file and its position. To restore the model is to load it and to apply the bodies
+  after it.
+
+What an implementation promises, and `server/tests/test_log_contract.py` checks:
+
+- `append` is one transaction. When it has returned, its entries survive a crash of process, machine and power, all of
+  them. When it raises `LogError`, they are there or not, all or none; `reopen` and `head` tell.
+- A position has one entry and is never used again. Readers see positions without a gap, in this order.
+- Only one writer appends: another one cannot open the log, or is fenced off when the first has lost it.
+- A new snapshot takes the place of the old one at once; bodies up to it are then deleted, so that no file holds them
+  (where the engine can do that).
+
+All methods may be called by any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo_server.store.audit import Line, Linked, Start
+    from hammemo_server.store.vault import Vault
+
+
+NEWEST_RECEIPT: Final = "newest receipt"
+"""The mark that holds the hash of the newest receipt: the next one names it."""
+
+
+class LogError(Exception):
+    """The log failed: what was to be written is in doubt. `reopen`, then look. The message holds no example."""
+
+
+class LeaseLost(LogError):  # noqa: N818
+    """Another writer has this model now: nothing was written."""
+
+
+class LogDamaged(LogError):  # noqa: N818
+    """The log or the snapshot does not hold what it must; opening it again does not help."""
+
+
+class Overtaken(Exception):  # noqa: N818
+    """A reader asked for bodies that a snapshot has taken the place of: load that."""
+
+
+class StoredKey(NamedTuple):
+    """The key of a subject as the database holds it: wrapped by a key of the key file."""
+
+    key: int
+    subject: bytes
+    """A keyed hash; of a subject whose erasure was applied, the number of the key."""
+    wrapping: int
+    wrapped: bytes
+
+
+class Erasure(NamedTuple):
+    """A request to forget a subject, from the edit that applies it to the receipt."""
+
+    op: str
+    key: int
+    position: int
+    facts: bytes
+    """What the receipt will say, sealed."""
+    receipt: bytes = b""
+    """The receipt, sealed; nothing before the key is destroyed."""
+
+    @property
+    def state(self) -> Literal["applied", "erased"]:
+        """Whether the key of the subject is destroyed."""
+        return "erased" if self.receipt else "applied"
+
+
+class IssuedReceipt(NamedTuple):
+    """A signed receipt of an edit, as the log keeps it."""
+
+    hash: bytes
+    body: bytes
+    """The receipt; encrypted where the model has subjects."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An edit that is to be appended."""
+
+    op: str
+    digest: bytes
+    body: bytes
+    kind: str = ""
+    """What the audit record says of it, beside its version: its kind, how many rows it has, and the token's name."""
+    rows: int = 0
+    token: str = ""
+    journal: tuple[tuple[int, bytes], ...] = ()
+    """Of a model with subjects: the ciphertext of each subject's rows, by the subject's key."""
+    new_keys: tuple[StoredKey, ...] = ()
+    """Keys of subjects that this edit is the first to name."""
+    erasure: Erasure | None = None
+    """The subject that it erases."""
+    receipt: IssuedReceipt | None = None
+    """Written in the same transaction, and the newest one from then on."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An id that the log knows."""
+
+    position: int
+    digest: bytes
+
+
+class Copied(NamedTuple):
+    """A whole model as a backup holds it; what is encrypted, is so under keys of the database that it is for."""
+
+    settings: str
+    key: bytes
+    head: int
+    base: int
+    snapshot: bytes | None
+    """A model file."""
+    rows: Iterable[tuple[str, list[tuple[Any, ...]]]]
+    """Rows of tables, by the names that `Log.dumped` takes."""
+    vault: Vault | None
+
+
+class ListFacts(NamedTuple):
+    """What is known of a named list of labels without reading it."""
+
+    version: int
+    """No other list of the tenant has it, or had it."""
+    items: int
+
+
+class Log(Protocol):
+    """The log of one model."""
+
+    @property
+    def settings(self) -> str:
+        """The settings that the model was made with, as `Settings.text` writes them."""
+
+    @property
+    def key(self) -> bytes:
+        """The secret of the digests of ids."""
+
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
+
+    def base(self) -> int:
+        """Return the position up to which bodies are deleted: that of the newest snapshot."""
+
+    def body_bytes(self) -> int:
+        """Return about how many bytes of bodies there are."""
+
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+
+    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+        """Return those of these ids that are known."""
+
+    def append(self, after: int, entries: Sequence[Entry]) -> None:
+        """Append entries at the positions after `after`, which must be the head, durably, all or none."""
+
+    def read(self, after: int, most: int) -> list[bytes]:
+        """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
+
+    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+        """Return the newest snapshot and its position, or None if there is none yet."""
+
+    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+        """Make this the newest snapshot, then delete all bodies up to it."""
+
+    def forget_ids(self, older_than: float) -> None:
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
+
+    def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
+        """Return at most `most` lines of the audit record after a number, and what its first line is chained to."""
+
+    def hashed_op(self, op: str) -> bytes:
+        """Return the keyed hash by which the audit record names an operation."""
+
+    def forget_audit(self, older_than: float) -> None:
+        """Let lines of the audit record that are older than `older_than` seconds leave from the front."""
+
+    def receipt(self, op: str) -> tuple[int, bytes] | None:
+        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
+
+    # What only models with subjects have (:mod:`hammemo_server.erasure.journal`)
+
+    vault: Vault | None
+    """Encrypts snapshots, where they are kept in a database."""
+
+    def mark(self, name: str) -> bytes | None:
+        """Return a short note that was kept."""
+
+    def keep_mark(self, name: str, value: bytes) -> None:
+        """Keep a short note."""
+
+    def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
+        """Return the keys of subjects that are known, by their hashes."""
+
+    def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
+        """Return keys by their numbers, those that are not destroyed."""
+
+    def wrapped_by(self, wrapping: int) -> list[StoredKey]:
+        """Return all keys that a wrapping key wraps."""
+
+    def wrapping_keys(self) -> dict[int, int]:
+        """Return how many keys each wrapping key wraps."""
+
+    def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
+        """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
+
+    def journal_parts(self, after: int, upto: int) -> dict[tuple[int, int], bytes]:
+        """Return the ciphertexts of some positions, by key and position."""
+
+    def journals_to_compact(self) -> list[int]:
+        """Return the keys of subjects whose journals hold, up to the base, rows that were forgotten."""
+
+    def compact_journal(self, key: int, upto: int, position: int, body: bytes | None) -> None:
+        """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
+
+    def destroy_keys(self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]) -> None:
+        """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
+
+    def erasure(self, op: str) -> Erasure | None:
+        """Return an erasure by its id."""
+
+    def erasures(self) -> list[Erasure]:
+        """Return the erasures that are applied and not finished."""
+
+    def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]], newest: str) -> None:
+        """Keep receipts with their lines of the audit record, and the last one's hash as a mark, in one transaction."""
+
+    def fenced(self) -> AbstractContextManager[None]:
+        """Hold off other writers for the time of a block, or refuse where one has taken over."""
+
+    # Backups (:mod:`hammemo_server.models.backups`)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read one state of the log for the time of a block, whatever is written meanwhile."""
+
+    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table of this model: "edits" after the base, "ids" with their age, or a shared one."""
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
+
+    def add_audit(self, line: Line) -> None:
+        """Add a line to the audit record that is not one of an edit."""
+
+    def has_changed(self) -> bool:
+        """Return whether there may be something new since the last call: cheap, for readers that look often."""
+
+    def is_current(self) -> bool:
+        """Return whether this is still the log of that name: the model was not deleted."""
+
+    def renew_lease(self) -> None:
+        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
+
+    def reopen(self) -> None:
+        """Open the log again after `LogError`, as a writer if it was one."""
+
+    def close(self) -> None:
+        """Let the log go."""
+
+
+class Store(Protocol):
+    """Where the logs of all models are."""
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a model, sorted."""
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models, sorted."""
+
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+        """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
+
+    def open(self, tenant: str, name: str, *, replica: bool) -> Log:
+        """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a log that is not open here; return False if there is none."""
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> None:
+        """Make a log of what a backup holds, whole or not at all."""
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return tenants and names of models that are being restored, or were when a process was killed."""
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Give a log that is not open another tenant and name; return False if there is one of that name."""
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names, by these names."""
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Let a name stand for a model, or for none any more, durably and in one step."""
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has, by their names."""
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels as it was kept, or None if there is none of that name."""
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Keep a list of labels in the place of the one of that name, durably and in one step."""
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a list of labels, durably; return False if there is none."""
+
+    def is_there(self) -> bool:
+        """Return whether what was opened is still there: a folder was not deleted or replaced."""
+
+    def check_writable(self) -> None:
+        """Write something and make it durable; `LogError` where that fails."""
+
+    def close(self) -> None:
+        """Let the store go."""

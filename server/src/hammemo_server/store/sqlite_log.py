@@ -1,0 +1,699 @@
+"""The log of a model in SQLite, for one node: a folder for each model, ``DIR/tenant/name``.
+
+- ``log.sqlite``: bodies and ids, in SQLite's write-ahead mode with ``synchronous=FULL``: a commit has returned when the
+  disk has it.
+- ``model.safetensors``: the newest snapshot, its position in the notes. It is replaced whole (`hammemo.files.atomic`),
+  and only then are the bodies up to it deleted, so that a crash between the two costs nothing.
+- ``writer.lock``: held by the process that writes.
+
+**Deletion.** ``secure_delete`` overwrites deleted bodies in the database file; the checkpoint copies the write-ahead
+log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
+may.
+
+``DIR/tenant/.aliases.json`` says which names stand for which models, and ``DIR/tenant/.lists`` holds named lists of
+labels (:mod:`hammemo_server.store.list_files`).
+
+A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo import __version__
+from hammemo.files.archive import FileError
+from hammemo.files.atomic import write_private
+from hammemo.files.locks import Held, LockedError, take
+from hammemo.files.models import read_notes, save
+from hammemo_server.edits.operations import KEY_BYTES, NAME, InUse, NoSuchModel
+from hammemo_server.store.base_log import (
+    FORMAT,
+    HIDDEN,
+    BaseLog,
+    RunningTime,
+    check_format,
+    loaded_snapshot,
+    received_model,
+)
+from hammemo_server.store.list_files import ListFiles
+from hammemo_server.store.log import LogDamaged, LogError, Seen
+from hammemo_server.store.shared_tables import TABLES, table_statements
+
+try:
+    import apsw
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "A log in SQLite needs its extra packages: pip install 'hammemo[serve]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo_server.store.log import Copied, Entry, ListFacts
+
+LOG: Final = "log.sqlite"
+MODEL: Final = "model.safetensors"
+ALIASES: Final = ".aliases.json"
+LISTS: Final = ".lists"
+WRITER: Final = "writer"  # its lock is writer.lock
+POSITION: Final = "service-position"
+"""The note of a snapshot that says its position."""
+
+_MODEL: Final = 1
+"""What tables that other engines have, too, say in their column `model`."""
+
+_BUSY: Final = 5_000
+"""Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_PROBE_BYTES: Final = 2**16
+"""What is written to find out whether the disk takes edits."""
+
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
+
+_SCHEMA: Final = """
+create table about(name text primary key, value) without rowid;
+create table edits(position integer primary key, body blob not null);
+create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
+create index ids_by_time on ids(at);
+""" + table_statements("integer not null", " without rowid")
+
+
+_DUMPED: Final = {
+    "edits": "select position, body from edits where position > :base order by position",
+    "ids": "select op, position, digest, (select value from about where name = 'ran') - at from ids",
+}
+
+_RECEIVED: Final = {
+    "edits": "insert into edits values(?, ?)",
+    "ids": "insert into ids select ?, ?, ?, -?",
+}
+
+
+class SqliteLog(BaseLog):
+    """The log in one folder; see :class:`hammemo_server.store.log.Log`.
+
+    Parameters
+    ----------
+    folder : path
+    replica : bool
+        Whether only to read, beside another process that writes.
+    """
+
+    def __init__(self, folder: Path, *, replica: bool = False) -> None:
+        super().__init__(f"The log in {folder}", replica=replica)
+        self.folder = folder
+        self._held: Held | None = None
+        self._version = -1
+        if not replica:
+            self._held = _taken(folder)
+            _remove_leftovers(folder)
+        try:
+            self._db = _connected(folder / LOG)
+            try:
+                self._read_about()
+                if not replica:
+                    self._running = RunningTime(self._ran())
+                    self._finish_snapshot()
+            except BaseException:
+                self._db.close(force=True)
+                raise
+        except BaseException:
+            self._release()
+            raise
+
+    def _ran(self) -> float:
+        """Return for how many seconds the model was written so far."""
+        found = self._one("select value from about where name = 'ran'")
+        if found is None:  # a log from before: its ids have times of a clock, and are kept for as long as new ones
+            with self._writing():
+                self._db.execute("update ids set at = 0")
+                self._db.execute("insert into about values('ran', 0.0)")
+        return float(found or 0.0)
+
+    def _keep_ran(self) -> float:
+        """Store, in a transaction, for how many seconds the model was written, and return it."""
+        ran = self._running.now()
+        self._db.execute("insert or replace into about values('ran', ?)", (ran,))
+        return ran
+
+    def _finish_snapshot(self) -> None:
+        """Delete the bodies that the snapshot holds, if a crash has come between the two."""
+        position = self._snapshot_position()
+        if position is not None and position > self.base():
+            self.trim(position)
+
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
+        with self._failing():
+            return max(self._base(), self._one("select max(position) from edits") or 0)
+
+    def base(self) -> int:
+        """Return the position up to which bodies are deleted."""
+        with self._failing():
+            return self._base()
+
+    def body_bytes(self) -> int:
+        """Return about how many bytes of bodies there are: the size of the file."""
+        size = 0
+        for name in (LOG, f"{LOG}-wal"):
+            with suppress(FileNotFoundError):  # the model may be deleted at this moment
+                size += (self.folder / name).stat().st_size
+        return size
+
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+        with suppress(FileNotFoundError):
+            return (self.folder / MODEL).stat().st_size
+        return 0
+
+    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+        """Return those of these ids that are known."""
+        found: dict[str, Seen] = {}
+        with self._failing():
+            for op in ops:
+                row = self._db.execute("select position, digest from ids where op = ?", (op,)).fetchone()
+                if row is not None:
+                    found[op] = Seen(*row)
+        return found
+
+    def append(self, after: int, entries: Sequence[Entry]) -> None:
+        """Append entries, durably, all or none."""
+        positions = range(after + 1, after + 1 + len(entries))
+        with self._writing():
+            ran = self._keep_ran()
+            if max(self._base(), self._one("select max(position) from edits") or 0) != after:
+                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
+            self._db.executemany(
+                "insert into edits values(?, ?)",
+                ((position, entry.body) for position, entry in zip(positions, entries, strict=True)),
+            )
+            self._db.executemany(
+                "insert into ids values(?, ?, ?, ?)",
+                ((entry.op, position, entry.digest, ran) for position, entry in zip(positions, entries, strict=True)),
+            )
+            self._append_audit(after, entries)
+            self._append_receipts(after, entries)
+            self._append_journal(after, entries)
+
+    def read(self, after: int, most: int) -> list[bytes]:
+        """Return at most `most` bodies, those of the positions after `after`."""
+        with self._failing(), self._db:  # one transaction: the base and the bodies belong together
+            base = self._base()
+            rows: list[Any] = self._db.execute(
+                "select position, body from edits where position > ? order by position limit ?", (after, most)
+            ).fetchall()
+        return self._in_order(after, base, rows)
+
+    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+        """Return the newest snapshot and its position, or None if there is none yet."""
+        path = self.folder / MODEL
+        for _ in range(100):  # a replica may meet a file that is replaced between the two readings
+            if not path.exists():
+                return None
+            position = self._snapshot_position()
+            model = loaded_snapshot(path)
+            if position is not None and self._snapshot_position() == position:
+                return model, position
+        raise LogError(f"{path} is replaced again and again while it is read.")
+
+    def _snapshot_position(self) -> int | None:
+        """Return the position of the newest snapshot, None if there is none."""
+        path = self.folder / MODEL
+        try:
+            if not path.exists():
+                return None
+            position = read_notes(path).get(POSITION, "")
+        except (FileError, OSError) as error:
+            raise LogDamaged(f"The snapshot cannot be read: {error}") from error
+        if not position.isdecimal():
+            raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
+        return int(position)
+
+    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+        """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
+        self._check_place()
+        try:
+            _save_privately(model, self.folder / MODEL, position)
+        except OSError as error:
+            raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
+        self.trim(position)
+
+    def trim(self, position: int) -> None:
+        """Delete all bodies up to a position that the snapshot holds."""
+        with self._writing():
+            self._db.execute("delete from edits where position <= ?", (position,))
+            self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
+        with self._failing():
+            self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
+            self._checkpoint()
+
+    def forget_ids(self, older_than: float) -> None:
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
+        with self._writing():
+            ran = self._keep_ran()
+            self._db.execute("delete from ids where at < ? and position <= ?", (ran - older_than, self._base()))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
+        with self._failing(), self._db:
+            yield
+
+    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table."""
+        if table not in _DUMPED:
+            yield from super().dumped(table)
+            return
+        with self._failing():
+            yield from self._db.execute(_DUMPED[table], {"base": self._base()} if table == "edits" else None)
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
+        for _ in range(100):
+            position = self._snapshot_position()
+            if position is None:
+                return None
+            try:
+                data = (self.folder / MODEL).read_bytes()
+            except OSError as error:
+                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
+            if self._snapshot_position() == position:
+                return position, iter([data])
+        raise LogError("The snapshot is replaced again and again while it is read.")
+
+    def has_changed(self) -> bool:
+        """Return whether another process has written since the last call."""
+        with self._failing():
+            version = self._db.pragma("data_version")
+        changed, self._version = version != self._version, version
+        return bool(changed)
+
+    def is_current(self) -> bool:
+        """Return whether the folder still has the file that is open."""
+        with suppress(OSError):
+            return _identity(self.folder / LOG) == self._file
+        return False
+
+    def _check_place(self) -> None:
+        """Refuse to write where the folder was deleted or replaced: nothing would find it there."""
+        if not self._replica and not self.is_current():
+            raise LogDamaged("The folder of the model was deleted or replaced: put it back, or restart the server.")
+
+    def renew_lease(self) -> None:
+        """Look whether the folder is there; the lock lasts as long as the process."""
+        self._check_place()
+
+    def reopen(self) -> None:
+        """Connect again.
+
+        What is in the write-ahead log may be in the memory of the machine only, if it was a flush that failed: a writer
+        copies it into the database, which is flushed, before it believes it.
+        """
+        self._check_place()
+        with self._lock:
+            with suppress(apsw.Error):
+                self._db.close(force=True)
+            self._db = _connected(self.folder / LOG)
+            self._read_about()
+            if not self._replica:
+                with self._failing():
+                    self._checkpoint()
+
+    def close(self) -> None:
+        """Close the database and let the lock go."""
+        with self._lock:
+            try:
+                self._db.close(force=True)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.release()
+
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
+        for _ in range(3):
+            try:
+                busy = self._one("pragma wal_checkpoint(truncate)")
+            except apsw.BusyError:
+                busy = 1
+            if not busy:
+                return
+        raise LogError("The write-ahead log could not be cut: another process reads it without end.")
+
+    def _read_about(self) -> None:
+        with self._failing():
+            rows: list[Any] = self._db.execute("select name, value from about").fetchall()
+        about = dict(rows)
+        check_format(self.folder / LOG, about.get("format"), about.get("version"))
+        if not isinstance(about.get("key"), bytes):
+            raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
+        self._settings = str(about["settings"])
+        self._key = about["key"]
+        self._file = _identity(self.folder / LOG)
+
+    def _base(self) -> int:
+        return int(self._one("select value from about where name = 'base'") or 0)
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        return self._db.execute(statement.replace("%s", "?"), (_MODEL, *values)).fetchall()
+
+    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        yield from self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+
+    def _run(self, statement: str, *values: Any) -> None:
+        self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+
+    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        _insert(self._db, table, rows)
+
+    def _one(self, query: str) -> Any:
+        row = self._db.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def _failures(self) -> AbstractContextManager[None]:
+        return _refusing()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Run a block as one durable transaction."""
+        with self._failing():
+            self._db.execute("begin immediate")
+            try:
+                yield
+                self._db.execute("commit")
+                self._check_place()  # afterwards: what was written is then in the file that others find
+            except BaseException:
+                with suppress(apsw.Error):  # some failures have rolled back already
+                    if self._db.in_transaction:
+                        self._db.execute("rollback")
+                raise
+
+
+class FolderStore:
+    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.log.Store`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder).absolute()
+        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in missing:
+            _flush_folder(path.parent)
+        self._opened = _identity(self.folder)
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a folder."""
+        return sorted(entry.name for entry in self.folder.iterdir() if NAME.fullmatch(entry.name) and entry.is_dir())
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+        try:
+            entries = list((self.folder / tenant).iterdir())
+        except FileNotFoundError:
+            return []
+        return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
+
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+        """Make a folder with an empty log, whole or not at all."""
+        parent = self.folder / tenant
+        draft = parent / f".new-{secrets.token_hex(8)}"
+        try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / name).exists():
+                return False
+            draft.mkdir(mode=0o700)
+            _make_log(draft / LOG, settings)
+            if model is not None:
+                _save_privately(model, draft / MODEL, 0)
+            _flush_folder(draft)
+            try:
+                draft.rename(parent / name)
+            except OSError:
+                if (parent / name).exists():  # another process was quicker
+                    return False
+                raise
+            _flush_folder(parent)
+        except OSError as error:
+            raise LogError(f"The model could not be made: {error.strerror}.") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return True
+
+    def open(self, tenant: str, name: str, *, replica: bool) -> SqliteLog:
+        """Open the log in a folder."""
+        folder = self.folder / tenant / name
+        if not (folder / LOG).exists():
+            raise NoSuchModel(f"There is no model {name!r}.")
+        return SqliteLog(folder, replica=replica)
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a folder: it is renamed first, so that it is there whole or not at all."""
+        folder = self.folder / tenant / name
+        if not (folder / LOG).exists():
+            return False
+        held = _taken(folder)
+        try:
+            doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
+            folder.rename(doomed)
+            _flush_folder(doomed.parent)
+        finally:
+            held.release()
+        shutil.rmtree(doomed, ignore_errors=True)
+        if tenant.startswith(HIDDEN):
+            shutil.rmtree(self.folder / tenant, ignore_errors=True)
+        return True
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> None:
+        """Make a folder of what a backup holds, whole or not at all."""
+        parent = self.folder / tenant
+        draft = parent / f".new-{secrets.token_hex(8)}"
+        try:
+            draft.mkdir(mode=0o700, parents=True)
+            _make_log(draft / LOG, copied.settings, copied.key, copied.base)
+            with _refusing():
+                db = _connected(draft / LOG)
+                with db:
+                    for table, rows in copied.rows:
+                        _insert(db, table, rows)
+                db.close()
+            if copied.snapshot is not None:
+                _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
+            _flush_folder(draft)
+            draft.rename(parent / name)
+            _flush_folder(parent)
+        except OSError as error:
+            raise LogError(f"The model could not be restored: {error.strerror}.") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            with suppress(OSError):  # it is empty where there is no model
+                parent.rmdir()
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return models that are being restored."""
+        return [(path.parents[1].name, path.parent.name) for path in self.folder.glob(f"{HIDDEN}*/*/{LOG}")]
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Move a folder."""
+        parent = self.folder / to[0]
+        try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / to[1]).exists():
+                return False
+            (self.folder / tenant / name).rename(parent / to[1])
+            _flush_folder(parent)
+            with suppress(OSError):
+                (self.folder / tenant).rmdir()
+        except OSError as error:
+            if (parent / to[1]).exists():  # another process was quicker
+                return False
+            raise LogError(f"The model could not be restored: {error.strerror}.") from error
+        return True
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names."""
+        try:
+            text = (self.folder / tenant / ALIASES).read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise LogError(f"The aliases cannot be read: {error.strerror}.") from error
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(
+            isinstance(name, str) and NAME.fullmatch(name) for name in found.values()
+        ):
+            raise LogDamaged("The file of aliases is damaged: delete it, and name them again.")
+        return found
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Replace the file of aliases."""
+        found = self.aliases(tenant) | {alias: model}
+        text = json.dumps({name: target for name, target in sorted(found.items()) if target is not None})
+        try:
+            write_private(self.folder / tenant / ALIASES, [text.encode()])
+        except OSError as error:
+            raise LogError(f"The aliases cannot be written: {error.strerror}.") from error
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has."""
+        return self._list_files(tenant).facts()
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels."""
+        return self._list_files(tenant).read(name)
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Write a file, then let the index name it."""
+        return self._list_files(tenant).keep(name, items, data)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Take a list out of the index, and delete its file."""
+        return self._list_files(tenant).drop(name)
+
+    def _list_files(self, tenant: str) -> ListFiles:
+        return ListFiles(self.folder / tenant / LISTS)
+
+    def is_there(self) -> bool:
+        """Return whether the folder is the one that was opened."""
+        with suppress(OSError):
+            return _identity(self.folder) == self._opened
+        return False
+
+    def check_writable(self) -> None:
+        """Write a file as large as some edits, flush it, and remove it."""
+        path = self.folder / f".probe-{secrets.token_hex(8)}"
+        try:
+            with path.open("wb") as file:
+                file.write(os.urandom(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise LogError(f"The folder cannot be written: {error.strerror}.") from error
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+    def remove_leftovers(self) -> None:
+        """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
+        for probe in self.folder.glob(".probe-*"):
+            with suppress(OSError):
+                probe.unlink()
+        for pattern in ("*/.new-*", "*/.deleted-*"):
+            for folder in self.folder.glob(pattern):
+                with suppress(OSError):
+                    if folder.name.startswith(".deleted-") or folder.stat().st_mtime < time.time() - 3600:
+                        shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Nothing is open here."""
+
+
+def _connected(path: Path) -> apsw.Connection:
+    """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install -U apsw, whose packages bring a newer one."
+        )
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY)
+        if db.pragma("journal_mode", "wal") != "wal":
+            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
+        db.pragma("synchronous", "full")
+        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
+        db.pragma("checkpoint_fullfsync", True)
+        db.pragma("secure_delete", True)
+        db.pragma("temp_store", "memory")
+        db.pragma("trusted_schema", False)
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+    return db
+
+
+def _insert(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table, within a transaction."""
+    places = ", ?" * len(TABLES.get(table, ()))
+    db.executemany(_RECEIVED.get(table) or f"insert into {table} values({_MODEL}{places})", rows)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what SQLite raises into `LogError`."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+
+
+def _save_privately(model: MemoryClassifier, path: Path, position: int) -> None:
+    """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
+    save(model, path, notes={POSITION: str(position)}, force=True)
+    path.chmod(0o600)  # files that replace it keep this
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
+    path.touch(mode=0o600)
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.pragma("auto_vacuum", "incremental")
+        db.pragma("journal_mode", "wal")
+        db.pragma("synchronous", "full")
+        with db:
+            db.execute(_SCHEMA)
+            about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
+            about |= {"version": __version__, "ran": 0.0}
+            db.executemany("insert into about values(?, ?)", about.items())
+        db.close()
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+
+
+def _taken(folder: Path) -> Held:
+    """Take the lock of a folder, or say who has it."""
+    try:
+        return take(folder / WRITER)
+    except LockedError as error:
+        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files that a crash has left: they hold parts of a model. The folder's lock must be held."""
+    for path in folder.glob(f"{MODEL}.*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _message_of(error: apsw.Error) -> str:
+    """Return what SQLite says, which names no value of a row."""
+    return f"SQLite: {type(error).__name__}: {error}"

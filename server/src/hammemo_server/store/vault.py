@@ -1,0 +1,290 @@
+"""The secrets of one model: what the key file holds for it, and what they encrypt.
+
+- **Wrapping keys** wrap the keys of subjects, at most 1,024 each. The wrapped keys lie in the database, so destroying
+  a subject's key is: wrap the other keys of its bucket under a new wrapping key, then drop the old one from the file.
+- **Contents keys** encrypt what holds rows of many subjects: snapshots in PostgreSQL, and bodies of refits. A new
+  one is made with every erasure; when the snapshot of the erasure is there, the older ones are dropped.
+- **Keys of backups** have an expiry date (:mod:`hammemo_server.models.backups`).
+- **Hashes** of subjects and operation ids are keyed with the hashing key of the file and the model.
+
+A model that was restored from a backup is another *database* of the same model: hashes and ciphertexts of journals stay
+as they are, and wrapping and contents keys have names of their own, so that none of the two drops keys of the other.
+
+All encryption is AES-256-GCM with random nonces; what a ciphertext belongs to is authenticated with it. The key file is
+read again whenever it was replaced: nodes share it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.files.atomic import delete_leftovers
+from hammemo.files.locks import locked
+from hammemo.receipts.backup_keys import BackupKey, ErasedSubject
+from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DATABASE: Final = "database"
+"""The mark that tells a database that was restored from others of the same model."""
+
+HASH_BYTES: Final = 16
+_NONCE: Final = 12
+_TAG: Final = 16
+
+
+class KeyGone(Exception):  # noqa: N818
+    """A key was destroyed, or the key file is another one."""
+
+
+class Cipher:
+    """AES-256-GCM under one key, with random nonces.
+
+    Examples
+    --------
+    >>> from hammemo_server.store.vault import Cipher
+    >>> cipher = Cipher(bytes(32))
+    >>> cipher.opened(cipher.sealed(b"rows", b"place"), b"place")
+    b'rows'
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._aes = _aesgcm()(secret)
+
+    def sealed(self, plain: bytes, place: bytes) -> bytes:
+        """Return a ciphertext that belongs to this place only."""
+        nonce = os.urandom(_NONCE)
+        return nonce + bytes(self._aes.encrypt(nonce, plain, place))
+
+    def opened(self, sealed: bytes, place: bytes) -> bytes:
+        """Return what was sealed for this place; ValueError for anything else."""
+        from cryptography.exceptions import InvalidTag
+
+        if len(sealed) < _NONCE + _TAG:
+            raise ValueError("a ciphertext is too short")
+        try:
+            return bytes(self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place))
+        except InvalidTag:
+            raise ValueError("a ciphertext was changed, or belongs elsewhere") from None
+
+
+class Vault:
+    """The secrets of one model.
+
+    Parameters
+    ----------
+    path : str or path
+        The key file.
+    log_key : bytes
+        The secret of the model's log, by which the model is known in the key file.
+    database : bytes
+        Which database of the model, of one that was restored.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], log_key: bytes, database: bytes = b"") -> None:
+        _aesgcm()  # refused at once where the package is missing
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._seen: tuple[int, ...] | None = None
+        self._ciphers: dict[str, Cipher] = {}
+        self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
+        self.database = f"{self.model}.{database.hex()}" if database else self.model
+        self._keys = self.keys()
+        own = bytes.fromhex(self._keys.keyed(self.model.encode(), b"model"))
+        self._subjects, self._ops, notes = (
+            blake2b(what, key=own, digest_size=32).digest() for what in (b"subjects", b"operations", b"notes")
+        )
+        self.notes = Cipher(notes)
+        """For what is kept as long as the key file: request ids and receipts."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Tells another key file from this one."""
+        return blake2b(b"fingerprint", key=self._ops, digest_size=HASH_BYTES).digest()
+
+    def keys(self) -> Keys:
+        """Return what the key file holds now."""
+        with self._lock:
+            try:
+                found = self.path.stat()
+            except FileNotFoundError:
+                raise KeyGone(f"The key file {self.path} is not there: put it back.") from None
+            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if mark != self._seen:
+                self._keys, self._seen, self._ciphers = read_keys(self.path), mark, {}
+            return self._keys
+
+    def hashed_subject(self, subject: str) -> bytes:
+        """Return the keyed hash by which a subject is stored."""
+        return blake2b(subject.encode(), key=self._subjects, digest_size=HASH_BYTES).digest()
+
+    def hashed_op(self, op: str) -> str:
+        """Return the keyed hash by which an operation id is stored."""
+        return blake2b(op.encode(), key=self._ops, digest_size=HASH_BYTES).hexdigest()
+
+    # Wrapping keys
+
+    def wrapping(self, number: int) -> Cipher:
+        """Return the cipher of a wrapping key; `KeyGone` if it was destroyed."""
+        return self._cipher("wrapping", number)
+
+    def new_wrapping(self, after: int) -> int:
+        """Make a wrapping key, durably, and return its number, which is above `after`."""
+        return self._new("wrapping", after)
+
+    def wrapping_numbers(self) -> list[int]:
+        """Return the numbers of the wrapping keys that the key file holds."""
+        return self._numbers("wrapping")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the key file holds no key of this database: there are no subjects yet, or its keys were dropped."""
+        start = f"{self.database}/"
+        return not any(name.startswith(start) for name in self.keys().named)
+
+    def place(self, key: int, position: int) -> bytes:
+        """Return what a ciphertext belongs to: a subject's key, and the position of an edit; zeros for neither."""
+        return f"{self.model} {key} {position}".encode()
+
+    # Contents keys
+
+    def contents(self, number: int) -> Cipher:
+        """Return the cipher of a contents key; `KeyGone` if it was destroyed."""
+        return self._cipher("contents", number)
+
+    def newest_contents(self) -> int:
+        """Return the number of the contents key in use; one is made if there is none."""
+        return max(self._numbers("contents"), default=0) or self.new_contents()
+
+    def new_contents(self, erased: Iterable[ErasedSubject] = (), after: int = 0) -> int:
+        """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
+        return self._new("contents", after, erased)
+
+    def drop(self, wrapping: Iterable[int], contents: int) -> None:
+        """Keep only these wrapping keys of the model, and no contents key before this one.
+
+        Temporary files that a killed process left beside the key file go, too: they may hold what was dropped.
+        """
+        kept = {self._name("wrapping", number) for number in wrapping}
+        kept |= {self._name("contents", number) for number in self._numbers("contents") if number >= contents}
+        gone = [name for name in self.keys().named if name.startswith(f"{self.database}/") and name not in kept]
+        with locked(self.path):
+            delete_leftovers(self.path)
+            if gone:
+                self._changed(change_keys(self.path, lambda keys: keys.without(*gone)))
+
+    def drop_all(self) -> None:
+        """Drop all keys of the model but those of its backups: it was deleted."""
+        self.drop((), max(self._numbers("contents"), default=0) + 1)
+
+    def drop_others(self) -> None:
+        """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
+        others = [
+            name
+            for name in self.keys().named
+            if name.startswith((f"{self.model}/", f"{self.model}.")) and not name.startswith(f"{self.database}/")
+        ]
+        with locked(self.path):
+            delete_leftovers(self.path)
+            if others:
+                self._changed(change_keys(self.path, lambda keys: keys.without(*others)))
+
+    # Backups
+
+    def new_backup(self, name: str, days: float) -> BackupKey:
+        """Make the key of a backup, durably, and return it."""
+        key = BackupKey.new(days, self.model, self.database)
+        self._changed(change_keys(self.path, lambda keys: keys.with_backup(name, key)))
+        return key
+
+    def finish_backup(self, name: str, position: int) -> None:
+        """Take note which version a backup holds."""
+        self._changed(
+            change_keys(self.path, lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
+        )
+
+    def drop_backup(self, name: str) -> None:
+        """Drop the key of a backup that was not written."""
+        self._changed(change_keys(self.path, lambda keys: keys.without_backups([name])))
+
+    def drop_expired(self) -> None:
+        """Drop the keys of backups that have expired."""
+        if self.keys().is_outdated():
+            drop_expired(self.path)
+
+    def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
+        """Return the backups that may hold a subject whose first row has this position, and when each expires."""
+        held = self.keys().backups
+        return tuple(
+            sorted(
+                (name, key.expires)
+                for name, key in held.items()
+                if key.model == self.model and key.may_hold(self.database, first)
+            )
+        )
+
+    def record(self, op: str, subject: bytes, request: str, *, refit: bool) -> ErasedSubject:
+        """Return the record of an erasure, by the hashes of its operation id and of the subject."""
+        sealed = self.notes.sealed(request.encode(), b"record " + op.encode())
+        return ErasedSubject(self.model, op, subject.hex(), sealed.hex(), refit)
+
+    def request_of(self, record: ErasedSubject) -> str:
+        """Return the operation id of an erasure that was recorded."""
+        return self.notes.opened(bytes.fromhex(record.request), b"record " + record.op.encode()).decode()
+
+    def erased(self) -> list[ErasedSubject]:
+        """Return the records of erasures of the model, in all its databases."""
+        return [one for one in self.keys().erased if one.model == self.model]
+
+    def _cipher(self, kind: str, number: int) -> Cipher:
+        keys, name = self.keys(), self._name(kind, number)
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            if name not in keys.named:
+                raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
+            cipher = self._ciphers[name] = Cipher(keys.named[name].secret)
+        return cipher
+
+    def _new(self, kind: str, after: int, erased: Iterable[ErasedSubject] = ()) -> int:
+        made: list[int] = []
+
+        def add(keys: Keys) -> Keys:
+            made[:] = [1 + max([after, *self._numbers(kind, keys)])]
+            return keys.with_key(self._name(kind, made[0]), NamedKey.new()).with_erased(erased)
+
+        self._changed(change_keys(self.path, add))
+        return made[0]
+
+    def _numbers(self, kind: str, keys: Keys | None = None) -> list[int]:
+        start = f"{self.database}/{kind}/"
+        names = (keys or self.keys()).named
+        return [int(name.removeprefix(start)) for name in names if name.startswith(start)]
+
+    def _name(self, kind: str, number: int) -> str:
+        return f"{self.database}/{kind}/{number}"
+
+    def _changed(self, _: Keys) -> None:
+        with self._lock:
+            self._seen = None  # read again: another process may have been quicker
+
+
+def drop_database(path: str | os.PathLike[str], database: str) -> None:
+    """Drop the keys of a database that was being restored, by its mark in hexadecimal digits."""
+    if gone := [name for name in read_keys(path).named if name.partition("/")[0].endswith(f".{database}")]:
+        change_keys(path, lambda keys: keys.without(*gone))
+
+
+def _aesgcm() -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Subjects need the package cryptography: pip install 'hammemo[erase]'", name=error.name
+        ) from error
+    return AESGCM

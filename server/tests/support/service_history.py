@@ -1,0 +1,78 @@
+"""Edits that clients send to a served model in tests of crashes, each a function of client and number alone.
+
+Each edit has an example of its own, so that one that is lost or applied twice can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hammemo.models.kept_rows import KeptRows, row_of
+from hammemo.tokens.contexts import Examples
+from hammemo_server.edits.operations import Edit
+
+if TYPE_CHECKING:
+    from hammemo.models.classifiers import MemoryClassifier
+
+COLUMNS = 4
+SETTINGS: dict[str, Any] = {"columns": COLUMNS, "vote": "sum"}
+
+
+def is_refused(number: int) -> bool:
+    """Return whether an edit is to be refused: it forgets what was never learnt."""
+    return number % 29 == 17
+
+
+def rows_of(client: int, number: int) -> list[list[Any]]:
+    """Return the contexts of an edit that learns."""
+    return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(1 + number % 3)]
+
+
+def edit_of(client: int, number: int) -> Edit:
+    """Return an edit: of four, three learn and the last forgets what the second learnt."""
+    op = f"{client}-{number}"
+    if is_refused(number):
+        return Edit(op, "forget", [[f"c{client}", number, "never", 0]], ["l0"])
+    learns = number % 4 != 3 or is_refused(number - 2)
+    rows = rows_of(client, number if learns else number - 2)
+    return Edit(op, "learn" if learns else "forget", rows, [f"l{(client + row[3]) % 3}" for row in rows])
+
+
+def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
+    """Return how often each example is to be stored when client k has sent its first ``done[k]`` edits."""
+    counts: Counter[tuple[tuple[Any, ...], str]] = Counter()
+    for client, n in enumerate(done):
+        for number in range(n):
+            edit = edit_of(client, number)
+            if not is_refused(number):
+                for row, label in zip(edit.rows, edit.labels, strict=True):
+                    counts[tuple(row), str(label)] += 1 if edit.kind == "learn" else -1
+    return counts
+
+
+def acknowledged(done: list[int]) -> int:
+    """Return how many edits these are, without the refused ones."""
+    return sum(not is_refused(number) for n in done for number in range(n))
+
+
+def compared(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
+    """Return how many examples are missing or too many, and whether the bytes are those of a fresh model."""
+    counts = expected(done)
+    examples = list(counts)
+    kept = model._kept
+    if isinstance(kept, KeptRows):  # they are the ledger of its memory
+        held = [kept.times(row_of(row, label)) for row, label in examples]
+    else:
+        asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
+        held = model.memory_.holds(asked).tolist()
+    differences = [int(n) - counts[example] for n, example in zip(held, examples, strict=True)]
+    rows = [list(row) for (row, _), n in counts.items() for _ in range(n)]
+    labels = [label for (_, label), n in counts.items() for _ in range(n)]
+    fresh = model.empty_like().partial_fit(rows, labels)
+    return {
+        "lost": sum(-d for d in differences if d < 0),
+        "twice_or_back": sum(d for d in differences if d > 0),
+        "examples": len(rows),
+        "same_bytes": fresh.memory_.state_bytes() == model.memory_.state_bytes(),
+    }

@@ -1,0 +1,267 @@
+r"""Learn an exact table that no process holds: groups write runs, ranges of keys are added up from them, one file each.
+
+1. A task learns a group of shards. Whenever its table has as many entries as the memory limit allows, it is written
+   as a *run*, a file of rows in the order of their keys, and the task goes on with an empty table.
+2. Many runs are brought together to fewer (:mod:`hammemo.engines.adding`). Then a task adds up one range of keys: it
+   reads that range of every run, and writes a segment (:mod:`hammemo.files.segment_files`).
+3. The driver adds the examples of each label, opens the segments, fits the vote to a sample against them, and writes
+   the head.
+
+A memory that keeps a sketch beside its table (:class:`~hammemo.memories.Tiered`) learns both in step 1. The sketch goes
+on when a run is written: it has one size. It is stored with the last run of the group, and the driver adds up those of
+all groups.
+
+So a worker holds one run or one range at a time, and the driver neither. Runs and segments lie in the folder of the
+model, under names that say whose they are; one that is there with the right checksum is not made again. Therefore
+whatever dies, a worker, a node or the driver, the same call goes on from there, and the files are the same to the byte.
+They do not depend on the engine, the groups, or the limit either: a sum has no order, and the cuts come from the
+sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo.engines.adding import Adder, Band, brought_together
+from hammemo.engines.states import pack, unpack
+from hammemo.files.atomic import write_file
+from hammemo.files.folders import opened
+from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
+from hammemo.memories.exact import SignedSum, table_arrays
+from hammemo.memories.label_counts import LabelCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.engines.adding import Spread
+    from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
+    from hammemo.memories import Memory
+    from hammemo.memories.exact import CountTable, InSegments, Segment
+    from hammemo.sources.shards import Shard
+    from hammemo.tokens.vocabulary import Token
+
+_KEPT: Final = "kept."
+"""How names of arrays begin that belong to the sample that is kept, in the last run of a group."""
+
+_COMPANION: Final = "companion."
+"""How names of arrays begin that belong to what is kept beside the table, in the last run of a group."""
+
+
+@dataclass(frozen=True)
+class SegmentsJob:
+    """All that the tasks of a fit in segments must know.
+
+    Parameters
+    ----------
+    job : GroupJob
+        What is learnt, and how.
+    folder : str
+        The folder of the model.
+    runs_name, segments_name : str
+        What the names of runs and of segments begin with: they say whose they are.
+    cuts : tuple of tokens, ascending
+        Where the keys are cut into ranges.
+    limit : int or None
+        Bytes of memory that a worker may take; None where the operating system says.
+    """
+
+    job: GroupJob
+    folder: str
+    runs_name: str
+    segments_name: str
+    cuts: tuple[Token, ...]
+    limit: int | None = None
+
+    @property
+    def runs_folder(self) -> str:
+        """Where the runs lie."""
+        return os.path.join(self.folder, "runs")
+
+    @property
+    def n_ranges(self) -> int:
+        """How many ranges there are."""
+        return len(self.cuts) + 1
+
+    @property
+    def template(self) -> InSegments:
+        """An empty memory, its layout settled."""
+        return cast("InSegments", self.job.template)
+
+    @property
+    def adder(self) -> Adder:
+        """What adds up runs."""
+        return Adder(self.template.sites, self.runs_folder, self.limit)
+
+    def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[SegmentFacts], GroupReport]:
+        """Learn a group of shards into runs, or return those that an earlier call has written."""
+        record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
+        reader = self.job.reader()
+        runs = _recorded(self.runs_folder, record)
+        resumed = runs is not None
+        if runs is None:
+            runs = list(self._write_runs(group, shards, reader))
+            write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
+        return runs, reader.report(group, shards, self._kept(runs), resumed=resumed)
+
+    def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: GroupReader) -> Iterator[SegmentFacts]:
+        most, number = self.adder.most_entries(), 0
+        memory: InSegments = self.template.empty_like()
+        for piece in reader.pieces(shards):
+            self.job.add(memory, [piece])
+            if memory.terms.n_entries >= most:
+                yield self._write_run(memory, group, number, {})
+                memory, number = memory._with_empty_table(), number + 1
+        last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
+        if memory._companion is not None:
+            last |= _prefixed(_COMPANION, pack(memory._companion))
+        yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
+
+    def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> SegmentFacts:
+        table = memory.table()
+        arrays = {**table_arrays(table), **_empty_arrays(table), **more}
+        name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
+        return write_segment(os.path.join(self.runs_folder, name), arrays)
+
+    def _kept(self, runs: Sequence[SegmentFacts]) -> dict[str, NDArray[Any]] | None:
+        if self.job.kept is None:
+            return None
+        return self._with_prefix(_KEPT, runs[-1])
+
+    def add_companion(self, total: Memory, runs: Sequence[SegmentFacts]) -> None:
+        """Add what a group has learnt beside its table, given its runs."""
+        total.merge(unpack(total, self._with_prefix(_COMPANION, runs[-1])))
+
+    def _with_prefix(self, prefix: str, run: SegmentFacts) -> dict[str, NDArray[Any]]:
+        arrays = self.adder.open(run).arrays
+        return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items() if name.startswith(prefix)}
+
+    def add_band(self, first: int, stop: int, runs: tuple[SegmentFacts, ...]) -> SegmentFacts:
+        """Write the sum of a band of some runs as a run of its own, or find it."""
+        whose = json.dumps([[run.checksum for run in runs], first, stop]).encode()
+        name = f"{self.runs_name}-{hashlib.blake2b(whose, digest_size=8).hexdigest()}.safetensors"
+        return self._written(self.runs_folder, name, first, stop, runs, packed=False)
+
+    def add_range(self, number: int, runs: tuple[SegmentFacts, ...]) -> SegmentFacts:
+        """Write the segment of one range of keys, or find it."""
+        name = f"{self.segments_name}-{number:06d}.safetensors"
+        return self._written(self.folder, name, number, number + 1, runs, packed=None)
+
+    def _written(
+        self, folder: str, name: str, first: int, stop: int, runs: tuple[SegmentFacts, ...], *, packed: bool | None
+    ) -> SegmentFacts:
+        """Return the file that holds the sum of neighbouring ranges of some runs."""
+        facts = right_segment(folder, name)
+        if facts is None:
+            edges = (None, *self.cuts, None)
+            arrays = self.adder.arrays(runs, edges[first], edges[stop], packed=packed)
+            facts = write_segment(os.path.join(folder, name), arrays)
+        return facts
+
+    def examples(self, runs: Sequence[SegmentFacts]) -> tuple[LabelCounts, tuple[LabelCounts, ...]]:
+        """Return how many examples each label has, and how many of them hold no token at each site."""
+        counts, empties = LabelCounts(), [LabelCounts() for _ in self.template.sites.positions]
+        for run in runs:
+            segment = self.adder.open(run)
+            counts = counts.plus(segment.label_counts)
+            empties = [own.plus(other) for own, other in zip(empties, _empties(segment), strict=True)]
+        return counts, tuple(empties)
+
+    def segmented(self, runs: Sequence[SegmentFacts], segments: Sequence[SegmentFacts]) -> SignedSum:
+        """Return the table in its segments."""
+        counts, empties = self.examples(runs)
+        sites = self.template.sites
+        held = [opened(self.folder, segment, sites) for segment in segments if segment.rows]
+        return SignedSum.of_segments(sites, held, counts, empties)
+
+    def delete_runs(self) -> None:
+        """Delete all runs: the segments hold what they held."""
+        shutil.rmtree(self.runs_folder, ignore_errors=True)
+
+
+def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, str]:
+    """Return what names of runs and of segments begin with; segments do not depend on how the source was grouped."""
+    grouped = ("groups", "first_group")
+    whole = {name: value for name, value in manifest.items() if name not in grouped}
+    digests = [hashlib.blake2b(json.dumps(told).encode(), digest_size=8) for told in (dict(manifest), [whole, *cuts])]
+    return f"run-{digests[0].hexdigest()}", f"segment-{digests[1].hexdigest()}"
+
+
+class SegmentsObserver(Protocol):
+    """Is given the reports of groups, and told of all other tasks."""
+
+    def __call__(self, report: GroupReport) -> None:
+        """Take the report of a group that is learnt."""
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+
+    def step(self) -> None:
+        """Tell that one of these is done."""
+
+
+def run_segments(
+    work: SegmentsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: SegmentsObserver
+) -> InSegments:
+    """Return a memory that has learnt all groups, its table in segments."""
+    os.makedirs(work.runs_folder, exist_ok=True)
+    tell.expect(work.n_ranges)
+    memory = work.template.empty_like()
+    runs: list[SegmentFacts] = []
+    companion = None if memory._companion is None else memory._companion.empty_like()
+    for written, report in spread(work.learn, enumerate(groups)):
+        runs += written
+        if companion is not None:
+            work.add_companion(companion, written)
+        tell(report)
+
+    def add(function: Callable[..., SegmentFacts], tasks: Iterable[tuple[Any, ...]]) -> Iterator[SegmentFacts]:
+        for facts in spread(function, tasks):
+            tell.step()
+            yield facts
+
+    bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
+    ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
+    memory._set_terms(work.segmented(runs, list(add(work.add_range, ranges))), companion)
+    return memory
+
+
+def _recorded(folder: str, record: str) -> list[SegmentFacts] | None:
+    """Return the runs that a record lists, if all of them are there and whole."""
+    try:
+        with open(record, encoding="ascii") as file:
+            listed = [SegmentFacts.of(one) for one in json.load(file)]
+    except (OSError, ValueError):
+        return None
+    return listed if listed and all(right_segment(folder, facts.name) == facts for facts in listed) else None
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def _empty_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
+    labels = table.label_counts.labels
+    empty = np.array([one.counts_for(labels) for one in table.empties])
+    sites, names = np.nonzero(empty)
+    found = {"sites": sites, "labels": names, "counts": empty[sites, names]}
+    return {f"empty.{name}": narrow(array) for name, array in found.items()}
+
+
+def _empties(segment: Segment) -> list[LabelCounts]:
+    sites, labels, counts = (segment.arrays[f"empty.{name}"] for name in ("sites", "labels", "counts"))
+    found = []
+    for k in range(len(segment.sites.positions)):
+        totals = np.zeros(len(segment.labels), np.int64)
+        totals[labels[sites == k]] = counts[sites == k]
+        found.append(LabelCounts(segment.labels, totals).positive())
+    return found

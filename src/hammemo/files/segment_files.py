@@ -1,0 +1,341 @@
+r"""Files of segments: rows of counts that are mapped, and checked page by page when they are first read.
+
+A segment is a file as :mod:`hammemo.files.archive` describes it, with rows of counts in it
+(:mod:`hammemo.memories.exact.segments.segment`). It may be larger than memory, so it is written piece by piece, and a
+query must not read all of it to know that the rows which it needs are undamaged. Therefore its last array, ``blocks``,
+holds a hash of 64 bits for each page (4096 bytes) of all that comes before. The head of the folder, which is always
+checked whole, states the size of the file, its checksum, and a hash H of the file's header and of ``blocks``. So
+
+- opening a segment reads the header and ``blocks``, a 512th of the file, and compares H;
+- a page is hashed when it is first touched and compared with its entry in ``blocks``; nothing is answered from a page
+  that differs, and the error names the file.
+
+A query reads a few pages here and there, so the operating system is told not to read what lies around them. Longer
+ranges are asked for before they are read.
+
+The checksum over the whole file is what `inspect` compares, and what tells whether a segment that exists is the right
+one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import ranges
+from hammemo._arrays.tensor_files import Spec, file_order, file_start
+from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
+from hammemo.files.atomic import replacement
+from hammemo.files.remote import source_of
+from hammemo.memories.exact import PAGE, Segment, entries_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from io import BufferedRandom
+
+    from numpy.typing import NDArray
+
+    from hammemo.files.remote import Remote
+    from hammemo.kernels.sites import Sites
+
+_HASH: Final = 8
+_READ: Final = 2**20
+_FETCHED_AT_ONCE: Final = 4
+_SCANNED: Final = 64
+"""Pages of one request that are asked for whether they were read before or not: they may be in memory no longer."""
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """What the head of a folder says of a segment.
+
+    Parameters
+    ----------
+    name : str
+        Of the file in the folder.
+    sign : int
+        Whether it is added, 1, or subtracted, -1.
+    edits : bool
+        Whether it holds what was learnt or removed on top of the others.
+    bytes, rows, entries : int
+    checksum : str
+        Of the whole file.
+    blocks : str
+        Hash of the file's header and of the hashes of its pages.
+    """
+
+    name: str
+    sign: int
+    edits: bool
+    bytes: int
+    rows: int
+    entries: int
+    checksum: str
+    blocks: str
+
+    def described(self) -> dict[str, Any]:
+        """Return it as a value of JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, described: Any) -> SegmentFacts:
+        """Return what `described` gave, checked."""
+        kinds = {"name": str, "sign": int, "edits": bool, "checksum": str, "blocks": str}
+        kinds |= {"bytes": int, "rows": int, "entries": int}
+        if not isinstance(described, dict) or set(described) != set(kinds):
+            raise ValueError("a segment is not described as it must be")
+        if any(type(described[name]) is not kind for name, kind in kinds.items()):
+            raise ValueError("a segment is described by a value of a wrong type")
+        facts = cls(**described)
+        plain = facts.name.isascii() and facts.name.replace("-", "").replace(".", "").isalnum()
+        if not plain or facts.name.startswith(".") or len(facts.name) > 100 or facts.sign not in (1, -1):
+            raise ValueError(f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}, which cannot be")
+        if min(facts.bytes, facts.rows, facts.entries) < 0 or max(facts.bytes, facts.rows, facts.entries) >= 2**60:
+            raise ValueError("a segment has a size that cannot be")
+        return facts
+
+
+def write_segment(
+    path: str, arrays: Mapping[str, NDArray[Any]], *, sign: int = 1, edits: bool = False, by_checksum: bool = False
+) -> SegmentFacts:
+    """Write a segment to a file, whole or not at all; with `by_checksum` the checksum replaces ``*`` in its name."""
+    arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    specs = {name: Spec(array.dtype, array.shape) for name, array in arrays.items()}
+    order = [*file_order(specs), "blocks"]
+    about = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo"), "kind": "segment"}
+    metadata = {"hammemo": json.dumps(about, separators=(",", ":"))}
+    size = sum(spec.nbytes for spec in specs.values())
+    start, n_pages = b"", -1
+    while n_pages != -(-(len(start) + size) // PAGE):  # the number of pages is part of the header
+        n_pages = -(-(len(start) + size) // PAGE)
+        start = file_start({**specs, "blocks": Spec(np.dtype(np.uint8), (n_pages, _HASH))}, metadata, order)
+    if start[8 : DIGITS.start] != OPENING:
+        raise FileError("The header of a segment does not begin as a model file does.")
+    refuse_folder(path)
+    temporary_path = path.replace("*", f"{os.getpid()}-{os.urandom(4).hex()}")
+    with replacement(temporary_path) as temporary, open(temporary, "r+b") as file:
+        blocks, checksum = _write(file, start, [arrays[name] for name in order[:-1]])
+    if by_checksum:
+        os.replace(temporary_path, path.replace("*", checksum[:16]))
+    name = os.path.basename(path.replace("*", checksum[:16]))
+    return _facts(name, arrays, len(start) + size + len(blocks), checksum, _digest(start, blocks), sign, edits=edits)
+
+
+def _facts(
+    name: str, arrays: Mapping[str, NDArray[Any]], size: int, checksum: str, blocks: str, sign: int, *, edits: bool
+) -> SegmentFacts:
+    rows = sum(len(array) - 1 for key, array in arrays.items() if key.startswith("rows."))
+    return SegmentFacts(name, sign, edits, size, rows, entries_in(arrays), checksum, blocks)
+
+
+def _write(file: BufferedRandom, start: bytes, arrays: list[NDArray[Any]]) -> tuple[bytes, str]:
+    """Write all of a segment; return the hashes of its pages, and its checksum."""
+    whole, blocks, rest = hashlib.blake2b(digest_size=32), bytearray(), b""
+    for array in [np.frombuffer(start, np.uint8), *arrays]:
+        data = array.reshape(-1).view(np.uint8)
+        for first in range(0, len(data), _READ):
+            piece = rest + data[first : first + _READ].tobytes()
+            end = len(piece) // PAGE * PAGE
+            blocks += _hashes(piece[:end])
+            rest = piece[end:]
+            file.write(piece[:end])
+            whole.update(piece[:end])
+    blocks += _hashes(rest)
+    for last in (rest, bytes(blocks)):
+        file.write(last)
+        whole.update(last)
+    file.seek(DIGITS.start)
+    file.write(whole.hexdigest().encode())
+    return bytes(blocks), whole.hexdigest()
+
+
+def _hashes(data: bytes) -> bytes:
+    view = memoryview(data)
+    return b"".join(
+        hashlib.blake2b(view[first : first + PAGE], digest_size=_HASH).digest() for first in range(0, len(data), PAGE)
+    )
+
+
+def _digest(start: bytes, blocks: bytes) -> str:
+    return hashlib.blake2b(start + blocks, digest_size=16).hexdigest()
+
+
+def open_segment(
+    folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True, scanned: bool = False
+) -> Segment:
+    """Return the segment in a file of a folder, mapped; refuse another file than the head describes.
+
+    With `scanned` it is read from one end to the other, not a row here and there.
+    """
+    path = os.path.join(folder, facts.name)
+    remote = source_of(folder)
+    if remote is not None:
+        remote.prepare(folder, facts.name, facts.bytes)
+    with _refusing(path):
+        archive = Archive(path, verify=False, writable=False)
+        pages = Pages(path, archive, facts, verify=verify, remote=remote)
+        if not scanned:
+            pages.expect_single_rows()
+        rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
+        for name, array in rest.items():
+            if array.size and not name.startswith(("rows.", "entries", "index.")):  # those are touched as they are read
+                pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
+        opener = partial(open_segment, folder, facts, sites, verify=verify, scanned=scanned)
+        return Segment(sites, rest, pages, opener, path)
+
+
+def right_segment(folder: str, name: str) -> SegmentFacts | None:
+    """Return what is known of a segment that exists and whose checksum is right; None where there is none."""
+    path = os.path.join(folder, name)
+    try:
+        archive = Archive(path, verify=False, writable=False)
+        checksum = streamed_checksum(path)
+        blocks = archive.arrays["blocks"]
+        if archive.checksum != checksum or archive.about.get("kind") != "segment":
+            return None
+        start = _start_of(archive)
+    except (OSError, ValueError, KeyError):
+        return None
+    hashes = _digest(start, blocks.tobytes())
+    return _facts(name, archive.arrays, len(archive.data), checksum, hashes, 1, edits=False)
+
+
+def streamed_checksum(path: str) -> str:
+    """Return the checksum that a file's contents have, read piece by piece."""
+    whole = hashlib.blake2b(digest_size=32)
+    with open(path, "rb") as file:
+        first = file.read(_READ)
+        whole.update(first[: DIGITS.start] + b"0" * 64 + first[DIGITS.stop :])
+        while piece := file.read(_READ):
+            whole.update(piece)
+    return whole.hexdigest()
+
+
+def _start_of(archive: Archive) -> bytes:
+    """Return the bytes before the first array, the digits of the checksum as zeros."""
+    length = 8 + int.from_bytes(archive.data[:8].tobytes(), "little")
+    start = archive.data[:length].tobytes()
+    return start[: DIGITS.start] + b"0" * 64 + start[DIGITS.stop :]
+
+
+class Pages:
+    """Checks the pages of a mapped segment when they are first touched.
+
+    Parameters
+    ----------
+    path : str
+    archive : Archive
+        The mapped file.
+    facts : SegmentFacts
+        What the head says of it.
+    verify : bool
+        Whether pages are checked; the header and the hashes of the pages are in any case.
+    remote : Remote, optional
+        Where pages come from that are not here: then all are checked.
+    """
+
+    def __init__(
+        self, path: str, archive: Archive, facts: SegmentFacts, *, verify: bool, remote: Remote | None = None
+    ) -> None:
+        self.path = path
+        self.data = archive.data
+        self._address = archive.data.ctypes.data
+        blocks = archive.arrays.get("blocks")
+        if blocks is None or archive.about.get("kind") != "segment":
+            raise FileError(f"{path} is not a segment of a model.")
+        self._end = blocks.ctypes.data - self._address
+        n_pages = -(-self._end // PAGE)
+        if blocks.dtype != np.uint8 or blocks.shape != (n_pages, _HASH) or self._end + blocks.nbytes != len(self.data):
+            raise FileError(f"{path} is damaged: it does not end with a hash for each of its pages.")
+        start, table = _start_of(archive), blocks.tobytes()
+        same = len(self.data) == facts.bytes and archive.checksum == facts.checksum
+        if not same or _digest(start, table) != facts.blocks:
+            raise FileError(
+                f"{path} is not the segment that the head of its folder describes: it is damaged, or belongs to "
+                "another model. Use another copy of the folder."
+            )
+        self._blocks = table
+        self._places: dict[int, tuple[int, int]] = {}
+        self.checked = np.full(n_pages, not verify and remote is None)
+        self._fetch_absent = None if remote is None else remote.fetcher(path, self._end)
+        self._map = getattr(archive.data.base, "_mmap", archive.data.base)
+        self.touched: set[int] | None = None
+        """The pages that were touched, if they are counted."""
+
+    def expect_single_rows(self) -> None:
+        """Let a page be read without those around it: on Linux 32 by default, and hundreds on some machines."""
+        if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)
+
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """See `PageCheck`."""
+        place, size = self._places.get(id(array)) or self._place(array)
+        self.check((place + first * size) // PAGE, (place + stop * size - 1) // PAGE + 1)
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """See `PageCheck`."""
+        pages = ranges(first, np.maximum(stop - first, 0))
+        if self.touched is not None:
+            self.touched.update(pages.tolist())
+        new = np.unique(pages[~self.checked[pages]])
+        self._fetch(new if len(pages) < _SCANNED else np.unique(pages))
+        if self._fetch_absent is not None:
+            absent = np.array([page for page in new.tolist() if not self._is_right(page)], np.int64)
+            if len(absent):
+                self._fetch_absent(absent)
+        for page in new.tolist():
+            if not self._is_right(page):
+                raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
+            self.checked[page] = True
+
+    def _place(self, array: NDArray[Any]) -> tuple[int, int]:
+        """Return where an array of the file begins, and the bytes of its rows; the segment keeps the array itself."""
+        found = self._places[id(array)] = (array.ctypes.data - self._address, array.strides[0])
+        return found
+
+    def _fetch(self, pages: NDArray[np.int64]) -> None:
+        """Ask the operating system for pages in the order of the file, before they are read one by one."""
+        if len(pages) < _FETCHED_AT_ONCE or not isinstance(self._map, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
+            self._map.madvise(mmap.MADV_WILLNEED, int(run[0]) * PAGE, len(run) * PAGE)
+
+    def _is_right(self, page: int) -> bool:
+        """Return whether a page has its hash."""
+        data = self.data[page * PAGE : min((page + 1) * PAGE, self._end)].tobytes()
+        if page <= DIGITS.stop // PAGE:
+            data = _without_digits(data, page * PAGE)
+        found = hashlib.blake2b(data, digest_size=_HASH).digest()
+        return found == self._blocks[page * _HASH : (page + 1) * _HASH]
+
+
+def _without_digits(data: bytes, place: int) -> bytes:
+    first, stop = max(DIGITS.start - place, 0), max(DIGITS.stop - place, 0)
+    return data[:first] + b"0" * (stop - first) + data[stop:]
+
+
+@contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    """Turn whatever is wrong with a segment into a `FileError`."""
+    refuse_folder(path)
+    try:
+        with refusing(path):
+            yield
+    except FileNotFoundError as error:
+        raise MissingFileError(f"The segment {path} is missing: use another copy of the folder.") from error
+
+
+def segment_names(folder: str) -> Iterator[str]:
+    """Yield the names of the segments in a folder, and of what was left by a process that died while writing."""
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(("segment-", "edits-")) and name.endswith((".safetensors", ".tmp")):
+            yield name

@@ -1,0 +1,228 @@
+"""The entries of a segment: label and count side by side, or rows packed in bits.
+
+A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes where rows are
+packed (:mod:`hammemo.memories.exact.segments.packed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow, ranges, sum_by_key
+from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.memories.errors import never_stored
+from hammemo.memories.exact.segments.packed import PADDING, packed_rows, unpacked_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+
+    Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+_MAX_LOOPED_ROWS: Final = 32
+"""Rows up to which each is read by itself, which is faster than all at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRows:
+    """Rows of one site: tuples of ranks in lexicographic order, and their entries, labels ascending.
+
+    Shapes
+    ------
+    tuples : (r, l); lengths : (r,); labels, counts : (n,)
+    """
+
+    tuples: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of_keys(cls, known: TupleSet, keys: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int) -> SiteRows:
+        """Return rows with the entries ``row * n_labels + label``, ascending; rows without an entry are left out."""
+        rows, labels = np.divmod(keys, max(n_labels, 1))
+        lengths, tuples = np.bincount(rows, minlength=len(known)), known.rows()
+        if not lengths.all():
+            tuples, lengths = tuples[lengths > 0], lengths[lengths > 0]
+        return cls(tuples, lengths, labels, counts)
+
+    @classmethod
+    def joined(cls, rows: Sequence[SiteRows]) -> SiteRows:
+        """Return rows side by side: all of the first are before those of the second, and so on."""
+        names = ("tuples", "lengths", "labels", "counts")
+        return rows[0] if len(rows) == 1 else cls(*(np.concatenate([getattr(r, name) for r in rows]) for name in names))
+
+    def named(self, tokens: NDArray[np.int64], labels: NDArray[np.int64]) -> SiteRows:
+        """Return the rows with other ranks for tokens and labels, which keep their order."""
+        return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
+
+    def between(self, first: int, stop: int) -> SiteRows:
+        """Return the rows whose first token has a rank from `first` to before `stop`."""
+        rows = slice(*np.searchsorted(self.tuples[:, 0], [first, stop]).tolist())
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
+        return SiteRows(self.tuples[rows], self.lengths[rows], self.labels[entries], self.counts[entries])
+
+
+class PlainEntries:
+    """Label and count of each entry side by side, in the narrowest widths.
+
+    Parameters
+    ----------
+    array : ndarray of a type with the fields label and count
+    n_labels : int
+        How many labels there are: no row has more entries.
+    """
+
+    def __init__(self, array: NDArray[Any], n_labels: int) -> None:
+        self.array = array
+        self.n_entries = self.n_units = len(array)
+        self._n_labels = n_labels
+
+    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
+        """Return whether a span cannot be one."""
+        return bool(((stops > self.n_units) | (stops - starts > self._n_labels)).any())
+
+    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
+        lengths = stops - starts
+        if len(starts) <= _MAX_LOOPED_ROWS:
+            pieces = [self.array[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+            read = np.concatenate([self.array[:0], *pieces])
+        elif (starts[1:] == stops[:-1]).all():
+            read = self.array[starts[0] : stops[-1]]
+        else:
+            read = self.array[ranges(starts, lengths)]
+        labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
+        if len(labels) and (int(labels.max()) >= self._n_labels or int(counts.min()) < 1):
+            raise ValueError("an entry names a label that does not exist, or counts nothing")
+        return lengths, labels, counts
+
+
+class PackedEntries:
+    """Rows packed in bits.
+
+    Parameters
+    ----------
+    array : ndarray of uint8
+        The rows one after the other, and eight bytes more.
+    n_entries, n_labels : int
+        How many there are.
+    """
+
+    def __init__(self, array: NDArray[np.uint8], n_entries: int, n_labels: int) -> None:
+        self.array = array
+        self.n_units = len(array) - PADDING
+        self.n_entries = n_entries
+        self._n_labels = n_labels
+
+    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:  # noqa: ARG002
+        """Return whether a span cannot be one."""
+        return bool((stops > self.n_units).any())
+
+    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
+        return unpacked_rows(self.array, starts, stops, self._n_labels)
+
+
+def stored_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | PackedEntries:
+    """Return the entries that a file holds, checked."""
+    entries = stored.take("entries", "uint8", (None, None))
+    widths = stored.take("entry_widths", "uint8", (2,)).tolist()
+    if widths == [0, 0]:
+        n_entries = int(stored.whole_numbers("n_entries", (1,), below=2**60)[0])
+        if entries.shape[1] != 1 or len(entries) < PADDING:
+            raise ValueError("the array entries has no end")
+        return PackedEntries(entries.reshape(-1), n_entries, n_labels)
+    if not set(widths) <= {1, 2, 4, 8} or entries.shape[1] != sum(widths):
+        raise ValueError("the array entries has not the widths that it declares")
+    kind = np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")])
+    return PlainEntries(entries.reshape(-1).view(kind), n_labels)
+
+
+def entries_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return how many entries the arrays of a segment have."""
+    return int(arrays["n_entries"][0]) if "n_entries" in arrays else len(arrays["entries"])
+
+
+def entry_arrays(
+    rows: Sequence[SiteRows], *, packed: bool | None
+) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of entries, and where the span of each row of each site ends.
+
+    Entries are side by side or packed; with None whichever is smaller: that is packed, but for short rows.
+    """
+    if packed is not None:
+        return _packed_arrays(rows) if packed else _plain_arrays(rows)
+    small, plain = _packed_arrays(rows), _plain_arrays(rows)
+    return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
+
+
+def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of entries side by side, and where the span of each row of each site ends."""
+    n_entries, first, ends = sum(len(site.counts) for site in rows), 0, []
+    widths = [
+        np.min_scalar_type(max((int(part.max(initial=0)) for part in parts), default=0)).itemsize
+        for parts in ([site.labels for site in rows], [site.counts for site in rows])
+    ]
+    entries = np.empty(n_entries, np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")]))
+    for site in rows:
+        stop = first + len(site.counts)
+        entries["label"][first:stop], entries["count"][first:stop] = site.labels, site.counts
+        ends.append(first + np.cumsum(site.lengths, dtype=np.int64))
+        first = stop
+    whole = entries.view(np.uint8).reshape(n_entries, sum(widths))
+    return {"entries": whole, "entry_widths": np.array(widths, np.uint8)}, ends
+
+
+def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of packed rows, and where the span of each row of each site ends."""
+    pieces: list[NDArray[np.uint8]] = []
+    ends, first = [], 0
+    for site in rows:
+        packed, own = packed_rows(site.lengths, site.labels, site.counts)
+        pieces.append(packed)
+        ends.append(first + own)
+        first += len(packed)
+    whole = np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]).reshape(-1, 1)
+    n_entries = narrow(np.array([sum(len(site.counts) for site in rows)]))
+    return {"entries": whole, "entry_widths": np.zeros(2, np.uint8), "n_entries": n_entries}, ends
+
+
+def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int) -> SiteRows:
+    """Return the sum of rows of one site, each with its sign; refuse a count below zero.
+
+    Parameters
+    ----------
+    held : sequence of (sign, SiteRows)
+        With common ranks of tokens and labels.
+    length : int
+        How many tokens a tuple has.
+    n_tokens, n_labels : int
+        How many there are.
+    """
+    held = [(sign, rows) for sign, rows in held if len(rows.tuples)]
+    if not held:
+        none = np.empty(0, np.int64)
+        return SiteRows(np.empty((0, length), np.int64), none, none, none)
+    if len(held) == 1 and held[0][0] > 0:  # nothing to add: in the right order as it is
+        return held[0][1]
+    known, index = TupleSet.collect(np.concatenate([rows.tuples for _, rows in held]), n_tokens)
+    n_entries, n_labels = sum(len(rows.counts) for _, rows in held), max(n_labels, 1)
+    keys, counts = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
+    row, entry = 0, 0
+    for sign, rows in held:
+        here = slice(entry, entry + len(rows.counts))
+        keys[here] = np.repeat(index[row : row + len(rows.tuples)], rows.lengths) * n_labels + rows.labels
+        counts[here] = sign * rows.counts
+        row, entry = row + len(rows.tuples), here.stop
+    summed, totals = sum_by_key(keys, counts, len(known) * n_labels)
+    if (totals < 0).any():
+        raise never_stored()
+    return SiteRows.of_keys(known, summed, totals, n_labels)

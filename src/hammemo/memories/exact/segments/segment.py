@@ -1,0 +1,424 @@
+r"""Rows of counts in the order of their keys, in a form that is read where it lies: one segment of a table on disk.
+
+A key is a site and the tokens that it compares. Tokens and labels are named by ranks in vocabularies of the segment's
+own, so a segment says all that it means by itself. The tokens of a row are packed into W words, as many to a word as
+fit: with n tokens in the vocabulary, :math:`((r_1 n + r_2) n + r_3) \dots`, which keeps their order. For site k there
+are
+
+- ``rows.k``: a record (words, start) for each row, in the order of the words, and one more that says where the last row
+  ends. A row's entries go from its start to the start of the next record;
+- ``index.k``: the words of the first record of every *block*, so many records that a block and the one record after it
+  have no more bytes than a page of memory;
+- ``entries``: the rows of all sites one after the other, the labels of a row ascending
+  (:mod:`hammemo.memories.exact.segments.entries`): label and count side by side, in the narrowest widths, or packed in
+  bits. A start counts entries or, of packed rows, bytes.
+
+Once the index is in memory, a row that is looked for takes one block of records, which lies on two pages at most, and
+its entries, which lie in one range of bytes. `touch` is told of both before they are read: who opened the file checks
+them there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import narrow
+from hammemo._versions import Cached, cached_property
+from hammemo.memories.exact.segments.entries import SiteRows, entry_arrays, stored_entries
+from hammemo.memories.label_counts import LabelCounts
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._native import SegmentTable
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.table import CountTable
+
+PAGE: Final = 4096
+_MAX_LOOPED_ROWS: Final = 32
+"""Rows up to which each is looked for by itself, which is faster than all at once."""
+
+
+class PageCheck(Protocol):
+    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them."""
+
+    data: NDArray[np.uint8]
+    """The mapped file."""
+
+    checked: NDArray[np.bool_]
+    """Which of its pages need not be checked any more."""
+
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check the pages that have these rows, or raise an error."""
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check the pages of these ranges, or raise an error."""
+
+
+class Segment(Cached):
+    """Rows of counts, cut out of a table by a range of keys, or a table of its own.
+
+    Parameters
+    ----------
+    sites : Sites
+    arrays : mapping from names to arrays
+        As `segment_arrays` returns them, memory-mapped or not.
+    touch : callable, optional
+        See `PageCheck`.
+    opener : callable, optional
+        Opens the same segment again: how it is pickled.
+    name : str
+        What errors call it.
+    """
+
+    def __init__(
+        self,
+        sites: Sites,
+        arrays: Mapping[str, NDArray[Any]],
+        touch: PageCheck | None = None,
+        opener: Callable[[], Segment] | None = None,
+        name: str = "the segment",
+    ) -> None:
+        self.sites = sites
+        self.name = name
+        self._touch = touch
+        self._opener = opener
+        self._arrays = arrays
+        stored = self._stored = StoredArrays(arrays)
+        self._rows, self._index, self._plans = [], [], []
+        names = Vocabulary.from_arrays(stored.part("vocabulary"))
+        self.vocabulary = names
+        self.labels = Vocabulary.from_arrays(stored.part("labels"))
+        for k, site in enumerate(sites.positions):
+            plan = Packing(len(names), len(site))
+            rows = stored.take(f"rows.{k}", ("uint32", "uint64"), (None, plan.words + 1))
+            if not len(rows) or (rows.dtype != np.uint64 and not plan.is_narrow):
+                raise ValueError(f"the array rows.{k} has no end, or too narrow a type")
+            n_blocks = -(-(len(rows) - 1) // _block(rows))
+            index = stored.take(f"index.{k}", rows.dtype.name, (n_blocks, plan.words))
+            self._rows.append(rows)
+            self._index.append(index)
+            self._plans.append(plan)
+        self._entries = stored_entries(stored, len(self.labels))
+
+    def __reduce__(self) -> Any:
+        if self._opener is None:
+            return Segment, (self.sites, dict(self._arrays))
+        return self._opener, ()
+
+    def __deepcopy__(self, memo: Any) -> Segment:
+        return self  # it never changes
+
+    def n_rows(self, site: int) -> int:
+        """Return how many rows a site has."""
+        return len(self._rows[site]) - 1
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries there are."""
+        return self._entries.n_entries
+
+    @property
+    def entry_bytes(self) -> NDArray[Any]:
+        """The entries as they lie in the file; a span counts its items."""
+        return self._entries.array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and entries."""
+        return self._entries.array.nbytes + sum(rows.nbytes for rows in self._rows)
+
+    @property
+    def label_counts(self) -> LabelCounts:
+        """How many examples each label has, where that is kept: for a table, not for a range of one."""
+        counts = self._stored.whole_numbers("label_counts", (len(self.labels),), below=MAX_EXAMPLES)
+        return LabelCounts(self.labels, counts.astype(np.int64))
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All arrays, those too that are kept beside the rows."""
+        return self._arrays
+
+    def prepare(self, table: SegmentTable, number: int, ranks: NDArray[np.int32], labels: NDArray[np.int32]) -> None:
+        """Let compiled code read the segment, as one of this number, with common ranks and labels."""
+        words = [rows.shape[1] - 1 for rows in self._rows]
+        index = [one.reshape(-1, width) for one, width in zip(self._memory_index, words, strict=True)]
+        blocks = np.array([_block(rows) for rows in self._rows], np.uint64)
+        n_own, touch = self._plans[0].n if self._plans else 2, self._touch
+        rows = (number, self.name, n_own, self._rows, index, blocks)
+        entries = (self._arrays["entries"], np.array(self._arrays["entry_widths"]))
+        file = None if touch is None else touch.data[: len(touch.checked) * PAGE]
+        table.prepare(*rows, *entries, ranks, labels, file, None if touch is None else touch.checked.view(np.uint8))
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check pages of the file, or raise an error that names it."""
+        if self._touch is not None:
+            self._touch.check(first, stop)
+
+    @property
+    def most_words(self) -> int:
+        """How many words the longest tuples are packed into."""
+        return max((plan.words for plan in self._plans), default=1)
+
+    @cached_property
+    def _memory_index(self) -> list[NDArray[Any]]:
+        """The index of each site, in memory: its pages are not looked for again."""
+        for index in self._index:
+            self._check_pages(index, np.zeros(1, np.int64), np.full(1, len(index)))
+        return [np.array(index[:, 0] if index.shape[1] == 1 else index) for index in self._index]
+
+    def ends(self) -> tuple[int, int] | None:
+        """Return the least and the greatest rank of a first token of any row; None where there is no row."""
+        held = [k for k in range(len(self._rows)) if self.n_rows(k)]
+        if not held:
+            return None
+        firsts = [int(self._tuples(k, slice(0, 1))[0, 0]) for k in held]
+        lasts = [int(self._tuples(k, slice(self.n_rows(k) - 1, self.n_rows(k)))[0, 0]) for k in held]
+        first, last = min(firsts), max(lasts)
+        if not 0 <= first <= last < len(self.vocabulary):
+            raise self._wrong("a row names a token that does not exist")
+        return first, last
+
+    def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rank of the first token of each row of a site, and how many bytes its entries take."""
+        rows = self._rows[site]
+        self._check_pages(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
+        starts = rows[:, -1].astype(np.int64)
+        self._check_spans(starts[:-1], starts[1:])
+        return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts) * self._entries.array.itemsize
+
+    def find(self, site: int, tuples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each tuple of ranks, -1 where there is none.
+
+        Shapes
+        ------
+        tuples : (m, l), -1 for a token that the segment does not have; returned : (m,)
+        """
+        found = np.full(len(tuples), -1, np.int64)
+        known = np.flatnonzero((tuples >= 0).all(axis=1))
+        rows, plan = self._rows[site], self._plans[site]
+        if not len(known) or len(rows) == 1:
+            return found
+        words = plan.packed(tuples[known], rows.dtype)
+        place = self._place(site, words)
+        held = place < len(rows) - 1
+        held[held] = (rows[place[held], : plan.words] == words[held]).all(axis=1)
+        found[known] = np.where(held, place, -1)
+        return found
+
+    def _place(self, site: int, words: NDArray[Any]) -> NDArray[np.int64]:
+        """Return how many rows of a site come before each of these words."""
+        rows, index = self._rows[site], self._memory_index[site]
+        size, n_words = _block(rows), words.shape[1]
+        if n_words == 1:
+            block = np.searchsorted(index, words[:, 0], side="right") - 1
+        else:
+            block = _bisect(index, words, np.zeros(len(words), np.int64), np.full(len(words), len(index)), 1) - 1
+        low = np.maximum(block, 0) * size
+        high = np.minimum(low + size, len(rows) - 1)
+        self._check_pages(rows, low, high + 1)
+        if n_words == 1 and len(words) <= _MAX_LOOPED_ROWS:
+            blocks = zip(low.tolist(), high.tolist(), words[:, 0], strict=True)
+            return np.array([a + int(np.searchsorted(rows[a:b, 0], word)) for a, b, word in blocks], np.int64)
+        return _bisect(rows, words, low, high, 0)
+
+    def spans(self, site: int, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the entries of rows that were found start and stop, checked; nothing for -1."""
+        rows = self._rows[site]
+        if found.max(initial=-1) < 0:
+            return np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+        held = np.maximum(found, 0)
+        starts, stops = rows[held, -1].astype(np.int64), rows[held + 1, -1].astype(np.int64)
+        stops[found < 0] = starts[found < 0]
+        self._check_spans(starts, stops)
+        return starts, stops
+
+    def _check_spans(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        if ((starts < 0) | (stops < starts)).any() or self._entries.are_outside(starts, stops):
+            raise self._wrong("a row lies outside its entries")
+
+    def entries(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many entries these spans have, and their labels and counts, one after the other."""
+        held = stops > starts
+        self._check_pages(self._entries.array, starts[held], stops[held])
+        try:
+            return self._entries.read(starts, stops)
+        except ValueError as error:
+            raise self._wrong(str(error)) from None
+
+    def counts_of(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64], labels: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the count of one label in each span of entries, 0 where it is not there; -1 is no label."""
+        _, first, row = np.unique(2 * starts + (stops > starts), return_index=True, return_inverse=True)
+        lengths, held, counts = self.entries(starts[first], stops[first])
+        keys = np.repeat(np.arange(len(first)), lengths) * len(self.labels) + held
+        if (np.diff(keys) <= 0).any():
+            raise self._wrong("the labels of a row do not ascend")
+        wanted = row * len(self.labels) + labels
+        place = np.searchsorted(keys, wanted)
+        same = (labels >= 0) & (np.append(keys, -1)[place] == wanted)
+        return np.where(same, np.append(counts, 0)[place], 0)
+
+    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of a table."""
+        tokens, columns = self.vocabulary.find(table.vocabulary), self.labels.find(table.label_counts.labels)
+        counts = np.empty(table.n_entries, np.int64)
+        for site, (known, rows, entries) in enumerate(table.site_slices()):
+            row_of_entry = np.repeat(np.arange(len(known)), table.row_lengths[rows])
+            low, high = self.spans(site, self.find(site, tokens[known.rows()]))
+            labels = columns[table.entry_labels[entries]]
+            counts[entries] = self.counts_of(low[row_of_entry], high[row_of_entry], labels)
+        return counts
+
+    def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
+        """Return the rows of a site whose first token has a rank from `first` to before `stop`."""
+        rows, plan = self._rows[site], self._plans[site]
+        edges = []
+        for rank in (first, stop):
+            if rank <= 0 or len(rows) == 1:
+                edges.append(0)
+            elif rank >= len(self.vocabulary):
+                edges.append(len(rows) - 1)
+            else:
+                lowest = np.zeros((1, plan.length), np.int64)
+                lowest[0, 0] = rank
+                edges.append(int(self._place(site, plan.packed(lowest, rows.dtype))[0]))
+        begin, end = edges
+        tuples = self._tuples(site, slice(begin, end))
+        self._check_pages(rows, np.array([begin]), np.array([end + 1]))
+        starts = rows[begin : end + 1, -1].astype(np.int64)
+        self._check_spans(starts[:-1], starts[1:])
+        if (np.diff(tuples[:, 0]) < 0).any() or tuples.max(initial=0) >= max(len(self.vocabulary), 1):
+            raise self._wrong("its rows are not in the order of their keys")
+        return SiteRows(tuples, *self.entries(starts[:-1], starts[1:]))
+
+    def _tuples(self, site: int, rows: slice) -> NDArray[np.int64]:
+        self._check_pages(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
+        return self._plans[site].unpacked(self._rows[site][rows, :-1])
+
+    def _wrong(self, reason: str) -> ValueError:
+        return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
+
+    def _check_pages(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        if self._touch is not None and len(first):
+            self._touch(array, first, stop)
+
+
+class Packing:
+    """How tuples of l ranks below n are packed into words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.memories.exact.segments.segment import Packing
+    >>> packing = Packing(1000, 3)
+    >>> words = packing.packed(np.array([[1, 2, 3]]), np.uint32)
+    >>> words.tolist(), packing.unpacked(words).tolist()
+    ([[1002003]], [[1, 2, 3]])
+    """
+
+    def __init__(self, n: int, length: int) -> None:
+        self.n = max(n, 2)
+        self.length = length
+        self.is_narrow = self.n**length <= 2**32
+        fit = length
+        while self.n**fit > 2**63:
+            fit -= 1
+        self.words = -(-length // fit)
+        self._cuts = np.array_split(np.arange(length), self.words)
+
+    def packed(self, tuples: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+        """Return the words of each tuple: (m, W)."""
+        words = np.empty((len(tuples), self.words), dtype)
+        for w, columns in enumerate(self._cuts):
+            word = tuples[:, columns[0]].astype(np.int64)
+            for column in columns[1:]:
+                word = word * self.n + tuples[:, column]
+            words[:, w] = word
+        return words
+
+    def unpacked(self, words: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the tuples: (m, l)."""
+        tuples = np.empty((len(words), self.length), np.int64)
+        for w, columns in enumerate(self._cuts):
+            word = words[:, w].astype(np.int64)
+            for column in columns[:0:-1]:
+                word, tuples[:, column] = np.divmod(word, self.n)
+            tuples[:, columns[0]] = word
+        return tuples
+
+
+def segment_arrays(
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None = False
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a segment with these rows of each site; tokens and labels are named by their ranks here.
+
+    Entries are side by side or packed; with None whichever is smaller.
+    """
+    arrays = {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
+    arrays |= {f"labels.{name}": array for name, array in labels.arrays().items()}
+    entries, ends = entry_arrays(rows, packed=packed)
+    first = 0
+    for k, (site, stops) in enumerate(zip(rows, ends, strict=True)):
+        plan = Packing(len(vocabulary), site.tuples.shape[1])
+        dtype = np.uint32 if plan.is_narrow and len(entries["entries"]) < 2**32 else np.uint64
+        records = np.empty((len(site.tuples) + 1, plan.words + 1), dtype)
+        records[:-1, :-1] = plan.packed(site.tuples, dtype)
+        records[-1, :-1] = np.iinfo(dtype).max
+        records[0, -1] = first
+        records[1:, -1] = stops
+        first = int(records[-1, -1])
+        arrays[f"rows.{k}"] = records
+        arrays[f"index.{k}"] = np.ascontiguousarray(records[:-1][:: _block(records), :-1])
+    return arrays | entries
+
+
+def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a segment that holds a whole table, with how many examples each label has."""
+    rows = list(table.site_rows())
+    arrays = segment_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
+    return {**arrays, "label_counts": narrow(table.label_counts.counts)}
+
+
+def used_arrays(
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a segment with these rows of each site, with those tokens and labels only that they use."""
+    tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)
+    for site in rows:
+        tokens[site.tuples] = True
+        names[site.labels] = True
+    token_ranks, label_ranks = np.cumsum(tokens) - 1, np.cumsum(names) - 1
+    named = [site.named(token_ranks, label_ranks) for site in rows]
+    return segment_arrays(named, vocabulary.keep(tokens), labels.keep(names), packed=packed)
+
+
+def _block(rows: NDArray[Any]) -> int:
+    """Return how many records a block has: with the record after it, no more bytes than a page."""
+    return max(PAGE // int(rows.itemsize * rows.shape[1]) - 1, 1)
+
+
+def _bisect(
+    records: NDArray[Any], words: NDArray[Any], low: NDArray[np.int64], high: NDArray[np.int64], right: int
+) -> NDArray[np.int64]:
+    """Return the first place from `low` to `high` whose record is not before the words, or with `right` is after."""
+    low, high = low.copy(), high.copy()
+    while (open_ := np.flatnonzero(low < high)).size:
+        middle = (low[open_] + high[open_]) // 2
+        here, wanted = records[middle], words[open_]
+        before = np.full(len(open_), bool(right))
+        for w in range(words.shape[1] - 1, -1, -1):  # the first word decides last
+            before = (here[:, w] < wanted[:, w]) | ((here[:, w] == wanted[:, w]) & before)
+        low[open_] = np.where(before, middle + 1, low[open_])
+        high[open_] = np.where(before, high[open_], middle)
+    return low

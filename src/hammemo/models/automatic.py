@@ -1,0 +1,164 @@
+"""The three axes of a model, and what "auto" becomes; other names are in :mod:`hammemo.models.names`.
+
+- memory: `Exact`.
+- vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
+- kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream positions, suffixes and
+  skip pairs. This is for an exact memory with a vote whose weights are fitted; with others, positions.
+- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, or hardly repeat a
+  token, as lists of films do, it reads suffixes, a bag, what occurs together, and copies; else, as in text, positions,
+  suffixes, skip pairs, and how often a token was recent.
+
+``None`` means positions, and a hashed memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo.kernels import (
+    AutoSites,
+    Bag,
+    Copy,
+    PositionalHamming,
+    Recent,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+    Together,
+)
+from hammemo.memories import Exact, Hashed, Ledgered, Memory
+from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
+from hammemo.votes import LogLinear, Sum, Vote
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, plain_log_linear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def resolved_memory(memory: Any) -> Memory:
+    """Return a new memory: of a name, or a clone of the one given."""
+    if memory is None:
+        return Hashed()
+    return Exact() if is_auto(memory) else clone(MEMORIES.resolved(memory))
+
+
+SHORT_DOCUMENT: Final = 64
+"""Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
+
+FEW_REPEATS: Final = 0.05
+"""Documents are item histories, too, where a smaller share of tokens has occurred before in its document."""
+
+_JUDGED_TOKENS: Final = 2**20
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """What the first block of a stream, or the labels given, tell of it."""
+
+    n_labels: int
+    mean_length: float
+    repeats: float
+    """The share of tokens that have occurred before in their document."""
+
+    @property
+    def are_items(self) -> bool:
+        """Whether documents are clicks or purchases, not text."""
+        return self.mean_length < SHORT_DOCUMENT or self.repeats < FEW_REPEATS
+
+    @property
+    def has_many_labels(self) -> bool:
+        """Whether there are too many labels for weights of their own."""
+        return self.n_labels > MAX_OWN_WEIGHT_LABELS
+
+
+def repeated_share(codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> float:
+    """Return the share of tokens that occur before in their document, among the first million tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.models.automatic import repeated_share
+    >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
+    0.25
+    """
+    owners = np.repeat(np.arange(len(lengths)), lengths)[:_JUDGED_TOKENS]
+    keys = owners * (int(codes.max(initial=0)) + 2) + codes[: len(owners)]
+    return 1 - len(np.unique(keys)) / max(len(keys), 1)
+
+
+def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
+    """Return what "auto" compares in a stream with many labels.
+
+    Examples
+    --------
+    >>> from hammemo.models.automatic import mixture_kernel
+    >>> mixture_kernel(8, items=True)
+    Joined(kernels=[Suffixes(k=3), Bag(reach=8), Together(reach=8), Copy(reach=8)])
+    """
+    if not items:
+        return stream_kernel(h) + Recent(h)
+    return Suffixes(min(3, h)) + Bag(min(10, h)) + Together(min(30, h)) + Copy(min(30, h))
+
+
+def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
+    """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
+    if is_auto(vote):
+        return plain_log_linear(n_labels) if memory.keeps_rows() else Sum()
+    return clone(VOTES.resolved(vote))  # type: ignore[no-any-return]
+
+
+def resolved_kernel(kernel: Any, memory: Memory, vote: Vote) -> SiteKernel:
+    """Return a new kernel: of a name, or a clone of the one given; "auto" is `AutoSites` where these sites pay."""
+    if kernel is None:
+        return PositionalHamming()
+    if is_auto(kernel):
+        return AutoSites() if chooses_sites(memory, vote) else PositionalHamming()
+    return clone(KERNELS.resolved(kernel))  # type: ignore[no-any-return]
+
+
+def stream_kernel(h: int) -> SiteKernel:
+    """Return what "auto" compares in the windows of a stream: positions, suffixes and skip pairs of the last four.
+
+    Examples
+    --------
+    >>> from hammemo.models.automatic import stream_kernel
+    >>> stream_kernel(1), stream_kernel(2)
+    (PositionalHamming(), Joined(kernels=[PositionalHamming(), Suffixes(k=2)]))
+    """
+    kernel: SiteKernel = PositionalHamming()
+    if h > 1:
+        kernel = kernel + Suffixes(min(4, h))
+    return kernel + SkipPairs(min(4, h)) if h > 2 else kernel
+
+
+def chooses_sites(memory: Memory, vote: Vote) -> bool:
+    """Return whether an auto kernel chooses sites: what they need are exact counts, and weights that are fitted."""
+    fitted = vote.weights is None if isinstance(vote, LogLinear) else vote.has_weights
+    return fitted and isinstance(_innermost(memory), Exact)
+
+
+def counts_in_any_order(memory: Memory) -> bool:
+    """Return whether a memory that learns from nothing holds the same in whichever order examples come.
+
+    Where the first ones settle a layout, and where floats are added, it may not.
+    """
+    return isinstance(_innermost(memory), Exact)
+
+
+def part_for(name: str, parameter: str) -> Any:
+    """Return the object that takes the place of an "auto" or None part, so that one of its parameters can be set."""
+    if name == "memory":
+        return Hashed()  # an exact memory has no parameters
+    if name == "vote":
+        return plain_log_linear(0)
+    return AutoSites() if parameter in AutoSites._get_param_names() else PositionalHamming()
+
+
+def _innermost(memory: Memory) -> Memory:
+    while isinstance(memory, Ledgered):
+        memory = Hashed() if memory.memory is None else memory.memory
+    return memory

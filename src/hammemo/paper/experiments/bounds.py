@@ -1,0 +1,226 @@
+"""Every bound of the theory against what really happens: how often it fails, and how loose it is.
+
+On each of three data sets one query is asked under many independent draws of the codes. A bound with failure
+probability delta may be violated in at most that share of the draws; its looseness is the median over the draws of the
+bound divided by the largest error realised. A perfect bound is the 1 - delta quantile of that error itself; its
+looseness, the quantile divided by the median, stands beside the others: no valid constant can show less.
+
+- *planted*: the synthetic instance with h = 8, 1024 tokens, 64 labels of 64 examples, 960 more candidates;
+- *zipf*: 2,000 contexts of 4 tokens from a Zipf law over 200 types, 20 labels of uneven size, 10 more candidates;
+- *repeated*: three contexts that share tokens, each stored 50 times under its own label: errors repeat coherently, the
+  case for which the paper's dependence on M_max cannot be avoided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from hammemo._versions import cached_property
+from hammemo.memories import Exact
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.paper.experiments.drawing import generator, in_parallel
+from hammemo.paper.experiments.expected import by_draws
+from hammemo.paper.experiments.measuring import table, unseen
+from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
+from hammemo.paper.memo import MeMoClassifier
+from hammemo.paper.theory.bounds import (
+    context_bound,
+    data_context_bound,
+    data_recovery,
+    output_bound,
+    recovery,
+    sharp_context_bound,
+    square_recovery,
+)
+from hammemo.paper.theory.decomposition import count_norms, decompose
+from hammemo.tokens.hashing import key_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+BOUNDS = {
+    "context": "Theorem 4 (C_0 = 8)",
+    "context, sharp": "Theorem 4 before rounding its constants",
+    "context, from counts": "ours, from the count table",
+    "output": "Theorem 5",
+    "score": "Theorem 6 (C_0 = 8)",
+    "score, square": "Corollary 7 (C_0 = 16)",
+    "score, from counts": "ours, from the count table",
+}
+PERFECT = "the quantile of the error itself"
+
+
+@dataclass(frozen=True)
+class BoundSettings:
+    """What determines the results."""
+
+    seed: int = 20270
+    draws: int = 2000
+    delta: float = 0.1
+    names: tuple[str, ...] = ("planted", "zipf", "repeated")
+
+    @classmethod
+    def quick(cls, seed: int = 20270) -> BoundSettings:
+        """Return settings for a first look, not for conclusions."""
+        return cls(seed, draws=50)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Examples, candidate labels, one query, and the dimension of the sketch."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    classes: NDArray[Any]
+    query: NDArray[Any]
+    d: int
+
+    @property
+    def n(self) -> int:
+        """Size of the vocabulary that both tokens and labels come from, as in the paper."""
+        return max(len(np.unique(np.concatenate([self.X.ravel(), self.query]))), len(self.classes))
+
+    @cached_property
+    def twin(self) -> MemoryClassifier:
+        """The exact classifier."""
+        return MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(
+            self.X, self.y, classes=self.classes
+        )
+
+    @cached_property
+    def norms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The norms of the query's count matrices."""
+        return count_norms(self.twin, self.query[None])
+
+
+def data_set(name: str, seed: int) -> DataSet:
+    """Return one of the three data sets."""
+    rng = generator(seed, "bounds", name)
+    if name == "planted":
+        instance = planted(MERGED_LENGTH, seed)
+        return DataSet(instance.contexts, instance.labels, np.arange(1, N_TOKENS + 1), instance.query, d=256)
+    if name == "zipf":
+        X = rng.zipf(1.4, (2000, 4)) % 200
+        y = (X[:, 3] + rng.zipf(1.6, 2000)) % 20
+        return DataSet(X, y, np.arange(30), X[0], d=256)
+    contexts = np.array([[1, 2, 3, 4], [1, 2, 5, 6], [7, 8, 3, 1]])
+    return DataSet(np.repeat(contexts, 50, axis=0), np.repeat([1, 2, 3], 50), np.arange(1, 6), contexts[0], d=128)
+
+
+@dataclass(frozen=True)
+class BoundDraw:
+    """One bound under one draw of the codes: its value, the largest error, and whether any label's error exceeds it."""
+
+    bound: float
+    error: float
+    violated: bool
+
+
+def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
+    """Return what one draw of the codes says about each bound."""
+    sketch = MeMoClassifier(data.d, random_state=seed).partial_fit(data.X, data.y, classes=data.classes)
+    parts = decompose(sketch, data.twin, data.query[None])
+    n, d, d_h, h = data.n, data.d, sketch.memory_.codes.d_h, len(data.query)
+    energy, margin = float(parts.realised_energy[0]), float(parts.margin[0])
+    norms = data.norms
+    context, output, score = (
+        np.abs(error[0]) for error in (parts.context_error, parts.output_interference, parts.decoded - parts.ideal)
+    )
+    observed = (parts.largest_class, float(parts.ideal_energy[0]), parts.n_observed_labels)
+    whole = recovery(n, d, d_h, parts.largest_class, energy, margin, delta)
+    square = square_recovery(n, d, h, *observed, margin, delta)
+    from_counts, certain = data_recovery(parts.ideal, *norms, d, d_h, delta)
+    if (whole.guaranteed or square.guaranteed or certain[0]) and not parts.agrees[0] and score.max() <= whole.total:
+        raise AssertionError("A winner was guaranteed and lost although no bound was violated.")
+    bounds: dict[str, tuple[Any, NDArray[np.float64]]] = {
+        "context": (context_bound(n, d, d_h, parts.largest_class, delta).value, context),
+        "context, sharp": (sharp_context_bound(n, d, d_h, parts.largest_class, delta), context),
+        "context, from counts": (data_context_bound(parts.ideal, *norms, d, d_h, delta)[0], context),
+        "output": (output_bound(n, d, energy, delta), output),
+        "score": (whole.total, score),
+        "score, square": (square.total, score),
+        "score, from counts": (from_counts[0], score),
+    }
+    return {
+        name: BoundDraw(float(np.max(bound)), float(error.max()), bool((error > bound + 1e-9).any()))
+        for name, (bound, error) in bounds.items()
+    }
+
+
+def expected_seconds(settings: BoundSettings, jobs: int) -> float:
+    """Return how long `run` will take here: one draw of each data set is timed."""
+    sets = [data_set(name, settings.seed) for name in settings.names]
+    return by_draws([(partial(draw, data, settings.seed, settings.delta), settings.draws) for data in sets], jobs)
+
+
+def run(
+    settings: BoundSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
+) -> list[dict[str, Any]]:
+    """Return one row for each data set and bound: draws, violations, looseness."""
+    sets = {name: data_set(name, settings.seed) for name in settings.names}
+    for data in sets.values():
+        _ = data.norms  # once here, not once in every process
+    tasks = [(name, i) for name in settings.names for i in range(settings.draws)]
+    arguments = [
+        (sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta) for name, i in tasks
+    ]
+    drawn: dict[tuple[str, str], list[BoundDraw]] = {}
+    for (name, _), outcomes in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
+        for bound, outcome in outcomes.items():
+            drawn.setdefault((name, bound), []).append(outcome)
+    return [_row(settings, name, bound, outcomes) for (name, bound), outcomes in drawn.items()]
+
+
+def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDraw]) -> dict[str, Any]:
+    violations = sum(outcome.violated for outcome in outcomes)
+    excess = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater").pvalue
+    return {
+        "data": name,
+        "bound": bound,
+        "source": BOUNDS[bound],
+        "delta": settings.delta,
+        "draws": len(outcomes),
+        "violations": violations,
+        "chance_of_as_many_at_delta": float(excess),
+        "looseness": float(np.median([outcome.bound / outcome.error for outcome in outcomes])),
+        "perfect": perfect_looseness([outcome.error for outcome in outcomes], settings.delta),
+    }
+
+
+def perfect_looseness(errors: Sequence[float] | NDArray[np.float64], delta: float) -> float:
+    """Return what a perfect bound shows: the 1 - delta quantile of the errors divided by their median.
+
+    Examples
+    --------
+    >>> from hammemo.paper.experiments.bounds import perfect_looseness
+    >>> perfect_looseness([1.0, 2.0, 3.0, 4.0, 6.0], delta=0.25)
+    1.33...
+    """
+    return float(np.quantile(errors, 1 - delta) / np.median(errors))
+
+
+def summary(settings: BoundSettings, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the settings and the rows, as plain numbers."""
+    return {"settings": asdict(settings), "bounds": rows}
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the table of the docs: looseness, and in brackets the violations, by bound and data set.
+
+    The first row for each kind of error is the perfect bound.
+    """
+    by_bound: dict[str, dict[str, str]] = {}
+    for row in rows:
+        kind = row["bound"].split(",")[0]
+        perfect = by_bound.setdefault(f"{kind}, perfect", {"bound on": f"{kind}, perfect", "from": PERFECT})
+        perfect[row["data"]] = f"{row['perfect']:.2f}"
+        shown = by_bound.setdefault(row["bound"], {"bound on": row["bound"], "from": row["source"]})
+        shown[row["data"]] = f"{row['looseness']:.1f} ({row['violations']})"
+    return "\n".join(table(by_bound.values())) + "\n"

@@ -1,0 +1,263 @@
+"""The paper's inference benchmark: state, latency of one query, and queries per second in batches.
+
+Inputs are token ids and all state is in place before timing; a measurement covers scores and the choice of a label, not
+the numbering of tokens. As in the paper: 20 batches to warm up, then 100 timed, three repeats, the median is reported.
+
+The scoring functions use indexing, sums, matrix products and argmax only, so the same code runs on NumPy arrays
+(``cpu``), on torch tensors on the processor (``torch-cpu``) and on a GPU (``cuda``, timed with CUDA events).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.linear_model import SGDClassifier
+from threadpoolctl import threadpool_limits
+
+from hammemo.kernels import SiteOneHot
+from hammemo.memories import Exact
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments.measuring import Row, seconds, table
+from hammemo.paper.experiments.wikitext import TaskSettings, draw_sample
+from hammemo.paper.memo import MeMoClassifier
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.paper.experiments.wikitext import Task
+
+DEVICES = ("cpu", "torch-cpu", "cuda")
+BATCHES = (1, 256, 1024)
+PANEL_BATCH = 512
+
+PAPER = {
+    "sum prototype, dense": (65.00, 18.59, 11.36, 33.33),
+    "mean prototype": (65.00, 22.66, 9.62, 31.08),
+    "linear SVM": (65.00, 26.35, 8.33, 29.41),
+    "MeMo fused, d = 128": (2.06, 20.22, 12.56, 48.41),
+    "MeMo fused, d = 256": (4.12, 20.21, 11.90, 40.00),
+    "MeMo fused, d = 512": (8.25, 20.19, 11.90, 27.78),
+    "MeMo fused, d = 1024": (16.50, 20.16, 9.34, 16.37),
+    "MeMo two-stage, d = 1024": (20.50, 25.31, 2.91, 3.21),
+}
+"""The paper's table, RTX 4060 Laptop GPU: state (MiB), µs a query at B = 1, million queries a second at 256, 1024."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a measurement is taken."""
+
+    warm_up: int = 20
+    timed: int = 100
+    repeats: int = 3
+    threads: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A way to answer: its tensors, and a function of them and a batch of ids that returns labels."""
+
+    name: str
+    tensors: tuple[NDArray[Any], ...]
+    answer: Callable[..., Any]
+    portable: bool = True
+    state_bytes: int | None = None
+
+    @property
+    def mebibytes(self) -> float:
+        """Size of the tensors that inference needs."""
+        size = sum(t.nbytes for t in self.tensors) if self.state_bytes is None else self.state_bytes
+        return size / 2**20
+
+
+def gather_sum(table: Any, bias: Any, ids: Any) -> Any:
+    """Answer from a table (positions, tokens, labels): look up a row a position, add them up, take the largest."""
+    scores = table[0][ids[:, 0]] + bias
+    for r in range(1, table.shape[0]):
+        scores = scores + table[r][ids[:, r]]
+    return scores.argmax(1)
+
+
+def coded(*tensors_and_ids: Any) -> Any:
+    """Answer from projected codes: stack a query's codes, multiply by the matrices in turn, take the largest."""
+    codes, *matrices, ids = tensors_and_ids
+    keys = codes[ids].reshape(ids.shape[0], -1)
+    for matrix in matrices:
+        keys = keys @ matrix
+    return keys.argmax(1)
+
+
+def table_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+    """Yield the exact prototypes, dense and sparse, and the linear SVM, all trained on (X, y)."""
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
+    dense = exact.compile("dense", range(n_tokens)).tensors()["counts"]
+    yield Method("sum prototype, dense", (dense,), lambda table, ids: gather_sum(table, 0, ids))
+    yield _sparse_method(exact, n_tokens)
+    mean = (dense / np.maximum(exact.memory_.label_counts, 1)).astype(np.float32)
+    yield Method("mean prototype", (mean,), lambda table, ids: gather_sum(table, 0, ids))
+    encoder = SiteOneHot().fit(X)
+    fitted = SGDClassifier(loss="hinge", random_state=0, **svm).fit(encoder.transform(X), y)
+    weights = np.zeros(dense.shape, np.float32)
+    tokens = np.array(encoder.vocabulary_.tolist())
+    first, scale = 0, np.sqrt(1 / len(encoder.tuples_))
+    for r, known in enumerate(encoder.tuples_):
+        weights[r, tokens[known.rows()[:, 0]]] = scale * fitted.coef_[:, first : first + len(known)].T
+        first += len(known)
+    yield Method("linear SVM", (weights, fitted.intercept_.astype(np.float32)), gather_sum)
+
+
+def _sparse_method(exact: MemoryClassifier, n_tokens: int) -> Method:
+    """Return the sparse table behind SciPy's product; its state is the memory's canonical form."""
+    table = exact.memory_.table()
+    counts = table.matrix(exact.memory_.labels)
+    h = len(table.tuples)
+    rows = np.full((h, n_tokens), counts.shape[0], np.int64)  # a row past the last: unknown, empty
+    tokens, first = np.array(table.vocabulary.tolist()), 0
+    for r, known in enumerate(table.tuples):
+        rows[r, tokens[known.rows()[:, 0]]] = np.arange(first, first + len(known))
+        first += len(known)
+    padded = sparse.vstack([counts, sparse.csr_array((1, counts.shape[1]))]).tocsr()
+
+    def answer(ids: NDArray[Any]) -> Any:
+        columns = rows[np.arange(h), ids].ravel()
+        starts = np.arange(0, len(columns) + 1, h)
+        query = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=(len(ids), padded.shape[0]))
+        return (query @ padded).toarray().argmax(1)
+
+    return Method("sum prototype, sparse", (), answer, portable=False, state_bytes=exact.memory_.nbytes)
+
+
+def memo_method(X: NDArray[Any], y: NDArray[Any], n_tokens: int, d: int, form: str) -> Method:
+    """Return the paper's model in one of its two compiled forms."""
+    tensors = MeMoClassifier(d).fit(X, y).memory_.compile(form, Vocabulary.of(range(n_tokens))).tensors()
+    matrices = [tensors["CZ"]] if form == "fused" else [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
+    return Method(f"MeMo {form}, d = {d}", (tensors["projected_codes"], *matrices), coded)
+
+
+def measure(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> float:
+    """Return the median seconds per batch over the repeats."""
+    state, batches, clock = _placed(method, queries, batch, device, protocol)
+
+    def answer(n: int) -> None:
+        for i in range(n):
+            method.answer(*state, batches[i % len(batches)])
+
+    took = []
+    with threadpool_limits(protocol.threads):
+        for _ in range(protocol.repeats):
+            answer(protocol.warm_up)
+            took.append(seconds(answer, protocol.timed, clock=clock) / protocol.timed)
+    return float(np.median(took))
+
+
+def _placed(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> tuple[Any, Any, Any]:
+    """Return the state and the batches where they are to be used, and a clock for that place."""
+    wanted = min(protocol.warm_up + protocol.timed, max(1, len(queries) // batch))
+    rows = [queries[np.arange(i * batch, (i + 1) * batch) % len(queries)].astype(np.int64) for i in range(wanted)]
+    if device == "cpu":
+        return method.tensors, rows, time.perf_counter
+    torch = require_torch()
+    torch.set_num_threads(protocol.threads)
+    where = torch.device("cuda" if device == "cuda" else "cpu")
+    state = tuple(torch.as_tensor(tensor, device=where) for tensor in method.tensors)
+    clock = _gpu_clock(torch) if device == "cuda" else time.perf_counter
+    return state, [torch.as_tensor(ids, device=where) for ids in rows], clock
+
+
+def _gpu_clock(torch: Any) -> Callable[[], float]:
+    """Return the GPU's own clock, which leaves Python's overhead out of a full queue."""
+    started = torch.cuda.Event(enable_timing=True)
+    started.record()
+
+    def now() -> float:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        torch.cuda.synchronize()
+        return float(started.elapsed_time(event)) / 1000
+
+    return now
+
+
+def require_torch() -> Any:
+    """Return torch, or say what to install."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise SystemExit("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'") from error
+    return torch
+
+
+def inference_table(
+    methods: Iterator[Method], queries: NDArray[Any], device: str = "cpu", protocol: Protocol | None = None
+) -> list[dict[str, Any]]:
+    """Return a row for each method: state in MiB, µs at one query, million queries a second in batches."""
+    protocol = protocol or Protocol()
+    if device not in DEVICES:
+        raise ValueError(f"device={device!r} is not known: use one of {', '.join(DEVICES)}.")
+    if device == "cuda" and not require_torch().cuda.is_available():
+        raise RuntimeError("torch sees no CUDA device here: use device='cpu' or device='torch-cpu'.")
+    rows = []
+    for method in methods:
+        if device != "cpu" and not method.portable:
+            continue
+        took = {batch: measure(method, queries, batch, device, protocol) for batch in BATCHES}
+        row = {"method": method.name, "mebibytes": method.mebibytes, "microseconds_1": 1e6 * took[1]}
+        row |= {f"mega_queries_{batch}": batch / took[batch] / 1e6 for batch in BATCHES[1:]}
+        rows.append(row)
+    return rows
+
+
+def table_lines(rows: list[Row], *, beside_paper: bool) -> list[str]:
+    """Return the inference table as text, with the paper's figures in brackets if they are to stand there."""
+    shown = []
+    for row in rows:
+        name, *ours = row.values()
+        paper = PAPER.get(name) if beside_paper else None
+        both = zip(ours, paper or ours, strict=True)
+        cells = [f"{figure:.2f}" + (f" ({theirs:.2f})" if paper else "") for figure, theirs in both]
+        shown.append({"cells": " | ".join([name, *cells])})
+    return table(shown, "method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s)", "{cells}")
+
+
+def throughput_panel(
+    samples: dict[int, tuple[NDArray[Any], NDArray[Any]]],
+    queries: NDArray[Any],
+    n_tokens: int,
+    dimensions: tuple[int, ...],
+    protocol: Protocol | None = None,
+) -> list[dict[str, Any]]:
+    """Return MeMo's queries per second on this processor in batches of 512, for each h and d (right panel)."""
+    protocol = protocol or Protocol()
+    rows = []
+    for h, (X, y) in samples.items():
+        for d in dimensions:
+            method = memo_method(X, y, n_tokens, d, "fused")
+            took = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol)
+            rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / took / 1e6})
+    return rows
+
+
+def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
+    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+    if task is None:
+        X, y = zipf_examples(100_000 if all_queries else 20_000)
+        return X, y, X if all_queries else X[:5000], 33_278
+    sample = draw_sample(task, TaskSettings(), 0)
+    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
+    return *sample.split("train", 8), queries, len(task.vocabulary)
+
+
+def paper_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+    """Yield the methods of the paper's inference table, and the sparse table beside them."""
+    yield from table_methods(X, y, n_tokens, svm)
+    for d in (128, 256, 512, 1024):
+        yield memo_method(X, y, n_tokens, d, "fused")
+    yield memo_method(X, y, n_tokens, 1024, "two-stage")

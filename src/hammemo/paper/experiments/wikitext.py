@@ -1,0 +1,324 @@
+r"""The paper's real-data evaluation: next-token prediction on WikiText-2, restricted to the 64 most frequent targets.
+
+**Task.** Whitespace tokens and one ``<eos>`` a line. Candidates are the 64 most frequent training tokens without
+``<unk>``; a position is eligible if at least 16 tokens precede it on its line. 100,000 training, 2,000 validation and
+5,000 test positions are drawn among the eligible ones whose token is a candidate, the same for every context length.
+
+**Sampling error.** The paper's sample is one draw with an unknown seed. Here the draw of positions is repeated, with
+new codebooks each time; a figure of the paper is compared with our mean over draws, in units of the standard error of
+their difference, :math:`s \sqrt{1 + 1/n}` for a standard deviation s over n draws.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.linear_model import SGDClassifier
+from sklearn.metrics import f1_score
+
+from hammemo.kernels import SiteOneHot
+from hammemo.memories import Exact
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
+from hammemo.paper.experiments.drawing import generator, in_parallel
+from hammemo.paper.experiments.measuring import Row, averages, unseen
+from hammemo.paper.memo import MeMoClassifier
+from hammemo.tokens.contexts import windows
+from hammemo.tokens.hashing import key_words
+from hammemo.tokens.labels import top_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SPLITS = ("train", "valid", "test")
+LONGEST = 16
+N_TARGETS = 64
+MEASURES = ("top1", "top5", "macro_f1", "agreement")
+NEIGHBOURS = (1, 5, 25)
+SVM_GRID = tuple({"alpha": alpha, "average": average} for alpha in (1e-6, 1e-5, 1e-4) for average in (False, True))
+HUB = "hf://datasets/Salesforce/wikitext/wikitext-2-v1"
+_HUB_NAMES = {"train": "train", "valid": "validation", "test": "test"}
+
+PAPER = {
+    "sum prototype": (22.30, 53.44, 3.36, 100.00),
+    "mean prototype": (9.84, 29.58, 6.68, 9.87),
+    "suffix backoff": (31.96, 63.32, 19.15, 37.60),
+    "linear SVM": (34.28, 60.96, 18.80, 38.06),
+    "Hamming k-NN": (25.66, 55.62, 9.01, 53.54),
+    "MeMo, d = 128": (16.35, 40.48, 2.63, 47.22),
+    "MeMo, d = 256": (18.76, 46.35, 2.94, 54.70),
+    "MeMo, d = 512": (20.18, 48.66, 3.23, 63.46),
+    "MeMo, d = 1024": (21.50, 50.99, 3.30, 72.79),
+}
+"""The paper's table for h = 8: top-1, top-5, macro-F1 and agreement, in percent."""
+
+VARIANTS = {
+    "suffix backoff, ties by shorter suffixes": "suffix backoff",
+    "Hamming k-NN, ties by similarity": "Hamming k-NN",
+}
+"""Two methods of the table under our tie rules: the paper does not state its own, and overall frequency is closer."""
+
+Lines = dict[str, list[list[str]]]
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What determines the results."""
+
+    seed: int = 20270
+    draws: int = 5
+    codebooks: int = 5
+    dimensions: tuple[int, ...] = (128, 256, 512, 1024)
+    context_lengths: tuple[int, ...] = (4, 8, 16)
+    sizes: tuple[int, int, int] = (100_000, 2_000, 5_000)
+
+    @classmethod
+    def quick(cls, seed: int = 20270) -> TaskSettings:
+        """Return settings for a look within two minutes, not for conclusions."""
+        return cls(seed, 2, 2, (128, 256), (8,), (20_000, 500, 1_000))
+
+
+def read_folder(folder: Path) -> Lines:
+    """Return the tokens of every line of ``wiki.{train,valid,test}.tokens``, each line with its ``<eos>``."""
+    lines = {}
+    for split in SPLITS:
+        path = folder / f"wiki.{split}.tokens"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing: data= takes a folder with wiki.train.tokens, .valid and .test."
+            )
+        lines[split] = line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
+    return lines
+
+
+def read_hub(base: str = HUB) -> Lines:
+    """Return the same from the Parquet files of the Hugging Face hub, or of any other place that fsspec reaches."""
+    try:
+        import fsspec
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
+            "Or data= names a folder with wiki.train.tokens, .valid and .test.",
+            name=error.name,
+        ) from error
+    lines = {}
+    for split in SPLITS:
+        place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"
+        try:
+            with fsspec.open(place) as file:
+                lines[split] = line_tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+        except Exception as error:  # every client of a hub has exceptions of its own
+            raise OSError(
+                f"Without data= the text comes from {place}, which cannot be read "
+                f"({type(error).__name__}: {str(error).rstrip('.')}). Or data= names a folder with wiki.train.tokens, "
+                ".valid and .test."
+            ) from error
+    return lines
+
+
+def line_tokens(texts: list[str]) -> list[list[str]]:
+    """Return the tokens of every line, each line with its ``<eos>``."""
+    return [[*text.split(), "<eos>"] for text in texts]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All eligible positions: the 16 tokens before each and the token there, as ids into the vocabulary."""
+
+    vocabulary: list[str]
+    targets: NDArray[np.int64]
+    contexts: dict[str, NDArray[np.int32]]
+    tokens: dict[str, NDArray[np.int32]]
+
+    def chosen(self, split: str) -> NDArray[np.int64]:
+        """Return the eligible positions whose token is a candidate."""
+        return np.flatnonzero(np.isin(self.tokens[split], self.targets))
+
+    def coverage(self) -> dict[str, dict[str, float]]:
+        """Return for each split the eligible positions, those with a candidate, and their share in percent."""
+        shares = {}
+        for split in SPLITS:
+            eligible, covered = len(self.tokens[split]), len(self.chosen(split))
+            shares[split] = {"eligible": eligible, "covered": covered, "percent": round(100 * covered / eligible, 2)}
+        return shares
+
+
+def build_task(lines: Lines) -> Task:
+    """Return the task: tokens numbered, every line cut into contexts of 16."""
+    frequency = Counter(token for line in lines["train"] for token in line)
+    vocabulary = sorted(frequency)
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    ranked = sorted((token for token in frequency if token != "<unk>"), key=lambda token: (-frequency[token], token))
+    contexts, tokens = {}, {}
+    for split in SPLITS:
+        for line in lines[split]:
+            for token in line:
+                ids.setdefault(token, len(ids))
+        documents = [np.fromiter(map(ids.__getitem__, line), np.int32, len(line)) for line in lines[split]]
+        contexts[split], tokens[split] = windows(documents, LONGEST)
+    targets = np.array(sorted(ids[token] for token in ranked[:N_TARGETS]))
+    return Task(vocabulary, targets, contexts, tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSample:
+    """One draw of positions: contexts of 16 tokens and labels, by split."""
+
+    contexts: dict[str, NDArray[np.int32]]
+    labels: dict[str, NDArray[np.int32]]
+
+    def split(self, name: str, h: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return contexts of the last h tokens, and their labels."""
+        return self.contexts[name][:, LONGEST - h :], self.labels[name]
+
+
+def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
+    """Draw positions without replacement, the same for every context length."""
+    rng = generator(settings.seed, "wikitext", draw)
+    positions = {
+        split: rng.choice(task.chosen(split), size, replace=False)
+        for split, size in zip(SPLITS, settings.sizes, strict=True)
+    }
+    return TaskSample(
+        {split: task.contexts[split][chosen] for split, chosen in positions.items()},
+        {split: task.tokens[split][chosen] for split, chosen in positions.items()},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Measures rankings of labels against the observed token and against the exact classifier's winner."""
+
+    observed: NDArray[Any]
+    winners: NDArray[Any]
+    unambiguous: NDArray[np.bool_]
+    candidates: NDArray[Any]
+
+    @classmethod
+    def of(cls, exact: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Judge:
+        """Ask the exact classifier for its winners, and where they are unique."""
+        winners, unambiguous = [], []
+        for start in range(0, len(X), 500):  # all scores of a whole vocabulary of labels would take gigabytes
+            scores = exact.class_scores(X[start : start + 500])
+            best = np.partition(scores, -2, axis=1)[:, -2:]
+            winners.append(scores.argmax(axis=1))
+            unambiguous.append(best[:, 1] > best[:, 0])
+        return cls(y, exact.classes_[np.concatenate(winners)], np.concatenate(unambiguous), exact.classes_)
+
+    def measures(self, ranking: NDArray[Any]) -> dict[str, float]:
+        """Return the paper's four measures of a ranking of five labels a query, in percent."""
+        first = ranking[:, 0]
+        macro = f1_score(self.observed, first, labels=self.candidates, average="macro", zero_division=0)
+        shares = {
+            "top1": (first == self.observed).mean(),
+            "top5": (ranking == self.observed[:, None]).any(axis=1).mean(),
+            "macro_f1": macro,
+            "agreement": (first == self.winners)[self.unambiguous].mean(),
+        }
+        return {name: 100 * float(share) for name, share in shares.items()}
+
+
+def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> dict[str, Any]:
+    """Return the measures of every method on one draw and context length, and what was chosen on validation."""
+    X, y = sample.split("train", h)
+    queries, observed = sample.split("test", h)
+    exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
+    judge = Judge.of(exact, queries, observed)
+    rows = {
+        "sum prototype": judge.measures(exact.top_k(queries, 5)),
+        "mean prototype": judge.measures(
+            MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)
+        ),
+        "suffix backoff": judge.measures(SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)),
+    }
+    ranking, svm = linear_svm(sample, h)
+    rows["linear SVM"] = judge.measures(ranking)
+    neighbours = chosen_neighbours(sample, h)
+    rows["Hamming k-NN"] = judge.measures(neighbours.top_k(queries, 5))
+    ours = (SuffixBackoff(5), HammingNeighbors(neighbours.n_neighbors))
+    for name, variant in zip(VARIANTS, ours, strict=True):
+        rows[name] = judge.measures(variant.fit(X, y).top_k(queries, 5))
+    for d in settings.dimensions:
+        seeds = [key_words(settings.seed, "codebook", draw, h, d, i)[0] for i in range(settings.codebooks)]
+        fitted = (MeMoClassifier(d, random_state=seed).fit(X, y) for seed in seeds)
+        measured = [judge.measures(memo.compile().top_k(queries, 5)) for memo in fitted]
+        means = {name: float(np.mean([row[name] for row in measured])) for name in MEASURES}
+        spread = {f"{name}_sd": float(np.std([row[name] for row in measured], ddof=1)) for name in MEASURES}
+        rows[f"MeMo, d = {d}"] = means | spread
+    return {
+        "draw": draw,
+        "h": h,
+        "unambiguous": 100 * float(judge.unambiguous.mean()),
+        "neighbours": neighbours.n_neighbors,
+        "svm": svm,
+        "rows": rows,
+    }
+
+
+def linear_svm(sample: TaskSample, h: int) -> tuple[NDArray[Any], dict[str, Any]]:
+    """Return the test ranking of the best linear SVM on validation, and its parameters."""
+    X, y = sample.split("train", h)
+    encoder = SiteOneHot().fit(X)
+    features, held_out = encoder.transform(X), encoder.transform(sample.split("valid", h)[0])
+    fitted = [SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID]
+    scores = [float(svm.score(held_out, sample.labels["valid"])) for svm in fitted]
+    best = int(np.argmax(scores))  # the first among equals
+    decisions = fitted[best].decision_function(encoder.transform(sample.split("test", h)[0]))
+    return fitted[best].classes_[top_columns(decisions, 5)], SVM_GRID[best]
+
+
+def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
+    """Return the k-NN classifier whose k is best on validation, the smallest among equals."""
+    held_out, expected = sample.split("valid", h)
+    fitted = [HammingNeighbors(k, ties="frequency").fit(*sample.split("train", h)) for k in NEIGHBOURS]
+    return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
+
+
+def run(
+    task: Task, settings: TaskSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
+) -> list[dict[str, Any]]:
+    """Return `evaluate` of every draw and context length, computed on several cores."""
+    samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
+    pairs = [(draw, h) for h in sorted(settings.context_lengths, reverse=True) for draw in range(settings.draws)]
+    arguments = [(samples[draw], settings, draw, h) for draw, h in pairs]
+    outcomes = in_parallel(evaluate, arguments, jobs, on_progress)
+    return sorted(outcomes, key=lambda outcome: (outcome["h"], outcome["draw"]))
+
+
+def summary(task: Task, settings: TaskSettings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return all figures as plain numbers: per draw, over draws, and beside the paper's where samples are as large."""
+    as_large = settings.sizes == TaskSettings.sizes
+    table = [
+        _over_draws(
+            h, method, [outcome["rows"][method] for outcome in outcomes if outcome["h"] == h], beside_paper=as_large
+        )
+        for h in settings.context_lengths
+        for method in outcomes[0]["rows"]
+    ]
+    return {
+        "settings": asdict(settings),
+        "task": {"types": len(task.vocabulary), "coverage": task.coverage()},
+        "table": table,
+        "draws": outcomes,
+    }
+
+
+def _over_draws(h: int, method: str, rows: list[dict[str, float]], *, beside_paper: bool) -> Row:
+    row: Row = {"h": h, "method": method}
+    paper = PAPER.get(VARIANTS.get(method, method)) if beside_paper and h == 8 else None
+    for i, name in enumerate(MEASURES):
+        row |= averages(rows, [name])
+        if f"{name}_sd" in rows[0]:
+            row[f"{name}_codebook_sd"] = float(np.mean([entry[f"{name}_sd"] for entry in rows]))
+        if paper is not None:
+            error = row[f"{name}_sd"] * np.sqrt(1 + 1 / len(rows))
+            row[f"{name}_paper"] = paper[i]
+            row[f"{name}_apart"] = float((row[name] - paper[i]) / error) if error > 0 else 0.0
+    return row

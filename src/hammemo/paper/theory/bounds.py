@@ -1,0 +1,365 @@
+r"""How large the error can be: the paper's theorems with explicit constants, and a sharper bound from the counts.
+
+The paper leaves its constants open. For Gaussian codes they follow from two facts about a chi-square sum
+:math:`\sum_i a_i (g_i^2 - 1)` of independent standard normals (Laurent and Massart): it exceeds
+:math:`2 \lVert a \rVert_2 \sqrt t + 2 \lVert a \rVert_\infty t` with probability at most :math:`e^{-t}`, and by
+polarisation every inner product of jointly Gaussian vectors is a difference of two such sums. `docs/theory.md` has the
+derivations. In short, with :math:`a_D = 2 \sqrt{2L/D} + 4L/D`:
+
+- :math:`\eta_U \le a_d` and :math:`\eta_A \le (1 + \eta_U) a_{d_h}`, each with probability :math:`1 - \delta/2`;
+- :math:`a_D \le 4 (\sqrt{L/D} + L/D)`, so :math:`C_2 = C_4 = 4` and :math:`C_0 = \max(C_2, 2 C_4) = 8`;
+- :math:`a_d \le 1` as soon as :math:`d \ge c_0 L` with :math:`c_0 = 8 + 4 \sqrt 3`.
+
+The bound from the counts holds for one query (or, by a union bound, several). Given the projection, the pre-decoding
+score is one Gaussian quadratic form whose matrix is the query's count matrix B (`count_norms`), so errors of different
+tokens and positions cancel as they do in truth: what counts is :math:`\lVert B \rVert_F`, not the number of examples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, log, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DIMENSION_CONSTANT: Final = 8 + 4 * sqrt(3)
+"""The paper's c_0: the context bound applies for d of at least this many times L."""
+
+CONTEXT_CONSTANT: Final = 8.0
+"""The paper's C_0 in the context bound (Theorem 4)."""
+
+SQUARE_CONTEXT_CONSTANT: Final = 2 * CONTEXT_CONSTANT
+"""The corollary's C_0: it drops the terms in d, which are at most those in d_h."""
+
+
+@dataclass(frozen=True)
+class ContextBound:
+    """A bound on the context-sketch error, and whether its condition on d holds (if not, it is infinite)."""
+
+    value: float
+    applies: bool
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A bound on the largest score error of a query, its two parts, and whether the ideal winner must be recovered."""
+
+    context: float
+    output: float
+    guaranteed: bool
+
+    @property
+    def total(self) -> float:
+        """Bound on the largest score error."""
+        return self.context + self.output
+
+
+def coherence_dimension(n: int, epsilon: float, delta: float) -> int:
+    r"""Return a d at which n token codes are nearly orthonormal, with probability 1 - delta (section 2).
+
+    Then :math:`|\langle u_x, u_y \rangle - 1\{x = y\}| \le \varepsilon` for all pairs of tokens at once. The paper's
+    :math:`d \gtrsim \varepsilon^{-2} (\log n + \log(1/\delta))` has this constant for Gaussian codes: with
+    :math:`t = \ln(n (n + 1)/\delta)`, d is the smallest with :math:`2 \sqrt{t/d} + 2t/d \le \varepsilon`.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import coherence_dimension
+    >>> coherence_dimension(n=1024, epsilon=0.5, delta=0.01)
+    431
+    """
+    _check(delta, n=n)
+    return _dimension(log(n * (n + 1) / delta), epsilon)
+
+
+def projection_dimension(n: int, zeta: float, delta: float) -> int:
+    r"""Return a d_h at which the projection keeps all distances of n codes, with probability 1 - delta (section 2).
+
+    The Johnson-Lindenstrauss lemma: for codes that do not depend on the projection,
+    :math:`(1 - \zeta) \lVert u_x - u_y \rVert^2 \le \lVert A u_x - A u_y \rVert^2 \le (1 + \zeta)
+    \lVert u_x - u_y \rVert^2` for all pairs at once, where :math:`A = \sqrt h \, W`. With
+    :math:`t = \ln(n (n - 1)/\delta)`, d_h is the smallest with :math:`2 \sqrt{t/d_h} + 2t/d_h \le \zeta`.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import projection_dimension
+    >>> projection_dimension(n=1024, zeta=0.5, delta=0.01)
+    431
+    """
+    _check(delta, n=n)
+    return _dimension(log(max(n * (n - 1), 2) / delta), zeta)
+
+
+def margin_preserved(score_error: float, margin: float) -> bool:
+    """Theorem 3, margin: whether an error of all scores below half the margin keeps the winner.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory.bounds import margin_preserved
+    >>> margin_preserved(7.9, margin=16), margin_preserved(8.0, margin=16)
+    (True, False)
+    """
+    return score_error < margin / 2
+
+
+def context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> ContextBound:
+    r"""Theorem 4, context sketch: bound :math:`\max_c |G_c - S_c|` for all queries at once, with probability 1 - delta.
+
+    Parameters
+    ----------
+    n : int
+        Token types.
+    d, d_h : int
+        Dimensions of token codes and of projected codes.
+    largest_class : int
+        Examples of the most frequent label, M_max.
+    delta : float
+        Allowed failure probability.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import context_bound
+    >>> context_bound(n=1024, d=4096, d_h=512, largest_class=64, delta=0.01)
+    ContextBound(value=107.66..., applies=True)
+    """
+    _check(delta, n=n, d=d, d_h=d_h, largest_class=largest_class)
+    log_term = _log_pairs(n, delta)
+    if d < DIMENSION_CONSTANT * log_term:
+        return ContextBound(inf, applies=False)
+    rates = sqrt(log_term / d) + log_term / d + sqrt(log_term / d_h) + log_term / d_h
+    return ContextBound(CONTEXT_CONSTANT * largest_class * rates, applies=True)
+
+
+def sharp_context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> float:
+    r"""Theorem 4 before its constants are rounded up: :math:`M_{\max} (a_d + (1 + a_d) a_{d_h})`, for every d.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import sharp_context_bound
+    >>> sharp_context_bound(n=1024, d=4096, d_h=512, largest_class=64, delta=0.01)
+    44.19...
+    """
+    _check(delta, n=n, d=d, d_h=d_h, largest_class=largest_class)
+    tokens, projection = (_chi_square_rate(2 * _log_pairs(n, delta), dimension) for dimension in (d, d_h))
+    return largest_class * (tokens + (1 + tokens) * projection)
+
+
+def output_bound(n: int, d: int, energy: float, delta: float) -> float:
+    r"""Theorem 5, output interference: bound :math:`\max_c |\widetilde S_c - G_c|` of one query.
+
+    It holds with probability 1 - delta over the label codes, given the context sketch.
+
+    Parameters
+    ----------
+    n : int
+        Candidate labels.
+    d : int
+        Dimension of label codes.
+    energy : float
+        Realised collision energy, the sum of the squares of G.
+    delta : float
+        Allowed failure probability.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import output_bound
+    >>> output_bound(n=1024, d=4096, energy=37_888, delta=0.01)
+    39.44...
+    """
+    _check(delta, n=n, d=d)
+    return sqrt(energy) * _output_rate(log(4 * n / delta), d)
+
+
+def recovery(n: int, d: int, d_h: int, largest_class: int, energy: float, margin: float, delta: float) -> Recovery:
+    """Theorem 6, recovery: bound on all scores of one query with probability 1 - delta, from the realised energy.
+
+    Parameters
+    ----------
+    n, d, d_h, largest_class, delta
+        As in `context_bound`.
+    energy : float
+        Realised collision energy, the sum of the squares of G.
+    margin : float
+        Lead of the ideal winner.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import recovery
+    >>> recovery(1024, d=4096, d_h=512, largest_class=64, energy=37_888, margin=16, delta=0.01).guaranteed
+    False
+    """
+    context = context_bound(n, d, d_h, largest_class, delta / 2).value
+    output = output_bound(n, d, energy, delta / 2)
+    return Recovery(context, output, margin_preserved(context + output, margin))
+
+
+def square_recovery(
+    n: int, d: int, h: int, largest_class: int, energy: float, n_observed_labels: int, margin: float, delta: float
+) -> Recovery:
+    """Corollary 7: the square memory (d_h = d / h), from counts only.
+
+    Parameters
+    ----------
+    n, d, largest_class, delta
+        As in `context_bound`.
+    h : int
+        Tokens per context; divides d.
+    energy : float
+        Ideal collision energy, the sum of the squares of S.
+    n_observed_labels : int
+        Labels that have examples.
+    margin : float
+        Lead of the ideal winner.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import square_recovery
+    >>> square_recovery(1024, 10**9, 8, 64, 37_888, 64, margin=16, delta=0.01).guaranteed
+    True
+    """
+    _check(delta, n=n, d=d, h=h, largest_class=largest_class)
+    if d % h:
+        raise ValueError(f"The square memory has d_h = d / h; h={h} does not divide d={d}. Use recovery().")
+    log_term = log(16 * n / delta)
+    if d < DIMENSION_CONSTANT * log_term:
+        return Recovery(inf, inf, guaranteed=False)
+    rate = h * log_term / d
+    context = SQUARE_CONTEXT_CONSTANT * largest_class * (sqrt(rate) + rate)
+    output = (sqrt(energy) + sqrt(n_observed_labels) * context) * _output_rate(log_term, d)
+    return Recovery(context, output, margin_preserved(context + output, margin))
+
+
+def required_dimension(n: int, h: int, n_examples: int, largest_class: int, margin: float, delta: float) -> float:
+    """Remark 8: the asymptotic requirement on d for a square memory; constants are ignored, as in the paper.
+
+    Examples
+    --------
+    >>> from hammemo.paper.theory import required_dimension
+    >>> round(required_dimension(1024, 8, n_examples=4096, largest_class=64, margin=16, delta=0.01))
+    16...
+    """
+    _check(delta, n=n, h=h, n_examples=n_examples, largest_class=largest_class)
+    if margin <= 0:
+        return inf
+    return log(16 * n / delta) * (h * largest_class**2 + n_examples * largest_class) / margin**2
+
+
+def data_context_bound(
+    ideal: NDArray[np.float64],
+    frobenius: NDArray[np.float64],
+    operator: NDArray[np.float64],
+    d: int,
+    d_h: int,
+    delta: float,
+) -> NDArray[np.float64]:
+    r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts, each query with probability 1 - delta.
+
+    With the projection :math:`A`, :math:`H = A^\top A` and
+    :math:`t = \ln((2 \ell + 4)/\delta)` for :math:`\ell` labels with a non-zero count matrix,
+
+    .. math::
+
+        |G_c - S_c| \le S_c \Bigl(2 \sqrt{\tfrac{t}{d d_h}} + \tfrac{2t}{d d_h}\Bigr)
+        + 2 \lVert B_c \rVert_F \sqrt t \, \frac{\overline{\lVert H \rVert}_F}{d}
+        + 2 \lVert B_c \rVert t \, \frac{\overline{\lVert H \rVert}}{d},
+
+    where :math:`\overline{\lVert H \rVert}_F = ((d (d + d_h + 1)/d_h)^{1/4} + \sqrt{2t/d_h})^2` and
+    :math:`\overline{\lVert H \rVert} = (1 + \sqrt{d/d_h} + \sqrt{2t/d_h})^2` bound the norms of H with probability
+    :math:`1 - e^{-t}` each. The leading term is :math:`2 \lVert B_c \rVert_F \sqrt{t (1/d + 1/d_h)}`: up to the
+    logarithm, the standard deviation of the error itself.
+
+    Parameters
+    ----------
+    ideal, frobenius, operator : ndarray of shape (m, L)
+        Ideal scores, and the norms from `count_norms`.
+    d, d_h : int
+    delta : float
+
+    Returns
+    -------
+    ndarray of shape (m, L)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.paper.theory import data_context_bound
+    >>> data_context_bound(np.array([[2.0]]), np.array([[1.5]]), np.array([[1.2]]), d=1024, d_h=128, delta=0.05)
+    array([[0.863...]])
+    """
+    _check(delta, d=d, d_h=d_h)
+    observed = np.count_nonzero(frobenius, axis=1)[:, None]
+    t = np.log((2 * observed + 4) / delta)
+    trace = 2 * np.sqrt(t / (d * d_h)) + 2 * t / (d * d_h)
+    excess = np.sqrt(2 * t / d_h)
+    spread = ((d * (d + d_h + 1) / d_h) ** 0.25 + excess) ** 2 / d
+    largest = (1 + sqrt(d / d_h) + excess) ** 2 / d
+    return np.asarray(ideal * trace + 2 * frobenius * np.sqrt(t) * spread + 2 * operator * t * largest)
+
+
+def data_recovery(
+    ideal: NDArray[np.float64],
+    frobenius: NDArray[np.float64],
+    operator: NDArray[np.float64],
+    d: int,
+    d_h: int,
+    delta: float,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    r"""Bound the score error of each label of each query from the counts only, and say whose winner is certain.
+
+    Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label c is at most
+    :math:`\bar G_c \alpha + \sqrt{2t (1 + \alpha)/d} \, \lVert \bar G \rVert` with
+    :math:`\bar G_c = S_c + \text{bound}_c`, as in the proof of Theorem 5. The winner is certain where its score less
+    its own bound exceeds every rival's score plus that rival's.
+
+    Returns
+    -------
+    bound : ndarray of shape (m, L)
+    guaranteed : ndarray of bool, shape (m,)
+    """
+    context = data_context_bound(ideal, frobenius, operator, d, d_h, delta / 2)
+    t = log(4 * ideal.shape[1] / (delta / 2))
+    alpha = _chi_square_rate(t, d)
+    reach = ideal + context
+    rest = np.sqrt(np.maximum(np.square(reach).sum(axis=1, keepdims=True) - np.square(reach), 0))
+    bound = context + reach * alpha + rest * sqrt(2 * t * (1 + alpha) / d)
+    rows, winner = np.arange(len(ideal)), ideal.argmax(axis=1)
+    floor = (ideal - bound)[rows, winner]
+    rivals = ideal + bound
+    rivals[rows, winner] = -inf
+    return bound, floor > rivals.max(axis=1)
+
+
+def _log_pairs(n: int, delta: float) -> float:
+    """Return the paper's L: 2 n^2 exp(-2 L) = delta / 2."""
+    return log(2 * n / sqrt(delta))
+
+
+def _chi_square_rate(t: float, dimension: int) -> float:
+    """Return how far a normalised chi-square strays from 1 with probability at most 2 exp(-t)."""
+    return 2 * sqrt(t / dimension) + 2 * t / dimension
+
+
+def _dimension(t: float, epsilon: float) -> int:
+    """Return the smallest dimension whose `_chi_square_rate` at t is at most epsilon."""
+    if not 0 < epsilon < 1:
+        raise ValueError(f"A distortion lies strictly between 0 and 1, and this one is {epsilon!r}.")
+    dimension = max(1, ceil(4 * t / (sqrt(1 + 2 * epsilon) - 1) ** 2))
+    while _chi_square_rate(t, dimension) > epsilon:  # the division was rounded
+        dimension += 1
+    return dimension
+
+
+def _output_rate(t: float, d: int) -> float:
+    alpha = _chi_square_rate(t, d)
+    return alpha + sqrt(2 * t * (1 + alpha) / d)
+
+
+def _check(delta: float, **sizes: int) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta!r}: a failure probability lies strictly between 0 and 1.")
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}={size!r} must be at least 1.")

@@ -1,0 +1,307 @@
+"""Which kind a column is: a function of how its values came and of the rows that a model holds.
+
+Two letters for each column are all that it depends on:
+
+- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else, so that whole numbers
+  are numbers; ``d`` dates; ``o`` lists and arrays of a model with a given kernel, where only floats and durations are
+  ``t``. Types are declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
+- its *content*, what the values are: ``-`` none but missing ones; ``w`` whole numbers; ``f`` fractions, too; ``x``
+  strings, too. The rows that are left tell it, so it changes when rows are forgotten.
+
+A column without values is a column of names until values come: nothing is decided by missing ones, and its type is
+``o``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.tokens.columns import KIND_WORDS, LARGEST, MOMENTS, NAMES, NUMBERS, array_values, is_number, number_of
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.missing import MISSING, is_missing
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONTENTS: Final = "-wfx"
+"""Contents in ascending order: what two batches hold together is the later one."""
+
+Asked = Set[int] | None
+"""The columns that the user said are numbers; None where that is automatic."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The types and the contents of the columns of a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.column_evidence import Evidence
+    >>> first = Evidence.of_columns([np.array([None, 3], object), np.array([None, None], object)], has_types=False)
+    >>> more = Evidence.of_columns([np.array([0.5, 4.0]), np.array(["a", None], object)], has_types=False)
+    >>> first.kinds(None), first.plus(more).kinds(None), first.plus(more).types
+    ('ss', 'ns', 'to')
+    """
+
+    types: str
+    contents: str
+
+    @classmethod
+    def of_columns(
+        cls, columns: Sequence[NDArray[Any]], *, has_types: bool, categories: Set[int] = frozenset()
+    ) -> Evidence:
+        """Return what the columns of a table show.
+
+        Parameters
+        ----------
+        has_types : bool
+            Whether whole numbers are numbers: in data frames, and wherever the kernel is automatic.
+        categories : set of int
+            The places of categories: their numbers are names.
+        """
+        found = [_shown(column, has_types=has_types) for column in columns]
+        types = ["s" if j in categories and kind != "d" else kind for j, (kind, _) in enumerate(found)]
+        return cls._made(types, [content for _, content in found])
+
+    @classmethod
+    def of_rows(cls, types: str, contexts: Contexts) -> Evidence:
+        """Return what rows of tokens show that came with these types."""
+        tokens = contexts.vocabulary
+        levels = np.zeros(len(tokens) + 1, np.int64)  # rank -1, no token, reads the last entry
+        fractional = (tokens.floats != np.floor(tokens.floats)) | (np.abs(tokens.floats) >= LARGEST)
+        strings = np.where(tokens.strings == MISSING, 0, 3)
+        levels[:-1] = np.concatenate([np.ones(len(tokens.ints), np.int64), 1 + fractional, strings])
+        most = levels[contexts.ranks].max(axis=0, initial=0)
+        return cls._made(types, [CONTENTS[level] for level in most.tolist()])
+
+    @classmethod
+    def _made(cls, types: Sequence[str], contents: Sequence[str]) -> Evidence:
+        """Return evidence where a column without values has no type of its own."""
+        pairs = zip(types, contents, strict=True)
+        return cls("".join("o" if content == "-" else kind for kind, content in pairs), "".join(contents))
+
+    def plus(self, other: Evidence) -> Evidence:
+        """Return what both show."""
+        columns = zip(self.types, self.contents, other.types, other.contents, strict=True)
+        types = "".join(_joined(mine, content, theirs, more) for mine, content, theirs, more in columns)
+        pairs = zip(self.contents, other.contents, strict=True)
+        return Evidence(types, "".join(max(pair, key=CONTENTS.index) for pair in pairs))
+
+    def kinds(self, asked: Asked) -> str:
+        """Return the kind of each column, as letters."""
+        pairs = enumerate(zip(self.types, self.contents, strict=True))
+        if asked is None:
+            return "".join(_kind(kind, content) for _, (kind, content) in pairs)
+        return "".join((MOMENTS if kind == "d" else NUMBERS) if j in asked else NAMES for j, (kind, _) in pairs)
+
+
+def _kind(kind: str, content: str) -> str:
+    if content == "-" or kind == "s":
+        return NAMES
+    if kind == "d":
+        return MOMENTS
+    return NUMBERS if content == "f" or (content == "w" and kind == "t") else NAMES
+
+
+def _joined(mine: str, content: str, theirs: str, more: str) -> str:
+    """Return the type of a column that came with two types: values decide, missing ones do not."""
+    if more == "-" and content != "-":
+        return mine
+    if content == "-" and more != "-":
+        return theirs
+    if "d" in (mine, theirs):
+        return mine  # what is no date is refused where dates were learnt, and the other way round
+    return mine if mine == "s" else max(mine, theirs, key="sot".index)
+
+
+def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[str, str]:
+    """Return the type and the content of one column."""
+    kind = column.dtype.kind
+    plain = "t" if has_types else "o"
+    if kind == "M":
+        return "d", "-" if np.isnat(column).all() else "w"
+    if kind == "m":
+        return "t", "-" if np.isnat(column).all() else "w"
+    if kind in "iub":
+        is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
+        return "s" if has_types and kind == "b" else plain, "w" if is_there else "-"
+    if kind == "f":
+        present = column[~np.isnan(column)]
+        whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
+        return "t", "-" if not len(present) else "w" if whole else "f"
+    if kind != "O":
+        return plain, "x" if any(value != MISSING for value in column.tolist()) else "-"
+    return _shown_objects(array_values(column), plain)
+
+
+def _shown_objects(values: list[Any], plain: str) -> tuple[str, str]:
+    """Return the type and the content of a column of objects; most are told by their types and a few values."""
+    kinds = {_value_kind(kind) for kind in set(map(type, values))}
+    if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
+        return plain, "x"
+    if not any(map(_is_there, values)):
+        return plain, "-"
+    kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
+    kinds -= {"name", "missing"}
+    if "moment" in kinds:
+        return ("d", "w") if kinds == {"moment"} else (plain, "x")  # which is refused
+    if "truth" in kinds and plain == "t":
+        return "s", "w"
+    is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
+    return "t" if "duration" in kinds else plain, "f" if is_fraction else "w"
+
+
+def _is_there(value: Any) -> bool:
+    if type(value) in (str, int):
+        return bool(value != MISSING and value != NO_TOKEN)
+    return not is_missing(value)
+
+
+def _value_kind(kind: type) -> str:
+    if kind.__name__ in ("NoneType", "NAType", "NaTType"):
+        return "missing"
+    if issubclass(kind, (bool, np.bool_)):
+        return "truth"
+    if issubclass(kind, (int, np.integer)):
+        return "whole"
+    if issubclass(kind, (timedelta, np.timedelta64)):
+        return "duration"
+    if issubclass(kind, (float, np.floating, Decimal, Fraction)):
+        return "fraction"
+    return "moment" if issubclass(kind, (date, np.datetime64)) else "name"
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a value is a date or a duration, which cannot be a name."""
+    return _value_kind(type(value)) in ("moment", "duration") and not is_missing(value)
+
+
+def holds_time(column: NDArray[Any]) -> bool:
+    """Return whether a column holds a date or a duration."""
+    return column.dtype.kind in "mM" or (column.dtype.kind == "O" and any(map(is_time, array_values(column))))
+
+
+def _is_fraction(value: Any) -> bool:
+    """Return whether a value is no whole number; an infinite one is none."""
+    number = number_of(value) if is_number(value) else 0.0
+    return not number.is_integer() or (abs(number) >= LARGEST and not isinstance(value, int))
+
+
+def packed_types(types: str) -> str:
+    """Return types for a file: each letter with how often it follows itself, since tables may have many columns.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.column_evidence import packed_types, unpacked_types
+    >>> packed_types("ooot"), unpacked_types("o3t1", 4)
+    ('o3t1', 'ooot')
+    """
+    return re.sub(r"(.)\1*", lambda run: f"{run[1]}{len(run[0])}", types)
+
+
+def unpacked_types(packed: str, n: int) -> str:
+    """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
+    runs = re.findall(r"([otsd])([1-9][0-9]{0,9})", packed, re.ASCII)
+    if sum(int(times) for _, times in runs) != n:
+        raise ValueError("the types of its columns are none")
+    types = "".join(letter * int(times) for letter, times in runs)
+    if packed_types(types) != packed:
+        raise ValueError("the types of its columns are none")
+    return types
+
+
+def asked_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
+    """Return the places of the columns that `numeric`, "auto", "none" or a list of columns, says are numbers.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.column_evidence import asked_columns
+    >>> asked_columns(["b", 0], ["a", "b"], 2), asked_columns("none", None, 2), asked_columns("auto", None, 2)
+    ({0, 1}, set(), None)
+    """
+    if isinstance(numeric, str) and numeric in ("auto", "none"):
+        return None if numeric == "auto" else set()
+    if isinstance(numeric, str) or not isinstance(numeric, (Sequence, np.ndarray)):
+        raise ValueError(f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns.")
+    return {_place(column, names, n) for column in numeric}
+
+
+def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
+    known = [] if names is None else list(names)
+    if isinstance(column, (str, int, np.integer)) and not isinstance(column, bool) and column in known:
+        return known.index(column)
+    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
+        return int(column)
+    raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
+
+
+def column_kinds(
+    columns: Sequence[NDArray[Any]],
+    numeric: Any,
+    names: Sequence[Any] | None,
+    *,
+    has_types: bool,
+    categories: Set[int] = frozenset(),
+) -> str:
+    """Return the kind of each column of a table, as letters; the parameters are those of the functions above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.column_evidence import column_kinds
+    >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
+    'nns'
+    """
+    evidence = Evidence.of_columns(columns, has_types=has_types, categories=categories)
+    return evidence.kinds(asked_columns(numeric, names, len(columns)))
+
+
+def converted(contexts: Contexts, before: str, after: str, missing: str, names: Sequence[Any] | None) -> Contexts:
+    """Return rows of tokens whose columns were of some kinds as rows of other kinds; ValueError where that cannot be.
+
+    A missing number is no token, a missing name is the token `MISSING` or none.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.contexts import Contexts
+    >>> from hammemo.tokens.column_evidence import converted
+    >>> rows = converted(Contexts.of([["<missing>", "a"], [2, "<missing>"]]), "ss", "ns", "token", None)
+    >>> rows.vocabulary.tolist(), rows.ranks.tolist()
+    ([2, '<missing>', 'a'], [[-1, 2], [0, 1]])
+    """
+    if before == after:
+        return contexts
+    vocabulary = contexts.vocabulary.union(Vocabulary.of([MISSING]))
+    ranks = contexts.ranks_in(vocabulary).copy()
+    (lacking,) = vocabulary.find(Vocabulary.of([MISSING])).tolist()
+    first_string = len(vocabulary) - len(vocabulary.strings)
+    for j, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old == new:
+            continue
+        column = ranks[:, j]
+        present = column[(column >= 0) & (column != lacking)]
+        if len(present) and (MOMENTS in (old, new) or (new == NUMBERS and present.max() >= first_string)):
+            where = repr(names[j]) if names is not None else str(j)
+            raise ValueError(
+                f"Column {where} holds {KIND_WORDS[old]}, which cannot become {KIND_WORDS[new]}: fit a new model, on "
+                "a table with this column converted."
+            )
+        if new == NAMES:
+            ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)
+        else:
+            ranks[:, j] = np.where(column == lacking, -1, column)
+    used = np.zeros(len(vocabulary) + 1, bool)
+    used[ranks] = True
+    kept = vocabulary.keep(used[:-1])
+    places = np.append(np.cumsum(used[:-1]) - 1, -1)
+    return Contexts.with_ranks(kept, places[ranks])
