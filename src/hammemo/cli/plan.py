@@ -69,17 +69,9 @@ def plan_files(
         X, y, found = _held_examples(schema, files, given.file_format, classes)
         from hammemo.planning import plan
 
-        planned = plan(
-            X,
-            y,
-            budget=budget,
-            agreement=agreement,
-            kernel=compared,
-            vote=parameters.vote,
-            n_examples=n_examples or found,
-            n_labels=n_labels,
-            random_state=parameters.seed,
-        )
+        found = n_examples or found
+        wanted: dict[str, Any] = {"budget": budget, "agreement": agreement, "n_examples": found, "n_labels": n_labels}
+        planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **wanted)
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
     options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
     if as_json:
