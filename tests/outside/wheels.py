@@ -34,6 +34,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
     "tests",
+    "server/tests",
+    "server/deploy",
+    "server/pyproject.toml",
     "benchmarks",
     "deploy",
     "docs",
@@ -121,6 +124,7 @@ def build(dist: Path, pythons: list[str]) -> None:
         unpacked = folder / source.name.removesuffix(".tar.gz")
         dist.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, dist)
+        run(tools, "-m", "build", "--wheel", "--outdir", dist, ROOT / "server")  # pure Python: one wheel serves all
         for number, python in enumerate(pythons):
             if fits(python, dist):
                 continue
@@ -192,7 +196,8 @@ def try_wheels(dist: Path, python: str, few: bool, options: list[str]) -> None:
         folder = Path(name)
         fresh = new_environment(python, folder / "environment")
         bare = bare_environment(folder, fresh)
-        pip(fresh, "--no-index", "--no-deps", "--find-links", dist.resolve(), "hammemo", environment=bare)
+        ours = ["hammemo"] if few else ["hammemo", "hammemo-server"]
+        pip(fresh, "--no-index", "--no-deps", "--find-links", dist.resolve(), *ours, environment=bare)
         pip(fresh, "--only-binary", ":all:", "hammemo", *TEST_PACKAGES, environment=bare)
         extras = ["cli"] if few else EXTRAS
         install_wanted(fresh, [*(f"hammemo[{extra}]" for extra in extras), *(() if few else OTHERS)], python, bare)
@@ -226,8 +231,9 @@ def suite(options: list[str]) -> None:
             if find_spec(package) is None:
                 print(f"{package} is not installed: {', '.join(needing)} are left out.", flush=True)
                 left_out += [f"--ignore={at / place}" for place in needing for at in (folder, Path(where).parent)]
-        named = [option for option in options if option.startswith("tests/")]
-        places = [] if named else ["tests", "README.md", "docs", str(Path(where).parent)]
+        named = [option for option in options if option.startswith(("tests/", "server/tests/"))]
+        server = ["server/tests"] if find_spec("hammemo_server") else []
+        places = [] if named else ["tests", *server, "README.md", "docs", str(Path(where).parent)]
         run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, *options, *places, cwd=folder)
 
 
