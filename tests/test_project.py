@@ -277,4 +277,11 @@ def test_the_site_is_built_with_an_old_pip() -> None:
     assert {"plot", "onnx"} <= set(project["project"]["optional-dependencies"])
     assert build[:4] == ["python", "-m", "sphinx", "-W"]
     wheel = Path("hammemo.whl")
-    assert site.with_wheel(install, wheel) == ["pip", "install", "hammemo.whl[plot,onnx,hub,serve]", "--group", "docs"]
+    assert site.with_wheel(install, wheel) == [
+        "pip",
+        "install",
+        "hammemo.whl[plot,onnx,hub,serve]",
+        "./server",
+        "--group",
+        "docs",
+    ]
