@@ -210,12 +210,10 @@ def _long_stream(length: int, seed: int) -> dict[str, float]:
     }
 
 
-def require_native() -> Any:
-    """Return the compiled loops, or end."""
-    loops = native()
-    if loops is None:
+def require_native() -> None:
+    """End where there are no compiled loops."""
+    if native() is None:
         raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
-    return loops
 
 
 def main() -> None:

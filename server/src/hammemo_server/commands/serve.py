@@ -161,14 +161,8 @@ def serve_folder(
             raise UsageError(f"--log-level {log_level!r} is not known: use info, warning or error.")
         if replica and workers:
             raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
-        try:
-            from hammemo_server.http.server import ServerSettings, run
-        except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] not in _EXTRA:
-                raise
-            raise ModuleNotFoundError(
-                "hammemo serve needs its extra packages: pip install 'hammemo[serve]'", name=error.name
-            ) from error
+        from hammemo_server.http.server import ServerSettings, run
+
         settings = ServerSettings(
             str(folder),
             host,
@@ -204,6 +198,3 @@ def serve_folder(
         except ValueError as error:
             raise UsageError(str(error)) from error
         run(settings)
-
-
-_EXTRA = ("starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")

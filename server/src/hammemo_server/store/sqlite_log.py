@@ -27,6 +27,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import apsw
+
 from hammemo import __version__
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import write_private
@@ -45,13 +47,6 @@ from hammemo_server.store.base_log import (
 from hammemo_server.store.list_files import ListFiles
 from hammemo_server.store.log import LogDamaged, LogError, Seen
 from hammemo_server.store.shared_tables import TABLES, table_statements
-
-try:
-    import apsw
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "A log in SQLite needs its extra packages: pip install 'hammemo[serve]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
