@@ -29,13 +29,12 @@ train, test = slice(0, 40_000), slice(40_000, None)
 # its answer. One number counts the rows at each position: a third of them reserved for
 # the most frequent words, the rest shared.
 
-exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X[train], y[train])
+exact = MemoryClassifier("positional", Exact(), "sum").fit(X[train], y[train])
 truth = exact.predict(X[test])
 mebibytes, agreement, certified = [], [], []
 for rows in (24, 48, 96, 192, 384, 768, 1536):
-    clf = MemoryClassifier(
-        memory=Hashed(buckets=2 * rows // 3, reserved=rows // 3), vote="sum"
-    ).fit(X[train], y[train])
+    memory = Hashed(buckets=2 * rows // 3, reserved=rows // 3)
+    clf = MemoryClassifier("positional", memory, "sum").fit(X[train], y[train])
     answers, proven = clf.predict(X[test]), clf.certify(X[test])
     assert (answers[proven] == truth[proven]).all()  # a proof is a proof
     mebibytes.append(len(clf.memory_.state_bytes()) / 2**20)

@@ -29,9 +29,9 @@ y = np.where(rng.random(len(y)) < 0.1, rng.integers(10, size=len(y)), y)
 # Test, then train: each batch is first predicted, then learnt.
 
 models = {
-    "keeps everything": MemoryClassifier(memory=Exact(), vote="sum"),
+    "keeps everything": MemoryClassifier("positional", Exact(), "sum"),
     "Rolling, the last 1,500": Rolling(
-        MemoryClassifier(memory=Exact(), vote="sum"), last=1500
+        MemoryClassifier("positional", Exact(), "sum"), last=1500
     ),
 }
 BATCH = 250

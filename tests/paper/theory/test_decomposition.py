@@ -75,10 +75,12 @@ def test_stages_equal_the_paper_s_sums(kernel: SiteKernel | None, stored: Any, a
 
 def test_a_twin_that_reads_numbers_is_refused() -> None:
     X, y = np.random.default_rng(5).integers(0, 9, (200, 4)), ["a", "b"] * 100
-    with pytest.raises(
-        ValueError, match="The twin reads numbers, and the paper's model tokens: fit it with kernel='positional'"
-    ):
-        decompose(MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), X)
+    twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    why = "The twin reads numbers, and the paper's model tokens: fit it with kernel='positional'"
+    with pytest.raises(ValueError, match=why):
+        decompose(MeMoClassifier(8).fit(X, y), twin, X)
+    with pytest.raises(ValueError, match=why):
+        count_norms(twin, X)
 
 
 def test_a_memory_with_exact_codes_decomposes_too() -> None:

@@ -90,7 +90,7 @@ def planted(h: int, seed: int) -> Instance:
     >>> from hammemo.memories import Exact
     >>> from hammemo.paper.experiments.synthetic import planted
     >>> data = planted(h=8, seed=1)
-    >>> paper = MemoryClassifier(memory=Exact(), vote="sum")
+    >>> paper = MemoryClassifier("positional", Exact(), "sum")
     >>> paper.fit(data.contexts, data.labels).class_scores([data.query])[0, :3].tolist()
     [40.0, 24.0, 24.0]
     >>> merged = data.merged()

@@ -139,7 +139,7 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
     >>> from hammemo.memories import Exact
     >>> from hammemo.paper.theory import decompose
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    >>> exact = MemoryClassifier(memory="exact", vote="sum").fit(X, y)
+    >>> exact = MemoryClassifier("positional", "exact", "sum").fit(X, y)
     >>> parts = decompose(MeMoClassifier(d=256).fit(X, y), exact, [["a", "c"]])
     >>> parts.ideal, parts.margin, parts.ideal_energy
     (array([[1.5, 0.5]]), array([1.]), array([2.5]))
@@ -168,10 +168,7 @@ def _checked(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaussian
         check_is_fitted(model)
         if not isinstance(model.memory_, kind) or not isinstance(model.vote_, Sum):
             raise TypeError(f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}.")
-        if model._cells is not None:
-            raise ValueError(
-                f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'."
-            )
+        _refuse_numbers(name, model)
     same_sites = (
         sketch.sites_.positions == twin.sites_.positions
         and sketch.sites_.h == twin.sites_.h
@@ -181,6 +178,12 @@ def _checked(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaussian
     if not (same_sites and same_counts and sketch.memory_.labels == twin.memory_.labels):
         raise ValueError("The twin is not the sketch's: fit both with the same kernel, classes and examples.")
     return sketch.memory_, twin.memory_
+
+
+def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
+    """Refuse a model whose counts are of ranges of numbers: contexts are tokens here, so the figures would be wrong."""
+    if model._cells is not None:
+        raise ValueError(f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'.")
 
 
 def _before_decoding(memory: Gaussian, counts: Exact, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
@@ -221,6 +224,7 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[NDArray[np.float64], ND
     X : (m, h); returned : (m, L), (m, L)
     """
     check_is_fitted(twin)
+    _refuse_numbers("twin", twin)
     counts, sites = twin.memory_, twin.sites_
     table = counts.table()
     weights = sites.weights / sites.total_weight
