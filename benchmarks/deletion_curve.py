@@ -34,7 +34,7 @@ import numpy as np
 from click_rows import Clicks
 from clicks import CategoryLightGBM
 from hammemo import MemoryClassifier
-from hammemo.models.learning import mute_forgetting_warning
+from hammemo.models.classifiers import mute_forgetting_warning
 from hammemo.paper.experiments.measuring import Row, table
 from measures import JsonLines, options
 
@@ -86,7 +86,7 @@ def measure(rows: int, seed: int, runs: int) -> Row:
     row["forget_refit"], ours = spent(runs, copy, lambda model: forgotten(model).refit())
     row["forget_weights"], _ = spent(runs, copy, lambda model: forgotten(model).refit(what="weights"))
     row["fit"], rest = spent(1, MemoryClassifier, lambda model: model.fit(X[~gone], y[~gone]))
-    row["all_kept"], row["complete"] = bool(ours._kept.holds_all), ours.digest() == rest.digest()
+    row["all_kept"], row["complete"] = bool(ours.state.store.holds_all), ours.digest() == rest.digest()
     if row["all_kept"] and not row["complete"]:
         raise AssertionError("the model differs from a fit of the rows that are left")
     row["forget_pass"] = row["pass_complete"] = None

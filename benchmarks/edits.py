@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed, Ledgered
+from hammemo.models.classifiers import read_rows
 from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.measuring import Row, unseen
-from hammemo.tokens.user_input import CheckedRows, asked_contexts
 from measures import after, latencies, options, show, thread_seconds
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def edit_seconds(still: MemoryClassifier, edits: Iterable[Edit], on_edit: Callab
 def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | None = None) -> None:
     """Check what an edit checks of its arguments or, without labels, a query."""
     if labels is None:
-        asked_contexts(model, rows)
+        model.contexts(rows)
     else:
-        CheckedRows.from_user(model, rows, labels)
+        read_rows(model, rows, labels, None, model.state)
 
 
 def measured(

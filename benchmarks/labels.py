@@ -69,7 +69,7 @@ def race(
 def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int) -> Iterator[Row]:
     vote = data.fitted_vote(VOTES[name], readers.dense, readers.model.sites_)
     live, dense = (readers.predictor(reader, vote) for reader in (readers.reader, readers.dense))
-    ours, theirs = (predictor._scorer().ranker for predictor in (live, dense))
+    ours, theirs = (predictor.view().scorer.ranker for predictor in (live, dense))
     some, every = (data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES))
     for asked, of_ours, of_theirs in (
         ("top-1 in batches", ours.winners, theirs.winners),

@@ -37,6 +37,7 @@ from hammemo._progress import progress_bar
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import AutoSites, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.models.classifiers import take_state
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
 from hammemo.votes import LogLinear, Mixture
 from measures import options, show
@@ -290,7 +291,7 @@ class History:
         if not again and self.as_frame:
             return []  # names of columns stay declared, and `open` declares none
         fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
-        fresh.label_dtype_ = self.model.label_dtype_
+        take_state(fresh, fresh.state.but(label_dtype=self.model.label_dtype_))
         if _file(self.model) == _file(fresh):
             return []
         mine, theirs = self.model.digest(parts=True), fresh.digest(parts=True)

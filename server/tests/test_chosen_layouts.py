@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, save
 from hammemo.memories import Exact, Hashed, Ledgered, Tiered
+from hammemo.models.classifiers import take_state
 from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
@@ -80,10 +81,10 @@ def test_rows_decide_which_columns_are_numbers_when_it_chooses(tmp_path: Path) -
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
         model = host.create("t", "m", {"columns": 3, "seed": 5})
         done(model, Edit("1", "learn", X[:150], y[:150]))
-        assert model_of(model)._columns is None
+        assert model_of(model).state.columns.kinds is None
         done(model, Edit("2", "learn", X[150:], y[150:]))
         clf = chosen(model, 3)
-        assert clf._columns == "sns"
+        assert clf.state.columns.kinds == "sns"
         assert clf.digest() == online(X, y).digest()
         with pytest.raises(Malformed, match="Column 1 holds numbers, and 'b' is none"):
             done(model, Edit("3", "learn", [["1", "b", "2"]] * 2, ["same", "same"]))
@@ -115,7 +116,7 @@ def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypa
         go.set()
         clf = chosen(model, 8)
         before = online(X[:200], y[:200])
-        assert (clf.sites_.positions, clf._chosen_at) == (before.sites_.positions, 200)
+        assert (clf.sites_.positions, clf.state.chosen_at) == (before.sites_.positions, 200)
         rest = before.partial_fit(X[200:205], y[200:205]).forget(X[:3], y[:3])
         assert clf.digest() == rest.digest()
         assert model.describe()["stale"]  # the choice saw rows that were forgotten while it was made
@@ -310,7 +311,7 @@ def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most
     given_settings = Settings.checked({"columns": 2, "seed": 3}, Limits())
     start = first_state(given_settings).model
     assert start is not None
-    start._kept = KeptRows.empty(2, start.memory_.seed, most)
+    take_state(start, start.state.but(store=KeptRows.empty(2, start.memory_.seed, most)))
     start.keep = most
     model: MemoryClassifier | None = start
     log: list[Content] = []

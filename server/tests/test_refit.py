@@ -16,6 +16,7 @@ import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.memories import Exact, Ledgered
+from hammemo.models.classifiers import take_state
 from hammemo.models.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
 from hammemo_server.edits import weights as weights_module
@@ -421,8 +422,8 @@ def test_a_replay_in_other_groups_has_the_same_bytes(vote: str, edits: list[Cont
     chosen = Settings.checked({"columns": 2, "vote": vote, "seed": 3}, Limits())
     start = first_state(chosen).model
     assert start is not None
-    if start._kept is not None:
-        start._kept = KeptRows.empty(2, start.memory_.seed, most)
+    if start.state.store is not None:
+        take_state(start, start.state.but(store=KeptRows.empty(2, start.memory_.seed, most)))
     model: MemoryClassifier | None = start
     kept: list[Content] = []
     for edit in edits:  # as they were applied one by one

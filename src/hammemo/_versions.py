@@ -82,16 +82,16 @@ class Versioned:
         copied.__dict__ = dict(self.__dict__)
         return copied
 
-    def _now(self: Self) -> Self:
+    def now(self: Self) -> Self:
         """Return this version for reading: it stays as it is, and the caches that it fills are those of the version."""
         version = object.__new__(type(self))
         version.__dict__ = self.__dict__
         return version
 
-    def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
+    def edited(self: Self, change: Callable[[Self], Result]) -> Result:
         """Let `change` work on a private version, then publish that; return what it returned."""
         lock = lock_of(self)
-        if lock._is_owned():  # by this thread; others wait
+        if lock._is_owned():
             raise RuntimeError(
                 f"This {type(self).__name__} is being edited already, by what this call is part of: an iterator or an "
                 "array that an edit reads edits the same object. This call changed nothing: the other edit would "

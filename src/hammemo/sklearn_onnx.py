@@ -116,7 +116,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
     predictor, asked = model.compile(), container.get_options(model).get("tokens")
     tokens = None if asked is None else Vocabulary.of(asked)
-    if asked is None and model._cells is None:
+    if asked is None and predictor.cells is None:
         tokens = carried_tokens(predictor.compiled)
     graph = predictor.graph(tokens)
     ops = _Added(scope, container, graph.constants)

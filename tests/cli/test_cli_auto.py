@@ -67,8 +67,8 @@ def test_a_file_in_batches_gives_the_model_that_fit_makes_of_it(
     monkeypatch.setattr(kept_rows, "MOST_ROWS", 10)  # now the files are read twice, and from a pipe once
     monkeypatch.setattr(learning, "CHOICE_ROWS", 5)
     model = fitted(tmp_path / "first.csv", *files, *NAMES)
-    assert model._kept is not None
-    assert not model._kept.holds_all
+    assert model.state.store is not None
+    assert not model.state.store.holds_all
     assert model.memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
     piped = tmp_path / "piped.model"
     result = runner.invoke(app, ["fit", "-", *NAMES, "--out", str(piped)], input=file.read_text())

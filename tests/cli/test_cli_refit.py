@@ -63,7 +63,7 @@ def test_after_forget_and_refit_the_weights_are_those_of_the_rest(model: Path, t
     run("forget", model, tmp_path / "gone.csv", "--out", tmp_path / "forgotten")
     assert weights(tmp_path / "forgotten") == before  # they stay until they are fitted again
     shown = run("refit", tmp_path / "forgotten").stdout
-    kept = len(load(tmp_path / "forgotten")._kept)
+    kept = len(load(tmp_path / "forgotten").state.store)
     sentence = f"The weights were fitted to {kept} kept examples and have changed."
     assert shown == f"{sentence} Written to {tmp_path}/forgotten\n"
     assert weights(tmp_path / "forgotten") == wanted != before

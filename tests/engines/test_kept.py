@@ -32,8 +32,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 def kept(model: MemoryClassifier) -> list[bytes]:
-    assert model._kept is not None
-    return [array.tobytes() for array in model._kept.packed().values()]
+    assert model.state.store is not None
+    return [array.tobytes() for array in model.state.store.packed().values()]
 
 
 def weights(model: MemoryClassifier) -> list[bytes]:
@@ -47,9 +47,9 @@ def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifie
 
 def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
     whole = learnt(words, engine="threads", workers=1)
-    assert whole._kept is not None
-    assert 150 < len(whole._kept.state()["codes"]) <= 200
-    assert whole._kept.threshold < EVERYTHING
+    assert whole.state.store is not None
+    assert 150 < len(whole.state.store.state()["codes"]) <= 200
+    assert whole.state.store.threshold < EVERYTHING
     save(whole, tmp_path / "m")
     assert kept(load(tmp_path / "m")) == kept(whole)
     cuttings: list[dict[str, Any]] = [
@@ -65,8 +65,8 @@ def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, t
 
 def test_a_small_source_is_kept_whole_and_refit_gives_the_same_weights(words: Source) -> None:
     model = learnt(words, sample=50_000, engine="threads", shard_bytes=3000)
-    assert model._kept is not None
-    assert sum(int(batch.multiplicity.sum()) for batch in model._kept.batches()) == int(
+    assert model.state.store is not None
+    assert sum(int(batch.multiplicity.sum()) for batch in model.state.store.batches()) == int(
         model.memory_.label_counts.sum()
     )
     before = weights(model)

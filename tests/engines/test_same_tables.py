@@ -159,7 +159,7 @@ def test_a_server_learns_forgets_and_is_asked_by_exact_numbers(tmp_path: Path) -
         client.download("m", tmp_path / "m")
         expected = MemoryClassifier(memory=Ledgered(Exact()), random_state=0).fit(rows[20:], labels[20:])
         found = load(tmp_path / "m")
-        assert found._columns == expected._columns == "nns"
+        assert found.state.columns.kinds == expected.state.columns.kinds == "nns"
         parts = ("layout", "counts", "weights", "kept rows")
         assert [found.digest(parts=True)[p] for p in parts] == [expected.digest(parts=True)[p] for p in parts]
         assert client.predict("m", rows) == expected.predict(rows).tolist()

@@ -95,7 +95,7 @@ def check_equal(model: MemoryClassifier, expected: MemoryClassifier, tmp_path: P
 def test_the_file_is_that_of_fit_however_rows_are_grouped(kind: str, tmp_path: Path) -> None:
     frame = rows(numbers=KINDS[kind].get("numeric") != "none")
     where, expected = parquet(tmp_path / "t", frame), twin(frame, KINDS[kind])
-    assert isinstance(expected._kept, KeptRows) == (kind != "no row needed")
+    assert isinstance(expected.state.store, KeptRows) == (kind != "no row needed")
     cuts: list[Any] = [{}, {"shard_bytes": 4000, "group_size": 1}, {"shard_bytes": 6000, "group_size": 5, "workers": 2}]
     for options in cuts:
         check_equal(learnt(where, KINDS[kind], **options), expected, tmp_path)
@@ -144,7 +144,7 @@ def test_what_a_column_of_text_holds_is_decided_by_all_files(group_size: int, tm
     frame = pd.concat([pd.read_csv(path, dtype={"a": str}) for path in sorted(Path(where).iterdir())])
     reports: list[GroupReport] = []
     model = learnt(where, group_size=group_size, on_report=reports.append)
-    assert model._columns == "sn"
+    assert model.state.columns.kinds == "sn"
     check_equal(model, twin(frame), tmp_path)
     assert len(reports) == 2 * (2 if group_size == 1 else 1)  # the first pass is made twice, the second not at all
 

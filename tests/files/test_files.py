@@ -71,7 +71,7 @@ def test_a_classifier_comes_back_and_goes_on_learning(name: str, verify: bool, p
         np.testing.assert_array_equal(again.class_scores(queries_for(clf)), clf.class_scores(queries_for(clf)))
     labels: Any = [7, 8] if name == "layout open" else ["new", "yes"]
     for model in (clf, again):
-        last = "new" if clf._cells is None else -8.25
+        last = "new" if clf.state.cells is None else -8.25
         model.partial_fit([["a", 5, last], ["b", 1, 0.5]], labels)
         model.forget([["a", 5, last]], labels[:1])
     assert again.memory_.state_bytes() == clf.memory_.state_bytes()
@@ -651,7 +651,9 @@ def test_mutated_files_do_no_harm() -> None:
 
 
 def test_a_tree_of_any_shape_is_refused_or_answers_in_time_linear_in_the_file(path: Path) -> None:
-    name = next(name for name, model in CLASSIFIERS.items() if model._cells is not None and model._cells.forest)
+    name = next(
+        name for name, model in CLASSIFIERS.items() if model.state.cells is not None and model.state.cells.forest
+    )
     model, outcomes = CLASSIFIERS[name], set()
 
     def seconds(data: bytes) -> float:

@@ -117,7 +117,7 @@ def test_what_the_sketch_proves_touches_no_page_of_any_segment(tmp_path: Path) -
     plain = MemoryClassifier("positional", memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
     save(plain, tmp_path, segments=4)
     sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
-    contexts, ones = plain._contexts(X), np.ones(len(plain.classes_))
+    contexts, ones = plain.contexts(X), np.ones(len(plain.classes_))
     weights = plain.sites_.weights
     proven = sketch.proven(contexts, weights, ones, sketch.winners(contexts, weights, ones))
     assert proven[:20_000].all()

@@ -103,7 +103,7 @@ def test_one_edit_is_a_batch_of_one(inner: Memory, edits: Any, *, asked: bool) -
             found = Examples.of(rows, object_array([label]), [abs(by)])  # noqa: B023
             (batch.add if by > 0 else batch.remove)(found)  # noqa: B023
 
-        refused = refusal_of(lambda: one._edited(lambda memory: memory.update_one(context, label, by)))  # noqa: B023
+        refused = refusal_of(lambda: one.edited(lambda memory: memory.update_one(context, label, by)))  # noqa: B023
         assert refused == refusal_of(edit_batch)
         assert one._ledger is not None
         assert batch._ledger is not None

@@ -152,7 +152,7 @@ def test_cases_are_kept_by_files_pickles_and_merging(tmp_path: Path) -> None:
 
 def test_a_sample_of_documents_tells_what_it_can() -> None:
     model = learnt(OLD, NEW, keep=60)
-    assert not model._kept.holds_all  # type: ignore[union-attr]
+    assert not model.state.store.holds_all  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="does not keep all its documents"):
         model.forget_cases(["u5"])
     for keep in (False, 60):
@@ -187,7 +187,7 @@ def test_each_document_has_one_case(ids: list[Any], message: str) -> None:
 
 
 def test_damaged_cases_are_refused() -> None:
-    kept = learnt(OLD, NEW)._kept
+    kept = learnt(OLD, NEW).state.store
     assert isinstance(kept, KeptDocuments)
     arrays = kept.state()
     for cases in (arrays["cases"] * np.uint64(0), arrays["cases"][1:], arrays["cases"][:, :1]):

@@ -15,6 +15,8 @@ from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.models.classifiers import edit, take_state
+from hammemo.models.refit import with_choice
 from hammemo.tokens.column_evidence import CONTENTS, Evidence, converted, unpacked_types
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
@@ -70,7 +72,7 @@ def test_batches_decide_as_all_rows_do(form: Any, first: Any, second: Any, kinds
     models = [clf, load(tmp_path / "model")]
     for model in models:
         model.partial_fit(form(second), LABELS)
-        assert model._columns == kinds
+        assert model.state.columns.kinds == kinds
     if form is framed and first[0] == 2**60:
         return  # pandas rounds them where it joins the two
     whole = MemoryClassifier().fit(both(form, first, second), LABELS * 2).digest(parts=True)
@@ -83,10 +85,10 @@ def test_batches_decide_as_all_rows_do(form: Any, first: Any, second: Any, kinds
 def test_numbers_become_names_where_no_fraction_is_left() -> None:
     X = listed([2**53 + 1, *WHOLE[1:]])
     clf = MemoryClassifier("positional").fit([*X, ["u", 0.5]], [*LABELS, "a"])
-    assert clf._columns == "sn"
+    assert clf.state.columns.kinds == "sn"
     clf.forget([["u", 0.5]], ["a"])
-    assert clf._columns == "sn"
-    assert clf.refit()._columns is None
+    assert clf.state.columns.kinds == "sn"
+    assert clf.refit().state.columns.kinds is None
     assert clf.digest() == MemoryClassifier("positional").fit(X, LABELS).digest()
 
 
@@ -98,15 +100,15 @@ def test_what_is_decided_is_refused_as_before() -> None:
             clf.partial_fit(listed(other), LABELS)
     assert clf.digest() == before
     names = MemoryClassifier().fit(listed(NAMES), LABELS).partial_fit(listed(FRACTIONS), LABELS)
-    assert names._columns is None
+    assert names.state.columns.kinds is None
 
 
 def test_nothing_is_decided_without_choosing_or_without_rows() -> None:
     clf = MemoryClassifier("positional").fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS, choose=False)
-    assert clf._columns is None
-    assert clf.refit()._columns == "sn"
+    assert clf.state.columns.kinds is None
+    assert clf.refit().state.columns.kinds == "sn"
     clf = MemoryClassifier("positional", vote="sum").fit(listed(WHOLE), LABELS).partial_fit(listed(FRACTIONS), LABELS)
-    assert clf._columns is None
+    assert clf.state.columns.kinds is None
     clf.refit(rows=(both(listed, WHOLE, FRACTIONS), LABELS * 2))
     assert (
         clf.digest()
@@ -115,7 +117,7 @@ def test_nothing_is_decided_without_choosing_or_without_rows() -> None:
     pinned = (
         MemoryClassifier("positional").fit(listed(WHOLE), LABELS).empty_like().partial_fit(listed(FRACTIONS), LABELS)
     )
-    assert pinned.refit()._columns is None
+    assert pinned.refit().state.columns.kinds is None
 
 
 @pytest.mark.parametrize("values", [WHOLE, FRACTIONS, [None, *FRACTIONS[1:]]])
@@ -126,7 +128,7 @@ def test_another_parameter_decides_again(values: Any, form: Any) -> None:
     for first in models[:3]:
         for then, fresh in zip(asked, models, strict=True):
             clf = first.snapshot().set_params(numeric=then).refit()
-            assert clf._columns == fresh._columns, (first.numeric, then)
+            assert clf.state.columns.kinds == fresh.state.columns.kinds, (first.numeric, then)
             assert clf.digest(parts=True) == fresh.digest(parts=True), (first.numeric, then)
 
 
@@ -163,10 +165,10 @@ def test_models_are_merged_whose_rows_decide_together() -> None:
     )
     both_ways = MemoryClassifier("positional").fit(both(listed, WHOLE, FRACTIONS), LABELS * 2)
     for merged in (whole + fractions, fractions + whole):
-        assert merged._columns == "sn"
+        assert merged.state.columns.kinds == "sn"
         assert (merged + nothing - nothing).refit().digest() == both_ways.digest()
     assert (whole + fractions - fractions).refit().digest() == whole.digest()
-    assert whole._columns is None
+    assert whole.state.columns.kinds is None
     names = MemoryClassifier("positional").fit(listed(NAMES), LABELS)
     for one, other in ((names, fractions), (fractions, names)):
         before = one.digest()
@@ -185,7 +187,7 @@ def test_numbers_whose_fractions_were_forgotten_are_merged_with_whole_numbers() 
             MemoryClassifier("positional").fit([*listed(WHOLE), ["u", 0.5]], [*LABELS, "a"]).forget([["u", 0.5]], ["a"])
         )
         other = MemoryClassifier("positional").fit(listed(WHOLE), LABELS)
-        assert (clf._columns, other._columns) == ("sn", None)
+        assert (clf.state.columns.kinds, other.state.columns.kinds) == ("sn", None)
         assert (other + clf if swapped else clf + other).refit().digest() == fresh.digest()
 
 
@@ -193,7 +195,7 @@ def test_a_layout_gives_its_kinds_to_columns_without_values() -> None:
     clf = MemoryClassifier(memory=Exact()).fit(framed(FRACTIONS), LABELS)
     for values in (MISSING, [float("nan")] * N, WHOLE):
         shard = MemoryClassifier(memory=Exact()).partial_fit(framed(values), LABELS, layout=clf)
-        assert shard._columns == "sn"
+        assert shard.state.columns.kinds == "sn"
         whole = MemoryClassifier(memory=Exact()).fit(both(framed, FRACTIONS, values), LABELS * 2)
         assert (clf + shard).refit().digest() == whole.digest()
 
@@ -217,11 +219,11 @@ def test_columns_with_other_names_are_not_merged() -> None:
 
 def test_an_opened_model_takes_the_kinds_of_its_first_rows() -> None:
     clf = MemoryClassifier().open(2).partial_fit(listed(FRACTIONS), LABELS)
-    assert clf._columns == "sn"
+    assert clf.state.columns.kinds == "sn"
     assert clf.refit().digest() == MemoryClassifier().fit(listed(FRACTIONS), LABELS).digest()
     asked = MemoryClassifier(numeric=[1], vote="sum").open(2)
-    assert asked._columns == "sn"
-    assert asked._cells is not None
+    assert asked.state.columns.kinds == "sn"
+    assert asked.state.cells is not None
     asked.learn_one(["u", 3], "a").partial_fit(listed(WHOLE), LABELS)
     assert asked.forget(listed(WHOLE), LABELS).forget_one(["u", 3], "a").classes_.tolist() == []
 
@@ -229,11 +231,11 @@ def test_an_opened_model_takes_the_kinds_of_its_first_rows() -> None:
 def test_a_served_choice_takes_kinds_and_cutting_as_refit_does() -> None:
     clf = MemoryClassifier(kernel=AutoSites()).fit(listed(WHOLE), LABELS)
     clf.partial_fit(listed(FRACTIONS), LABELS, choose=False)
-    clf.cutting_ = Cutting("pad", None)  # of documents that were learnt once, as a file may say
+    take_state(clf, clf.state.but(cutting=Cutting("pad", None)))  # of documents that were learnt once
     chosen = clf.snapshot().refit()
-    clf._take_choice(chosen)
+    edit(clf, lambda model: with_choice(model.settings(), model.state, chosen.state))
     assert [model.cutting_ for model in (chosen, clf)] == [None, None]  # these are the rows of a table
-    assert (clf._columns, clf.digest()) == ("sn", chosen.digest())
+    assert (clf.state.columns.kinds, clf.digest()) == ("sn", chosen.digest())
 
 
 @pytest.mark.parametrize(
@@ -292,9 +294,9 @@ def test_what_rows_show_is_what_their_values_show(seed: int) -> None:
         shown = Evidence.of_columns([column], has_types=kernel == "auto")
         kinds = shown.kinds(None)
         clf = MemoryClassifier(kernel, keep=True).fit(column[:, None], list("abababab"))
-        assert clf._columns == (None if kinds == "s" else kinds)
-        assert clf._kept is not None
-        rows = next(clf._kept.batches()).contexts
+        assert clf.state.columns.kinds == (None if kinds == "s" else kinds)
+        assert clf.state.store is not None
+        rows = next(clf.state.store.batches()).contexts
         assert Evidence.of_rows(shown.types, rows) == shown
         assert shown.contents in CONTENTS
 

@@ -43,7 +43,7 @@ def test_names_are_counted_and_what_was_forgotten_is_gone(model: Any, held: Any,
     clf.forget([row[:2] for row in forgotten], [row[2] for row in forgotten])
     for places in ([0], [1], [0, 1], [1, 0]):
         expected = Counter((*(row[place] for place in places), row[2]) for row in held)
-        found = column_values(clf._now(), places)
+        found = column_values(clf.state, places)
         cells = {
             (*(values[i] for values, i in zip(found.values, at[:-1], strict=True)), found.labels[at[-1]]): count
             for at, count in np.ndenumerate(found.counts)
@@ -56,14 +56,14 @@ def test_names_are_counted_and_what_was_forgotten_is_gone(model: Any, held: Any,
 def test_numbers_and_dates_are_ranges_of_kept_rows() -> None:
     X, y = mixed()
     clf = MemoryClassifier().fit(X, y)
-    found = column_values(clf._now(), ["age"])
+    found = column_values(clf.state, ["age"])
     assert found.ordered == (True,)
     assert found.values[0][0].startswith("below ")
     assert found.values[0][-1] == "missing"
     assert found.counts.sum(axis=0).tolist() == [int((y == label).sum()) for label in found.labels]
     assert found.counts[-1].sum() == X["age"].isna().sum()
     assert found.counts[0, list(found.labels).index("young")] > 0.9 * found.counts[0].sum()
-    pair = column_values(clf._now(), ["day", "job"])
+    pair = column_values(clf.state, ["day", "job"])
     assert pair.counts.sum() == len(y)
     assert pair.values[0][0].startswith("below 2026-01")
     assert pair.values[1] == tuple(X["job"].fillna("missing").value_counts().index)
@@ -72,18 +72,18 @@ def test_numbers_and_dates_are_ranges_of_kept_rows() -> None:
 def test_ranges_that_are_counted_need_no_rows() -> None:
     X, y = mixed()
     clf = MemoryClassifier(vote="sum", keep=False).fit(X, y)
-    found = column_values(clf._now(), ["age"])
-    assert clf._cells is not None
-    cuts = clf._cells.ranges[0]
+    found = column_values(clf.state, ["age"])
+    assert clf.state.cells is not None
+    cuts = clf.state.cells.ranges[0]
     expected = np.bincount(np.searchsorted(cuts, X["age"].dropna(), side="right"), minlength=len(cuts) + 1)
     assert found.counts.sum(axis=1).tolist() == [*expected.tolist(), int(X["age"].isna().sum())]
     with pytest.raises(ValueError, match="keep=True"):
-        column_values(clf._now(), ["age", "job"])
+        column_values(clf.state, ["age", "job"])
 
 
 def test_of_many_names_the_most_frequent_are_shown() -> None:
     X = [[f"name {i % 30}" if i % 3 else "often", "b"] for i in range(300)]  # 20 names and one
-    found = column_values(MemoryClassifier().fit(X, ["x", "y"] * 150)._now(), [0])
+    found = column_values(MemoryClassifier().fit(X, ["x", "y"] * 150).state, [0])
     assert found.values[0][0] == "often"
     assert found.values[0][-1] == "1 others"
     assert len(found.values[0]) == 21
@@ -92,9 +92,9 @@ def test_of_many_names_the_most_frequent_are_shown() -> None:
 
 def test_missing_values_that_match_nothing_are_shown_and_documents_have_positions() -> None:
     clf = MemoryClassifier(missing="empty").fit([["a", None], ["b", "c"]] * 30, ["x", "y"] * 30)
-    assert column_values(clf._now(), [1]).values == (("c", "missing"),)
+    assert column_values(clf.state, [1]).values == (("c", "missing"),)
     stream = MemoryClassifier(memory=Hashed(8), keep=True).fit_stream([list("abab")] * 3, h=2)
-    found = column_values(stream._now(), [-1])
+    found = column_values(stream.state, [-1])
     assert found.values == (("b", "a"),) or found.values == (("a", "b"),)
     assert found.counts.sum() == 6
 
@@ -105,7 +105,7 @@ def test_missing_values_that_match_nothing_are_shown_and_documents_have_position
 def test_wrong_columns_are_named(columns: list[Any], message: str) -> None:
     X, y = mixed(60)
     with pytest.raises(ValueError, match=message):
-        column_values(MemoryClassifier().fit(X, y)._now(), columns)
+        column_values(MemoryClassifier().fit(X, y).state, columns)
 
 
 def test_figures() -> None:

@@ -19,6 +19,7 @@ from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.kernels import Bag, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.memories.row_rules import RowRule
+from hammemo.models.classifiers import take_state
 from hammemo.models.explanations import Explanation
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear
@@ -111,7 +112,7 @@ def check_explanation(
 def test_hard_bounds_hold_what_the_exact_twin_says(vote: str, batch: Batch, query: Batch, kernel: SiteKernel) -> None:
     sketch = fitted(MemoryClassifier(kernel, Hashed(3, 2), VOTES[vote], numeric="none"), batch)
     twin = fitted(MemoryClassifier(kernel, Exact(), VOTES[vote], numeric="none"), batch)
-    twin.vote_ = sketch.vote_  # the same weights
+    take_state(twin, twin.state.but(vote=sketch.vote_))  # the same weights
     x, n_labels = query[0][0], len(sketch.classes_)
     mine, exact = sketch.explain(x, n_labels), twin.explain(x, n_labels)
     places = [exact.labels.index(label) for label in mine.labels]
@@ -384,8 +385,8 @@ def test_numbers_are_shown_with_their_ranges_and_labels_with_probabilities() -> 
     y = np.where(X["age"] > 40, "old", "young")
     for clf in (MemoryClassifier().fit(X, y), MemoryClassifier(vote="sum").fit(X, y)):
         explanation = clf.explain(X.iloc[0])
-        assert clf._cells is not None
-        wanted = clf._cells.range_of(0, X["age"][0])
+        assert clf.state.cells is not None
+        wanted = clf.state.cells.range_of(0, X["age"][0])
         assert explanation.ranges == (wanted, None)
         names = [tick.get_text() for tick in explanation.plot().get_yticklabels()]
         assert any(name.startswith("age: ") and str(wanted) in name for name in names)

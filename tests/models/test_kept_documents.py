@@ -17,6 +17,7 @@ from hammemo.files.contents import file_pieces
 from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.models import documents as documents_module
+from hammemo.models.classifiers import take_state
 from hammemo.models.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.models.kept import THRESHOLDS
 from hammemo.models.kept_documents import Keeper, KeptDocuments
@@ -194,7 +195,7 @@ def test_a_model_of_documents_is_a_function_of_the_documents() -> None:
     assert clf.cutting_ is None  # until refit
     assert file_of(clf.refit()) == file_of(MemoryClassifier().fit_stream(few, h=3))
     nothing = MemoryClassifier().open(3)
-    nothing.label_dtype_ = clf.label_dtype_  # declared
+    take_state(nothing, nothing.state.but(label_dtype=clf.label_dtype_))  # declared
     assert file_of(clf.forget_stream(few).refit()) == file_of(nothing)
     assert file_of((nothing + other).refit()) == file_of(other)
 
@@ -276,11 +277,11 @@ VISITS = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
 )
 def test_a_document_that_was_not_learnt_whole_is_refused(never: list[list[str]]) -> None:
     shop = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(VISITS * 3, h=3, short="pad")
-    before, kept = shop.memory_.state_bytes(), shop._kept
+    before, kept = shop.memory_.state_bytes(), shop.state.store
     with pytest.raises(NotStoredError):
         shop.forget_stream(never)
     assert shop.memory_.state_bytes() == before
-    assert shop._kept is kept
+    assert shop.state.store is kept
     assert shop.forget_stream(VISITS * 3).refit().memory_.label_counts.sum() == 0
 
 
@@ -291,7 +292,7 @@ BITS = [[True, False, True, True], [False, True, False]] * 30
 def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(kind: Any, tmp_path: Path) -> None:
     clf = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([kind(bits) for bits in BITS], h=1)
     numbers = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([list(map(int, bits)) for bits in BITS], h=1)
-    assert packed(clf._kept) == packed(numbers._kept)
+    assert packed(clf.state.store) == packed(numbers.state.store)
     assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()
     save(clf, tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -305,8 +306,8 @@ def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(k
 def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory: Any) -> None:
     documents = [[f"{k}-{place}" for place in range(4)] for k in range(100)]  # no token twice
     clf = MemoryClassifier(Suffixes(1), memory, Mixture(), keep=40).fit_stream(documents, h=2, short="pad")
-    assert isinstance(clf._kept, KeptDocuments)
-    held = {key[2:] for key in clf._kept.base.held.as_keys()}
+    assert isinstance(clf.state.store, KeptDocuments)
+    held = {key[2:] for key in clf.state.store.base.held.as_keys()}
     kept, beyond = ([d for d in documents if (tuple(d) in held) == low] for low in (True, False))
     assert kept
     clf.forget_stream(kept[:1])  # whole, and kept: no warning

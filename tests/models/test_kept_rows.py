@@ -164,14 +164,14 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
     X, y = np.arange(2000)[:, None], np.arange(2000) % 3
     clf = MemoryClassifier("positional", vote=LogLinear(), keep=100, numeric="none").fit(X, y)
-    assert clf._kept is not None
-    assert clf._kept.threshold in THRESHOLDS
-    assert 80 < len(clf._kept) <= 100
+    assert clf.state.store is not None
+    assert clf.state.store.threshold in THRESHOLDS
+    assert 80 < len(clf.state.store) <= 100
     before = weights(clf)
     assert weights(clf.refit()) == before
-    kept = next(clf._kept.batches())
+    kept = next(clf.state.store.batches())
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
-    rest = clf.forget(gone[:, None], gone % 3).refit()._kept
+    rest = clf.forget(gone[:, None], gone % 3).refit().state.store
     assert rest is not None
     assert rest.threshold in THRESHOLDS
 
@@ -179,12 +179,12 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
 def test_an_empty_model_hands_its_threshold_on() -> None:
     X = np.arange(2000)[:, None]
     clf = MemoryClassifier("positional", vote=LogLinear(), keep=100).partial_fit(X, X[:, 0] % 3)
-    assert clf._kept is not None
-    assert clf._kept.threshold < EVERYTHING
+    assert clf.state.store is not None
+    assert clf.state.store.threshold < EVERYTHING
     other = MemoryClassifier("positional", vote=LogLinear(), keep=100)
     other.partial_fit(X[:9], X[:9, 0] % 3, layout=clf.empty_like())
-    assert other._kept is not None
-    assert other._kept.threshold == clf._kept.threshold
+    assert other.state.store is not None
+    assert other.state.store.threshold == clf.state.store.threshold
 
 
 def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
@@ -274,7 +274,7 @@ def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> No
     if isinstance(clf, MemoryClassifier):
         save(clf, tmp_path / "model")
         copies["file"] = (tmp_path / "model").read_bytes()
-        sample: Any = clf._kept
+        sample: Any = clf.state.store
         assert contents(copy.deepcopy(sample)) == contents(sample)
     assert [name for name, data in copies.items() if gone[0].encode() in data] == []
     again = pickle.loads(copies["pickle"])  # noqa: S301
@@ -309,7 +309,7 @@ def test_parts_that_are_merged_are_refitted_to_the_whole() -> None:
 def test_a_window_of_time_keeps_its_rows() -> None:
     X, y = table()
     clf = Rolling(MemoryClassifier(), last=100).partial_fit(X, y)
-    sample = clf.estimator_._kept
+    sample = clf.estimator_.state.store
     assert sample is not None
     assert sum(contents(sample).values()) == 100
     assert clf.estimator_.refit().predict(X).shape == y.shape
@@ -320,7 +320,7 @@ def test_files_hold_it(tmp_path: Path) -> None:
     clf = MemoryClassifier().fit(X, y)
     save(clf, tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert contents(loaded._kept) == contents(clf._kept)
+    assert contents(loaded.state.store) == contents(clf.state.store)
     assert weights(loaded.forget(X[:30], y[:30]).refit()) == weights(clf.forget(X[:30], y[:30]).refit())
 
 
@@ -348,11 +348,11 @@ def test_without_rows_refit_says_why_and_what_to_do() -> None:
         MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y),
         MemoryClassifier(kernel="positional", vote=LogLinear(weights=[1, 1, 1, 1])).fit(X, y),
     ):
-        assert clf._kept is None
+        assert clf.state.store is None
         with pytest.raises(ValueError, match="fit_vote"):
             clf.refit()
     kept = MemoryClassifier("positional", Exact(), LogLinear()).fit(X, y)
-    assert (kept + MemoryClassifier("positional", Exact(), LogLinear(), keep=False).fit(X, y))._kept is None
+    assert (kept + MemoryClassifier("positional", Exact(), LogLinear(), keep=False).fit(X, y)).state.store is None
     assert "all are kept in plain text" in str(kept.report())
 
 
@@ -376,7 +376,7 @@ def test_refit_keeps_what_the_parameters_now_say(params: dict[str, Any]) -> None
 def test_after_keep_false_refit_drops_the_rows_of_a_given_layout_too(what: Any) -> None:
     X, y = table()
     clf = MemoryClassifier().fit(X, y).empty_like().partial_fit(X, y).set_params(keep=False)
-    assert clf.refit(what)._kept is None
+    assert clf.refit(what).state.store is None
 
 
 @pytest.mark.parametrize("keep", ["auto", False])
@@ -422,15 +422,15 @@ def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> 
 @pytest.mark.parametrize("seed", range(6))
 def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hammemo.models.kept_rows.MOST_ROWS", 600)
-    monkeypatch.setattr("hammemo.models.learning.CHOICE_ROWS", 400)
+    monkeypatch.setattr("hammemo.models.choose.CHOICE_ROWS", 400)
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (1500, 6))
     y, gone, X = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2, X.astype(str)
     clf = MemoryClassifier(vote=LogLinear(sample=300)).fit(X, y).forget(X[gone], y[gone]).refit()
     fresh = MemoryClassifier(vote=LogLinear(sample=300)).fit(X[~gone], y[~gone])
-    assert clf._kept is not None
-    assert not clf._kept.holds_all
-    assert len(clf._kept) >= 400
+    assert clf.state.store is not None
+    assert not clf.state.store.holds_all
+    assert len(clf.state.store) >= 400
     mine, theirs = clf.digest(parts=True), fresh.digest(parts=True)
     if clf.sites_.positions == fresh.sites_.positions:  # kept rows and threshold may differ
         assert {part for part in mine if mine[part] != theirs[part]} <= {"kept rows", "threshold"}
@@ -446,18 +446,18 @@ def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(memory
     rng = np.random.default_rng(3)
     X, y = rng.integers(0, 40, (2000, 3)).astype(str), rng.integers(0, 2, 2000)
     fitted = MemoryClassifier(memory=memory, keep=100).fit(X, y)
-    assert isinstance(fitted._kept, KeptRows)
-    assert not fitted._kept.holds_all
+    assert isinstance(fitted.state.store, KeptRows)
+    assert not fitted.state.store.holds_all
     alone = fitted.memory_.empty_like()
     by_kept = clone(memory).open(fitted.sites_, fitted.memory_.seed)
-    by_kept.add(fitted._kept.examples())
+    by_kept.add(fitted.state.store.examples())
     assert alone.layout() == by_kept.layout()
 
 
 def test_refit_to_sorted_rows_in_batches_reserves_what_fit_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hammemo.models import learning
+    from hammemo.models import choose
 
-    monkeypatch.setattr(learning, "CHOICE_ROWS", 50)
+    monkeypatch.setattr(choose, "CHOICE_ROWS", 50)
     rng = np.random.default_rng(4)
     X, y = np.sort(rng.integers(0, 40, (2000, 3)), axis=0), rng.integers(0, 2, 2000)
     fitted = MemoryClassifier(memory=Hashed(16, 8), keep=100).fit(X, y)

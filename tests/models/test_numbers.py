@@ -23,6 +23,7 @@ from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
+from hammemo.models.classifiers import read_rows
 from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
@@ -61,8 +62,8 @@ def same(one: MemoryClassifier, other: MemoryClassifier, folder: Path) -> bool:
 def test_forget_and_refit_is_fit_of_the_rest_to_the_byte(tmp_path: Path) -> None:
     X, y = frame()
     clf = MemoryClassifier().fit(X, y)
-    assert clf._cells is not None
-    assert clf._cells.forest is not None
+    assert clf.state.cells is not None
+    assert clf.state.cells.forest is not None
     clf.forget(X.iloc[:40], y[:40]).refit()
     rest = MemoryClassifier().fit(X.iloc[40:], y[40:])
     assert clf.digest(parts=True) == rest.digest(parts=True)
@@ -82,7 +83,7 @@ def test_batches_and_refit_are_fit_to_the_byte(batches: int, tmp_path: Path) -> 
 def test_models_of_different_cells_are_merged_by_their_rows(tmp_path: Path) -> None:
     X, y = frame()
     one, other = MemoryClassifier().fit(X[:150], y[:150]), MemoryClassifier().fit(X[150:], y[150:])
-    assert one._cells != other._cells
+    assert one.state.cells != other.state.cells
     with pytest.warns(UserWarning, match="different fitted weights"):
         together = one + other
     assert same(together.refit(), MemoryClassifier().fit(X, y), tmp_path)
@@ -105,7 +106,7 @@ def test_shards_of_one_layout_add_up(tmp_path: Path) -> None:
     shards = [whole.empty_like().partial_fit(X[k::3], y[k::3]) for k in range(3)]
     assert (shards[0] + shards[1] + shards[2]).memory_.state_bytes() == whole.memory_.state_bytes()
     other = MemoryClassifier().partial_fit(X[:10], y[:10], layout=whole)
-    assert other._cells is whole._cells
+    assert other.state.cells is whole.state.cells
 
 
 def test_single_edits_are_those_of_batches() -> None:
@@ -281,16 +282,16 @@ def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
 def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     X, y = frame(80, seed)
     clf = MemoryClassifier().fit(X, y)
-    assert clf._cells is not None
-    assert isinstance(clf._kept, KeptRows)
-    rows = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0)
-    read = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0, clf.memory_.reader())
+    assert clf.state.cells is not None
+    assert isinstance(clf.state.store, KeptRows)
+    rows = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0)
+    read = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0, clf.memory_.reader())
     assert np.array_equal(rows.tree_counts, read.tree_counts)
     assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))
-    compiled = tree_weights.tree_features(clf._cells, rows)
+    compiled = tree_weights.tree_features(clf.state.cells, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_weights, "native", lambda: None)
-        assert np.array_equal(tree_weights.tree_features(clf._cells, rows), compiled)
+        assert np.array_equal(tree_weights.tree_features(clf.state.cells, rows), compiled)
 
 
 def test_what_columns_are_worth_adds_up() -> None:
@@ -308,17 +309,17 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     X, y = frame(90, seed)
     X["town"] = X["town"].where(np.random.default_rng(seed).random(90) < 0.9)
     clf: Any = MemoryClassifier(missing="empty" if seed % 2 else "token").fit(X, y)
-    examples = clf._rows(X[:60], y[:60], np.arange(60) % 3).examples()
-    assert holds_trees(clf.sites_, clf._cells)
-    by_leaf = table_of_trees(clf._cells, examples, clf.sites_)
-    of_cells = CountTable.of(clf._cells.counted(examples).with_used_labels(), clf.sites_)
+    examples = read_rows(clf, X[:60], y[:60], np.arange(60) % 3, clf.state).examples()
+    assert holds_trees(clf.sites_, clf.state.cells)
+    by_leaf = table_of_trees(clf.state.cells, examples, clf.sites_)
+    of_cells = CountTable.of(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
     labels = of_cells.label_counts.labels
     assert by_leaf.label_counts.labels == labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
     for (name, mine), theirs in zip(found.items(), expected.values(), strict=True):
         assert mine.dtype == theirs.dtype, name
         assert np.array_equal(mine, theirs), name
-    none = table_of_trees(clf._cells, clf._rows(X[:1], y[:1], [0]).examples(), clf.sites_)
+    none = table_of_trees(clf.state.cells, read_rows(clf, X[:1], y[:1], [0], clf.state).examples(), clf.sites_)
     assert not none.n_examples
 
 
@@ -348,8 +349,8 @@ def test_rows_of_an_edit_are_counted_one_by_one_or_at_leaves(n: int) -> None:
     more, labels = frame(n, seed=1)
     model: Any = MemoryClassifier().fit(X, y)
     by_leaf = model.memory_.snapshot()
-    examples = model._rows(more, labels, None).examples()
-    by_leaf._stored = by_leaf._stored.changed_by(table_of_trees(model._cells, examples, model.sites_), 1)
+    examples = read_rows(model, more, labels, None, model.state).examples()
+    by_leaf._stored = by_leaf._stored.changed_by(table_of_trees(model.state.cells, examples, model.sites_), 1)
     edited = model.snapshot().partial_fit(more, labels, choose=False)
     assert edited.memory_.state_bytes() == by_leaf.state_bytes()
     assert edited.forget(more, labels).memory_.state_bytes() == model.memory_.state_bytes()
@@ -369,7 +370,7 @@ def test_copies_of_a_row_grow_trees_one_by_one() -> None:
 def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     X = pd.DataFrame({"x": np.repeat(np.arange(60) * 1.5, 40)})
     clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
-    assert clf._cells is not None
-    words = np.array([0, clf._cells.last_word], np.uint64)
-    assert clf._cells.out_of_bag(words, np.array([40, 40])).all()
+    assert clf.state.cells is not None
+    words = np.array([0, clf.state.cells.last_word], np.uint64)
+    assert clf.state.cells.out_of_bag(words, np.array([40, 40])).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0

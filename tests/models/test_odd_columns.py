@@ -32,7 +32,7 @@ LABELS = ["a", "b"] * (N // 2)
 
 def kinds(X: pd.DataFrame, numeric: Any = "auto") -> str | None:
     """Return the kinds of the columns of a model that has learnt a table."""
-    return MemoryClassifier(numeric=numeric).fit(X, LABELS)._columns
+    return MemoryClassifier(numeric=numeric).fit(X, LABELS).state.columns.kinds
 
 
 def test_categories_of_numbers_are_names_unless_asked() -> None:
@@ -103,7 +103,7 @@ def test_one_row_of_durations_and_dates_in_nanoseconds_is_that_of_the_batch() ->
 def test_rows_that_are_arrays_of_dates() -> None:
     X = np.arange(2 * N).reshape(N, 2).astype("datetime64[D]").astype("datetime64[ns]")
     clf = MemoryClassifier(random_state=0).fit(X, LABELS)
-    assert clf._columns == "dd"
+    assert clf.state.columns.kinds == "dd"
     assert clf.digest() == MemoryClassifier(random_state=0).fit(list(X), LABELS).digest()
     assert str(clf.explain(X[0])) == str(clf.explain(X[0].astype("datetime64[us]").tolist()))
 
@@ -213,8 +213,8 @@ def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch)
     many = np.full(N, 2**40)
     plain = MemoryClassifier(random_state=0).fit(X, LABELS)
     clf = MemoryClassifier(random_state=0).fit(X, LABELS, sample_weight=many)
-    assert clf._cells is not None
-    assert clf._cells.forest is not None
+    assert clf.state.cells is not None
+    assert clf.state.cells.forest is not None
     assert clf.forget(X, LABELS, sample_weight=many - 1).refit().digest() == plain.digest()
     monkeypatch.setattr("hammemo.votes.tree_weights._TABLE_COUNTS", 0)
     assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
@@ -225,7 +225,7 @@ def test_intervals_and_periods_are_names() -> None:
     X = table(range=pd.cut(values, 3), month=pd.period_range("2020-01", periods=N, freq="M"))
     X.loc[3, "month"] = pd.NaT
     clf = MemoryClassifier().fit(X, LABELS)
-    assert clf._columns == "nsss"
+    assert clf.state.columns.kinds == "nsss"
     texts = X.assign(range=X["range"].astype(str), month=[None if pd.isna(m) else str(m) for m in X["month"]])
     assert clf.digest(parts=True)["kept rows"] == MemoryClassifier().fit(texts, LABELS).digest(parts=True)["kept rows"]
     names = MemoryClassifier().fit(X[["range", "month"]], LABELS)
@@ -257,7 +257,7 @@ def test_a_column_without_values_gets_times_without_a_choice(start: str, one_by_
             clf.learn_one(row, label)
     else:
         clf.partial_fit(later, LABELS, choose=False)
-    assert (clf._columns or "")[-1] in "nd"
+    assert (clf.state.columns.kinds or "")[-1] in "nd"
     whole, labels = (np.concatenate([missing, later]), LABELS * 2) if start == "fit" else (later, LABELS)
     assert clf.refit().digest() == MemoryClassifier().fit(whole, labels).digest()
 

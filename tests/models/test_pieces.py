@@ -12,7 +12,7 @@ from hammemo import LayoutError, MemoryClassifier
 from hammemo.kernels import AutoSites, PositionalHamming
 from hammemo.memories import Exact
 from hammemo.models import size_warning
-from hammemo.models.settling import FIRST_BATCH
+from hammemo.models.choose import FIRST_BATCH
 from hammemo.votes import LogLinear
 
 
@@ -28,7 +28,7 @@ def test_what_is_automatic_is_chosen_from_200_examples_on_and_when_they_have_dou
     clf = MemoryClassifier(kernel).partial_fit(X[:199], y[:199])
     assert isinstance(clf.kernel_, PositionalHamming)
     assert not hasattr(clf.vote_, "labels_")
-    assert clf.partial_fit(X[199:200], y[199:200])._chosen_at == FIRST_BATCH
+    assert clf.partial_fit(X[199:200], y[199:200]).state.chosen_at == FIRST_BATCH
     assert (0, 1) in clf.sites_.positions
     late = MemoryClassifier(kernel).partial_fit(X, y, choose=False)
     assert isinstance(late.kernel_, PositionalHamming)
@@ -40,10 +40,10 @@ def test_the_choice_is_made_anew_when_examples_have_doubled() -> None:
     clf, chosen = MemoryClassifier(), []
     for i in range(0, 1000, 100):
         clf.partial_fit(X[i : i + 100], y[i : i + 100])
-        chosen.append(clf._chosen_at)
+        chosen.append(clf.state.chosen_at)
     assert chosen == [0, 200, 200, 400, 400, 400, 400, 800, 800, 800]
     assert "chosen at 800 of 1,000 rows" in str(clf.report())
-    assert clf.forget_one(X[0], y[0]).learn_one(X[0], y[0])._chosen_at == 800
+    assert clf.forget_one(X[0], y[0]).learn_one(X[0], y[0]).state.chosen_at == 800
     assert clf.refit().digest() == MemoryClassifier().fit(X, y).digest()
 
 
@@ -56,7 +56,7 @@ def test_what_is_given_or_not_kept_is_not_chosen() -> None:
         MemoryClassifier().partial_fit(X, y, layout=layout),
         layout.empty_like().partial_fit(X, y),
     ):
-        assert clf._chosen_at == 0
+        assert clf.state.chosen_at == 0
     assert "pinned" in str(layout.empty_like().report())
     few = MemoryClassifier(keep=100).partial_fit(X, y)
     assert isinstance(few.kernel_, PositionalHamming)
@@ -82,7 +82,7 @@ def test_models_that_chose_differently_are_merged_by_their_rows() -> None:
             both = a + b
             assert both.memory_.label_counts.sum() == 400
             assert both.sites_.positions == (b if right else a).sites_.positions
-            assert (both._kept is None) == (left != right)
+            assert (both.state.store is None) == (left != right)
         both = MemoryClassifier().fit(X[:300], y[:300]).merge(MemoryClassifier().partial_fit(X[300:], y[300:]))
         assert both.refit().digest() == whole.digest()
         assert whole.unmerge(MemoryClassifier().partial_fit(X[300:], y[300:])).refit().digest() == (

@@ -14,6 +14,7 @@ from hammemo.files.archive import FileError
 from hammemo.files.contents import file_bytes
 from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import NotStoredError
+from hammemo.models.classifiers import take_state
 from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def test_digests_are_made_when_rows_are_dropped(memory: Any) -> None:
             for model in (clf, twin):
                 model.forget_one(X[gone], Y[gone])
                 model.learn_one(X[gone], Y[gone])
-            kept = clf._kept
+            kept = clf.state.store
             assert kept is not None
             assert has_ledger(clf) == (not kept.holds_all)
         assert has_ledger(clf)
@@ -122,7 +123,7 @@ def test_no_forgotten_row_is_noted() -> None:
 
 def test_rows_set_free_leave_a_ledger() -> None:
     clf = with_keys("auto", Ledgered(Exact())).fit(X, Y).set_params(keep=False).refit()
-    assert clf._kept is None
+    assert clf.state.store is None
     assert has_ledger(clf)
     assert clf.forget(X, Y).memory_.n_examples == 0
     opened = with_keys("auto", Ledgered(Exact())).open(3)
@@ -141,7 +142,7 @@ def test_a_file_without_ledger_and_rows_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "m")
     clf = with_keys("auto", Ledgered(Exact())).fit(X, Y)
     other = with_keys("auto", Ledgered(Exact())).fit(X[1:], Y[1:])
-    clf._kept = other._kept
+    take_state(clf, clf.state.but(store=other.state.store))
     save(clf, tmp_path / "m")
     with pytest.raises(FileError, match="not those that it counts"):
         load(tmp_path / "m")

@@ -92,7 +92,7 @@ def test_feature_importances_are_bits_by_column() -> None:
     X, y = exclusive_or()
     X["four"] = np.linspace(0, 1, len(X)).round(3)
     for clf in (MemoryClassifier(numeric="none").fit(X[["one", "two", "three"]], y), MemoryClassifier().fit(X, y)):
-        bits = site_bits(clf._now())
+        bits = site_bits(clf)
         found = clf.feature_importances_
         assert found.shape == (clf.n_features_in_,)
         assert found.sum() == pytest.approx(bits.prior_bits - bits.model_bits, abs=1e-6)

@@ -11,6 +11,8 @@ import pytest
 from hammemo import MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes
 from hammemo.files.descriptions import stored_held_out
+from hammemo.models.choose import held_out
+from hammemo.models.classifiers import take_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +52,8 @@ def test_the_figure_is_stale_until_refit_and_goes_with_files_and_digests(table: 
     again = load(tmp_path / "model")
     assert str(again) == str(clf)
     assert again.digest() == clf.digest()
-    again.choices_ = MemoryClassifier().open(2).choices_
+    choices = MemoryClassifier().open(2).choices_
+    take_state(again, again.state.with_layout(again.state.layout._replace(choices=choices)))
     assert again.digest(parts=True)["layout"] != clf.digest(parts=True)["layout"]
     clf.forget(X[:30], y[:30])
     assert "stale, refit" in str(clf)
@@ -75,7 +78,7 @@ def test_a_layout_that_was_given_has_no_figure() -> None:
     clf = MemoryClassifier().fit(NAMES, NAME_LABELS)
     shard, other = clf.empty_like(), MemoryClassifier().partial_fit(NAMES, NAME_LABELS, layout=clf)
     for model in (shard, other, MemoryClassifier().fit(NAMES[:20], NAME_LABELS[:20])):
-        assert model._held_out is None
+        assert held_out(model.state) is None
         assert "not measured" in str(model)
     assert "stale" not in str(clf)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.models.classifiers import take_state
 from hammemo.receipts import check_documents, check_rows
 from hammemo.receipts.verifying import Check, Result
 
@@ -91,7 +92,7 @@ def test_numbers_dates_and_trees(table: Any) -> None:
 def test_a_model_with_nothing_to_fit_is_proven_at_once(memory: Any) -> None:
     X, y = names()
     clf = MemoryClassifier(memory=memory, vote="sum").fit(X, y).forget(X[:40], y[:40])
-    assert clf._kept is None
+    assert clf.state.store is None
     assert check_rows(clf, (X[40:], y[40:])).result is Result.PROVEN
 
 
@@ -105,8 +106,8 @@ def test_rounding_is_not_called_another_row() -> None:
 def test_beyond_the_budget_counts_are_proven_under_the_layout() -> None:
     X, y = (part[:70] for part in names())
     clf = MemoryClassifier(keep=20).fit(X, y).forget(X[:40], y[:40])
-    assert clf._kept is not None
-    assert not clf._kept.holds_all
+    assert clf.state.store is not None
+    assert not clf.state.store.holds_all
     check = check_rows(clf.refit(), (X[40:], y[40:]))
     assert check.result is Result.COUNTS_UNDER_LAYOUT
     assert "under the given layout" in check.sentence
@@ -127,7 +128,7 @@ def test_a_forgotten_row_that_is_kept_is_found() -> None:
     whole = MemoryClassifier().fit(X, y)
     fresh = whole.snapshot().forget(X[:1], y[:1]).refit()
     assert check_rows(fresh, (X[1:], y[1:])).result is Result.PROVEN
-    fresh._kept = whole._kept
+    take_state(fresh, fresh.state.but(store=whole.state.store))
     check = check_rows(fresh, (X[1:], y[1:]))
     assert (check.result, check.same) == (
         Result.REFUTED,
@@ -156,7 +157,7 @@ def test_nothing_remains(params: dict[str, Any]) -> None:
     assert check_rows(clf, []).result is expected
     assert check_rows(clf, (X[:0], y[:0])).result is expected
     assert check_rows(clf, (X[:1], y[:1])).result is Result.REFUTED
-    if clf._kept is not None and clf._kept.holds_all:
+    if clf.state.store is not None and clf.state.store.holds_all:
         assert check_rows(clf.refit(), []).result is Result.PROVEN
 
 

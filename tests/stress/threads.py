@@ -55,13 +55,13 @@ class Noted(MemoryClassifier):
     journal: list[Any]
     doing = threading.local()
 
-    def _edited(self, change: Callable[[Any], Any]) -> Any:
+    def edited(self, change: Callable[[Any], Any]) -> Any:
         def noted(model: Any) -> Any:
             result = change(model)
             self.journal.append(Noted.doing.edit)  # edits queue, so this is the order of the versions
             return result
 
-        return super()._edited(noted)
+        return super().edited(noted)
 
 
 def example(rng: np.random.Generator) -> tuple[list[list[Any]], list[Any]]:

@@ -73,7 +73,7 @@ def classifiers() -> dict[str, MemoryClassifier]:
 
 def queries_for(model: MemoryClassifier | Predictor) -> Any:
     """Return what such a model is asked."""
-    return QUERIES if model._cells is None else NUMBER_QUERIES
+    return QUERIES if model.state.cells is None else NUMBER_QUERIES
 
 
 def predictors(models: dict[str, MemoryClassifier]) -> dict[str, Predictor]:

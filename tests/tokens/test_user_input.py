@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, Rolling
-from hammemo.tokens.user_input import CheckedRows, asked_contexts, contexts_of_length
+from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, contexts_of_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], objec
 def test_a_question_is_converted_and_checked_once() -> None:
     model = MemoryClassifier(numeric="none").fit(X, Y)
     for asked, times in ((X, 0), (X.tolist(), 0), ([list(map(str, X[0]))], 0), (X.astype(str), 1)):
-        calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
+        calls = _calls(lambda asked=asked: model.contexts(asked))  # type: ignore[misc]
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
     with pytest.raises(ValueError, match="does not fit in 64 bits"):
         model.predict([[2**70] * X.shape[1]])
@@ -70,7 +70,7 @@ def test_a_question_is_converted_and_checked_once() -> None:
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])
 def test_rows_are_copies_that_no_caller_can_write_to(dtype: Any) -> None:
     given, labels, counts = X.astype(dtype), Y.copy(), np.ones(len(Y), np.int64)
-    rows = CheckedRows.from_user(BaseEstimator(), given, labels, counts, reset=True)
+    rows = CheckedRows.from_user(BaseEstimator(), TOKEN_RULES, None, given, labels, counts)
     assert not np.shares_memory(rows.tokens, given)
     assert not np.shares_memory(rows.labels, labels)
     assert not np.shares_memory(rows.counts, counts)
@@ -91,7 +91,7 @@ def test_a_window_forgets_what_it_learnt_although_the_caller_wrote_into_the_arra
 def test_questions_of_another_length_are_refused() -> None:
     model = MemoryClassifier().fit(X, Y)
     with pytest.raises(ValueError, match="X has 3 features"):
-        asked_contexts(model, X[:, :3])
+        model.contexts(X[:, :3])
     with pytest.raises(ValueError, match="rows of 4 values; those of X have 3"):
         contexts_of_length(X[:, :3], 4, "refuse")
 
@@ -123,10 +123,10 @@ def test_lists_of_strings_and_integers_are_read_as_tables_are(rows: list[list[An
     model = MemoryClassifier(vote="sum").fit([["a", 1], ["1", 1], ["a", "1"]], ["x", "y", "z"])
     array = np.empty((len(rows), 2), object)
     array[:] = rows
-    ours, theirs = asked_contexts(model, rows), asked_contexts(model, array)
+    ours, theirs = model.contexts(rows), model.contexts(array)
     assert ours.vocabulary == theirs.vocabulary
     assert np.array_equal(ours.ranks, theirs.ranks)
-    assert not _calls(lambda: asked_contexts(model, rows)).keys() & {"_table", *CONVERSIONS}
+    assert not _calls(lambda: model.contexts(rows)).keys() & {"_table", *CONVERSIONS}
 
 
 def test_lists_that_are_no_tokens_are_refused_with_their_place() -> None:
@@ -159,6 +159,6 @@ def test_lists_of_numbers_are_read_as_tables_are(rows: list[list[Any]], numbers_
     asked = [row[used] for row in rows]
     array = np.empty((len(asked), len(asked[0])), object)
     array[:] = asked
-    mine, theirs = asked_contexts(model, asked), asked_contexts(model, array)
+    mine, theirs = model.contexts(asked), model.contexts(array)
     assert mine.vocabulary == theirs.vocabulary
     assert mine.ranks.tolist() == theirs.ranks.tolist()

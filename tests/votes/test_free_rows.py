@@ -123,7 +123,7 @@ def test_what_an_example_has_added_to_its_rows(documents: Any, place: int) -> No
         return
     whole: Any = MemoryClassifier(KERNEL, Exact(), "sum").fit_stream(documents, h=H, short="pad")
     reader = FreeRows(whole.memory_.reader(), whole.sites_)
-    contexts = whole._contexts(np.array([context]))
+    contexts = whole.contexts(np.array([context]))
     column = whole.classes_.tolist().index(label)
     left = reader.site_counts(contexts)[0, :, column] - reader.own_counts(contexts, np.array([column]))[0]
     rest = Plain(examples)

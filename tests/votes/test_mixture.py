@@ -205,7 +205,7 @@ def test_a_case_is_left_out_as_if_it_had_never_been_learnt(
 ) -> None:
     documents = [list(document) for document in dict.fromkeys(map(tuple, documents))]
     clf = model_of(kernel, documents, seed, continuation=continuation)
-    sample = clf._kept.fitting_sample(clf.vote_)
+    sample = clf.state.store.fitting_sample(clf.vote_)
     tables = static_tables(clf.memory_.static_reader(), clf.vote_.components(clf.sites_))
     terms = LabelTerms(tables, clf.vote_.discounts_, sample, leave_out=True).all()
     found = probabilities(terms, clf.vote_.weights_, len(sample))
@@ -245,7 +245,7 @@ def test_what_was_forgotten_leaves_no_trace(memory: Any, documents: list[list[in
     assert clf.memory_.state_bytes() == fresh.memory_.state_bytes()
     queries = np.random.default_rng(seed).integers(0, 8, (20, H))
     assert clf.predict_proba(queries).tobytes() == fresh.predict_proba(queries).tobytes()
-    assert clf._kept.state()["codes"].tobytes() == fresh._kept.state()["codes"].tobytes()
+    assert clf.state.store.state()["codes"].tobytes() == fresh.state.store.state()["codes"].tobytes()
     before = pickle.dumps(clf.memory_.state_bytes())
     with pytest.raises(NotStoredError):
         clf.forget_stream([[71, 72, 73]], short="pad")

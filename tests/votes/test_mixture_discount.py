@@ -35,7 +35,7 @@ def test_scores_without_a_case_are_those_of_a_model_that_never_saw_it() -> None:
     clf: Any = with_weights(MemoryClassifier(KERNEL, vote=Mixture()).fit_stream(documents, h=H, short="pad"), 3)
     components, reader = clf.vote_.components(clf.sites_), clf.memory_.static_reader()
     ranker = MixtureRanker(reader, components, clf.vote_.weights_, clf.vote_.discounts_)
-    examples = clf._kept.fitting_sample(Mixture())
+    examples = clf.state.store.fitting_sample(Mixture())
     terms = LabelTerms(static_tables(reader, components), clf.vote_.discounts_, examples, leave_out=True)
     rows = LeftOutRows(terms)
     counts = np.asarray(clf.memory_.label_counts)
@@ -48,7 +48,7 @@ def test_scores_without_a_case_are_those_of_a_model_that_never_saw_it() -> None:
         gone = [names[rank] for rank in examples.label_ranks[places]]
         fewer = clf.snapshot().forget_stream([gone], short="pad")
         assert fewer.classes_.tolist() == clf.classes_.tolist()
-        expected = fewer._now()._scorer().ranker.scores(examples.contexts[part])
+        expected = fewer.view().scorer.ranker.scores(examples.contexts[part])
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 

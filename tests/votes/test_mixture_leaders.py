@@ -34,7 +34,7 @@ def model_of(kernel: Any, documents: Any, seed: int, memory: Any = None) -> Any:
 
 
 def ranker_of(clf: Any) -> MixtureRanker:
-    ranker = clf._now()._scorer().ranker
+    ranker = clf.view().scorer.ranker
     assert isinstance(ranker, MixtureRanker)
     return ranker
 
@@ -119,7 +119,7 @@ def test_the_plain_way_is_still_there() -> None:
     assert MixtureRanker.scores is not Ranker.scores
     clf = model_of(KERNELS["all"], [[1, 2, 3, 4, 5, 6]] * 3, 0)
     ranker = ranker_of(clf)
-    contexts = clf._contexts(np.array([[1, 2, 3, 4, 5]]))
+    contexts = clf.contexts(np.array([[1, 2, 3, 4, 5]]))
     assert Ranker.leaders(ranker, contexts, 4).tolist() == ranker.leaders(contexts, 4).tolist()
 
 

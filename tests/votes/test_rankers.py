@@ -103,7 +103,7 @@ def test_a_vote_of_ones_own_with_one_divisor_takes_the_fast_way(monkeypatch: pyt
 
 def test_a_mixture_is_prepared_once_for_a_version() -> None:
     clf = MemoryClassifier(PositionalHamming(), Exact(), Mixture(sample=50, steps=2)).fit(X, y)
-    assert clf._scorer().ranker is clf._scorer().ranker
-    before = clf._scorer().ranker
+    assert clf.view().scorer.ranker is clf.view().scorer.ranker
+    before = clf.view().scorer.ranker
     clf.learn_one(X[0].tolist(), 5)
-    assert clf._scorer().ranker is not before
+    assert clf.view().scorer.ranker is not before

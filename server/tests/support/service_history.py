@@ -60,7 +60,7 @@ def compared(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
     """Return how many examples are missing or too many, and whether the bytes are those of a fresh model."""
     counts = expected(done)
     examples = list(counts)
-    kept = model._kept
+    kept = model.state.store
     if isinstance(kept, KeptRows):  # they are the ledger of its memory
         held = [kept.times(row_of(row, label)) for row, label in examples]
     else:

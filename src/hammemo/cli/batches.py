@@ -13,7 +13,7 @@ from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
-from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.classifiers import take_state
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def _chooses(model: MemoryClassifier) -> bool:
     """Return whether the model chooses what it compares."""
-    memory = model._make_memory()
+    memory = model.settings().new_memory()
     return is_auto(model.kernel) and chooses_sites(memory, resolved_vote(model.vote, memory))
 
 
@@ -87,13 +87,13 @@ def learn_batches(
             tell(learnt, None)
     if not learnt:
         raise ValueError(_nothing(schema, seen, "learn"))
-    kept = model._kept
+    kept = model.state.store
     if chooses and not once and kept is not None and not kept.holds_all:
         model.refit(rows=((batch.X, batch.y) for batch in schema.examples(files, file_format)))
     elif fresh and layout is None and kept is not None:
         model.refit()
     if fresh and isinstance(schema, TableSchema):
-        decided = zip(kinds_of_model(model._columns, len(kinds) - 1), kinds, strict=True)
+        decided = zip(kinds_of_model(model.state.columns.kinds, len(kinds) - 1), kinds, strict=True)
         kinds = "".join(now if now in ORDERED else "m" if read in ORDERED else read for now, read in decided)
         schema = replace(schema, columns=columns, kinds=known_kinds(kinds))
     elif fresh:
@@ -109,7 +109,9 @@ def _numbers_of(model: MemoryClassifier, kinds: str, X: NDArray[Any]) -> Iterato
     yield
     model.set_params(numeric=said)
     is_table = len(kinds) > 1  # the tokens of documents are names
-    model._types = Evidence.of_columns(list(X.T), has_types=True).types if is_table else None  # as of a frame
+    types = Evidence.of_columns(list(X.T), has_types=True).types if is_table else None  # as of a frame
+    state = model.state
+    take_state(model, state.but(columns=replace(state.columns, types=types)))
 
 
 def _learn_sequences(
@@ -205,7 +207,7 @@ def read_batches(
 
 def _are_documents(schema: Schema, model: MemoryClassifier, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
     """Return whether whole documents are forgotten."""
-    return isinstance(schema, SequenceSchema) and (bool(only) or isinstance(model._kept, KeptDocuments))
+    return isinstance(schema, SequenceSchema) and (bool(only) or model.state.documents is not None)
 
 
 def _rows(X: NDArray[Any], y: NDArray[Any]) -> Iterator[list[Any]]:

@@ -131,7 +131,7 @@ def _change(
         "examples": example_count(learner),
         "labels": len(learner.classes_),
         **refitted.facts,
-        **({"stale": learner._stale} if verb == "forgotten" else {}),
+        **({"stale": learner.state.stale} if verb == "forgotten" else {}),
         "out": str(target),
         **evidence.facts,
     }

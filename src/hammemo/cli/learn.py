@@ -175,7 +175,7 @@ def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: s
     if layout is None:
         return schema
     refuse({"numeric": numeric}, "is settled by --layout: leave it out")
-    return replace(schema, kinds=kinds_of_model(layout._columns, layout.n_features_in_))
+    return replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
 
 
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:

@@ -15,10 +15,7 @@ from hammemo.files.archive import FileError
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.kept_rows import KeptRows
-from hammemo.models.learning import mute_forgetting_warning, refits_whole
+from hammemo.models.classifiers import MemoryClassifier, mute_forgetting_warning, name_columns
 from hammemo.models.predictor import Predictor
 from hammemo.sources.kinds import ORDERED
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
@@ -59,7 +56,7 @@ class OpenModel:
     def rows_schema(self) -> Schema:
         """How rows to be forgotten are read: as documents, where a model of documents was saved in Python."""
         cutting = getattr(self.model, "cutting_", None)
-        if not isinstance(self.schema, TableSchema) or not isinstance(self.model._kept, KeptDocuments):
+        if not isinstance(self.schema, TableSchema) or self.model.state.documents is None:
             return self.schema
         return SequenceSchema(self.h, short="drop" if cutting is None else cutting.short)
 
@@ -72,7 +69,7 @@ class OpenModel:
     def _name_columns(self, model: Any) -> None:
         columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
         if columns is not None and isinstance(model, MemoryClassifier):
-            model.feature_names_in_ = np.array(columns, dtype=object)
+            name_columns(model, np.array(columns, dtype=object))
 
     def write(self, path: Path, wait: float | None) -> None:
         """Write the model with its notes; at every moment the path holds the old file or the new one.
@@ -105,7 +102,7 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     """Load a model file and how its input is read."""
     notes = _notes_of(path)
     model = load(path, key=key)
-    columns = model.__dict__.pop("feature_names_in_", None)
+    columns = name_columns(model, None) if isinstance(model, MemoryClassifier) else None
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     return opened
@@ -113,10 +110,10 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
 
 def left_to_do(model: Any, path: Path) -> str:
     """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
-    if not isinstance(model, MemoryClassifier) or not model._stale:
+    if not isinstance(model, MemoryClassifier) or not model.state.stale:
         return ""
     how = f"run hammemo refit {path}"
-    if not refits_whole(model):
+    if not model.state.refits_whole:
         how = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
     return f"What was chosen and fitted still depends on forgotten examples: {how}."
 
@@ -131,11 +128,12 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
 
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
-    kept, label = getattr(model, "_kept", None), getattr(model, "label_dtype_", np.dtype(object))
-    rows = ColumnKinds.of(kept.examples().contexts).letters if isinstance(kept, KeptRows) and len(kept) else "?" * h
+    kept, label = model.state.rows if isinstance(model, MemoryClassifier) else None, model.label_dtype_
+    rows = ColumnKinds.of(kept.examples().contexts).letters if kept is not None and len(kept) else "?" * h
     letters = "".join({"n": "i", "s": "s"}.get(letter, "m") for letter in rows)
-    if model._cells is not None:
-        pairs = zip(model._cells.kinds, letters, strict=True)
+    cells = model.state.cells if isinstance(model, MemoryClassifier) else model.cells
+    if cells is not None:
+        pairs = zip(cells.kinds, letters, strict=True)
         letters = "".join(kind if kind in ORDERED else name for kind, name in pairs)
     return letters + {"i": "i", "u": "i", "U": "s"}.get(label.kind, "m")
 

@@ -23,10 +23,10 @@ from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
 from hammemo.engines.tables import fit_table
 from hammemo.memories import Hashed
-from hammemo.models.automatic import resolved_vote
-from hammemo.models.learning import rows_to_fit
+from hammemo.models.classifiers import edit
 from hammemo.models.names import is_auto
 from hammemo.models.size_warning import warn_if_large
+from hammemo.models.streams import with_counted_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema
@@ -34,7 +34,6 @@ from hammemo.sources.table_files import open_table
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     import os
@@ -163,29 +162,23 @@ def fit(
     model: MemoryClassifier = clone(estimator)
     documents = np.split(block.tokens, block.starts[1:])  # filled up already
     model.partial_fit_stream(documents, h, short="drop", classes=chosen, layout=layout)
-    model.cutting_ = Cutting(short, pad)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
-    template = model.memory_.empty_like()
-    kept = None if model._kept is None else model._kept.emptied()
+    state = model.state
+    template = state.memory.empty_like()
+    kept = None if state.store is None else state.store.emptied()
     groups = machines.groups(source)
     manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
     job = Job(template, replace(source, files=()), h, short, pad, labels, machines.checkpoint(manifest), kept)
     tell = GroupObserver(len(groups), kept, on_progress, on_report)
     kind = _local_kind(template, source, block)
-    memory, work = machines.count(job, groups, model.memory_, manifest, tell, kind)
+    memory, work = machines.count(job, groups, state.memory, manifest, tell, kind)
     if labels is not None:
         memory.declare(labels)
-    model.memory_, model._kept = memory, tell.kept
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
-    if model.vote_.sample_size():
-        if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
-            model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
-        sample = _examples_of(block, labels) if model._kept is None else model._kept.fitting_sample(model.vote_)
-        reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
-        if work is not None:
-            reader = rows_to_fit(reader, model.vote_, model.sites_, sample)
-        model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
+    cutting, sample = Cutting(short, pad), _examples_of(block, labels)
+    settings = model.settings()
+    edit(model, lambda _: with_counted_stream(settings, state, memory, tell.kept, cutting, sample))
     machines.finish(model, work)
     return model
 
@@ -207,7 +200,7 @@ def _fit_table(
     names = None if columns is None else tuple(columns)
     schema = TableSchema(label, names, source.header, source.delimiter, missing=estimator.missing, numeric=numeric)
     if layout is not None:
-        schema = replace(schema, kinds=kinds_of_model(layout._columns, layout.n_features_in_))
+        schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
     model, _ = fit_table(estimator, source, schema, machines, classes=classes, layout=layout, **observers)
     return model
 
@@ -225,7 +218,7 @@ def _frequent(block: Block, number: int) -> NDArray[Any]:
 
 
 def _local_kind(template: Memory, source: Source, block: Block) -> str:
-    compiled = isinstance(template, Hashed) and template._rows is not None and template._rows.compiled is not None
+    compiled = isinstance(template, Hashed) and template.is_compiled
     numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
     return "threads" if compiled and numbers else "processes"
 

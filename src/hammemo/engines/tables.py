@@ -32,10 +32,12 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupJob, GroupReader
 from hammemo.engines.running import GroupObserver
-from hammemo.models.learning import TableFacts, seed_of
+from hammemo.models.classifiers import edit, state_of_layout
+from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.column_schema import Columns
 from hammemo.tokens.columns import MOMENTS, NAMES, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.kept_rows import KeptRows
+    from hammemo.models.settings import Settings
+    from hammemo.models.state import ModelState
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
@@ -314,9 +318,13 @@ def fit_table(
     model: MemoryClassifier = clone(estimator)
     rows, known = _first_look(source, schema)
     with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
-        fit = _TableFit(model, source, groups, machines, tell, seed_of(model.random_state))
-        rows, findings = fit.survey(rows, known, layout)
-        work = model._edited(lambda version: fit.learn(version, rows, findings, classes, layout))
+        settings = model.settings()
+        fit = _TableFit(settings, source, groups, machines, tell, settings.seed())
+        given = None if layout is None else state_of_layout(layout)
+        rows, findings = fit.survey(rows, known, given)
+        made: list[SegmentsJob | None] = [None]
+        edit(model, lambda _: fit.learn(rows, findings, classes, given, made))
+        work = made[0]
     machines.finish(model, work)
     assert rows.schema.columns is not None
     return model, replace(rows.schema, kinds=known_kinds(findings.names))
@@ -346,17 +354,17 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]
 class _TableFit:
     """One fit of a table: the steps that the driver takes."""
 
-    model: MemoryClassifier
+    settings: Settings
     source: TableFiles
     groups: list[tuple[Shard, ...]]
     machines: Machines
     tell: GroupObserver
     seed: int
 
-    def survey(self, rows: RowMaker, known: str, layout: MemoryClassifier | None) -> tuple[RowMaker, Findings]:
+    def survey(self, rows: RowMaker, known: str, layout: ModelState | None) -> tuple[RowMaker, Findings]:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
-            empty = self.model._room_for_rows(len(known), rows.columns, self.seed, layout)
+            empty = room_for_rows(self.settings, Columns(len(known), kinds=rows.columns), self.seed, layout)
             survey = Survey(self.source.without_files(), rows, known, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(known, kept=empty)
@@ -372,14 +380,18 @@ class _TableFit:
         raise _changed()
 
     def learn(
-        self, model: MemoryClassifier, rows: RowMaker, findings: Findings, classes: Any, layout: Any
-    ) -> SegmentsJob | None:
-        """Choose everything, let others count, and fit the weights; return what has made segments, if there are any."""
-        made: list[SegmentsJob | None] = [None]
+        self,
+        rows: RowMaker,
+        findings: Findings,
+        classes: Any,
+        layout: ModelState | None,
+        made: list[SegmentsJob | None],
+    ) -> ModelState:
+        """Choose everything, let others count, and fit the weights; `made` takes what has made segments, if any."""
 
-        def count(memory: Memory) -> Memory:
-            job = TableJob(memory.empty_like(), self.source.without_files(), rows, model._cells)
-            manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(model._cells)}
+        def count(memory: Memory, cells: Cells | None) -> Memory:
+            job = TableJob(memory.empty_like(), self.source.without_files(), rows, cells)
+            manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(cells)}
             job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             sample = self._sample(job, findings.kept)
@@ -391,16 +403,16 @@ class _TableFit:
         assert rows.schema.columns is not None
         facts = TableFacts(
             names=rows.schema.columns,
-            columns=rows.columns,
+            kinds=rows.columns,
             types=findings.types(rows.columns),
-            kinds=ColumnKinds(findings.noted),
+            learnt=ColumnKinds(findings.noted),
             labels=findings.labels,
             label_dtype=np.dtype(findings.dtype),
             kept=findings.kept,
             seed=self.seed,
         )
-        model._learn_table(facts, classes, layout, count, kept_are_counted=self.machines.segments is None)
-        return made[0]
+        is_counted = self.machines.segments is None
+        return learn_table(self.settings, facts, classes, layout, count, kept_are_counted=is_counted)
 
     def _sample(self, job: TableJob, kept: KeptRows | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""

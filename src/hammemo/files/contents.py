@@ -25,14 +25,17 @@ from hammemo.memories.exact import InSegments, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.ledgered import Ledgered
+from hammemo.models.choose import held_out
+from hammemo.models.classifiers import take_state
 from hammemo.models.digests import UNSTORED
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
-from hammemo.models.settling import Choices
+from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.column_schema import Columns
 from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
     from hammemo.memories.exact import SignedSum
@@ -76,7 +80,7 @@ def file_pieces(
 
 def file_bytes(model: MemoryClassifier) -> bytes:
     """Return the file of a model as bytes, for another process; `from_bytes` undoes it."""
-    return b"".join(file_pieces(model._now(), None))
+    return b"".join(file_pieces(model.now(), None))
 
 
 def from_bytes(data: bytes) -> MemoryClassifier | Predictor:
@@ -88,7 +92,7 @@ def from_bytes(data: bytes) -> MemoryClassifier | Predictor:
 def _classifier_parts(
     model: MemoryClassifier, segmented: SignedSum | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    memory: Any = model.memory_._now()
+    memory: Any = model.memory_.now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
@@ -106,26 +110,26 @@ def _classifier_parts(
             params[name] = descriptions.part_description(name, value, memory)
         else:
             params[name] = descriptions.plain(name, value)
-    names = getattr(model, "feature_names_in_", None)
+    state, names = model.state, model.state.columns.names
     about = {
         "kind": "classifier",
         "class": type(model).__name__,
         "params": params,
         "fitted": {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS},
-        **descriptions.common_entries(model.sites_, model.label_dtype_, model._cells),
+        **descriptions.common_entries(state.sites, state.label_dtype, state.cells),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "seed": memory.seed,
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
-        "pinned": model._pinned,
-        "chosen_at": model._chosen_at,
-        **descriptions.held_out_entry(model._held_out),
-        **descriptions.cutting_entry(model.cutting_),
-        **({} if model._types is None else {"types": packed_types(model._types)}),
+        "pinned": state.pinned,
+        "chosen_at": state.chosen_at,
+        **descriptions.held_out_entry(held_out(state)),
+        **descriptions.cutting_entry(state.cutting),
+        **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
         **descriptions.forgetting_entry(memory),
-        **({descriptions.STALE: True} if model._stale else {}),
+        **({descriptions.STALE: True} if state.stale else {}),
     }
-    kept, rows = model._kept, {}
+    kept, rows = state.store, {}
     if kept is not None:
         kind = "documents" if isinstance(kept, KeptDocuments) else "rows"
         about["kept"] = {"of": kind, "seed": kept.seed, "most": kept.most, "threshold": kept.lowest_threshold}
@@ -133,10 +137,10 @@ def _classifier_parts(
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
         about["segments"] = folders.described_segments(segmented)
-        state = head_state(memory, folders.table_in_head(segmented, memory.labels))
+        stored = head_state(memory, folders.table_in_head(segmented, memory.labels))
     else:
-        state = memory.state()
-    arrays = {**state, "declared": declared, **_vote_arrays(model.vote_), **_cell_arrays(model), **rows}
+        stored = memory.state()
+    arrays = {**stored, "declared": declared, **_vote_arrays(state.vote), **_cell_arrays(state.cells), **rows}
     return {**arrays, **descriptions.codes_arrays(memory)}, about
 
 
@@ -155,17 +159,16 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "class": name,
         "description": description,
         "vote": descriptions.part_description("vote", model.vote),
-        **descriptions.common_entries(model.sites, model.label_dtype_, model._cells),
-        "missing": model._missing(),
+        **descriptions.common_entries(model.sites, model.label_dtype_, model.cells),
+        "missing": model.missing,
         **descriptions.cutting_entry(model.cutting_),
         **descriptions.forgetting_entry(compiled),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote), **_cell_arrays(model)}, about
+    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote), **_cell_arrays(model.cells)}, about
 
 
-def _cell_arrays(model: MemoryClassifier | Predictor) -> dict[str, NDArray[Any]]:
-    cells = model._cells
+def _cell_arrays(cells: Cells | None) -> dict[str, NDArray[Any]]:
     return {} if cells is None else {f"cells.{name}": array for name, array in cells.arrays().items()}
 
 
@@ -198,7 +201,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     restorer.take_codes(arrays)
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
-    check_missing_rule(model._missing())
+    check_missing_rule(model.settings().missing)
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
     kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
@@ -225,20 +228,27 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it has codes that its memory does not use")
     memory.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     _check_ledger(memory, kept)
-    model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
-    model._kept, model.cutting_ = kept, descriptions.stored_cutting(about)
-    model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
-    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
-    model._stale = descriptions.stored_flag(about, descriptions.STALE)
-    model._cells, model._columns = cells, None if cells is None else cells.kinds
-    model._kinds = None if cells is None else ColumnKinds.of_cells(cells.kinds)
-    model.n_features_in_ = n_columns
-    if "types" in about:
-        model._types = unpacked_types(field(about, "types", str), n_columns)
-    model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
-    if field(about, "feature_names_in", list, type(None)) is not None:
-        model.feature_names_in_ = descriptions.stored_feature_names(about, n_columns)
+    choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
+    state = ModelState(
+        (Part(Layout(kernel, sites, choices, cells), memory),),
+        vote,
+        _stored_columns(about, n_columns, None if cells is None else cells.kinds),
+        descriptions.stored_label_dtype(about, memory.labels),
+        kept,
+        descriptions.stored_cutting(about),
+        pinned=field(about, "pinned", bool),
+        chosen_at=field(about, "chosen_at", int),
+        stale=descriptions.stored_flag(about, descriptions.STALE),
+    )
+    take_state(model, state)
     return model
+
+
+def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Columns:
+    types = unpacked_types(field(about, "types", str), n) if "types" in about else None
+    has_names = field(about, "feature_names_in", list, type(None)) is not None
+    names = descriptions.stored_feature_names(about, n) if has_names else None
+    return Columns(n, names, kinds, types, None if kinds is None else ColumnKinds.of_cells(kinds))
 
 
 def _check_ledger(memory: Memory, kept: Kept | None) -> None:

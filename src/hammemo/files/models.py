@@ -89,13 +89,13 @@ def save(
     if _is_for_folder(model, path, segments) and isinstance(model, MemoryClassifier):
         _save_folder(model, os.fspath(path), notes, segments, force=force)
         return
-    now = model._now()  # one version, whatever is learnt meanwhile
+    now = model.now()  # one version, whatever is learnt meanwhile
     pieces = file_pieces(now, notes)  # what cannot be saved is refused before there is a lock file
     with locked(path):
         if not force:
             refuse_to_undo(model, path)
         if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
-            pieces = file_pieces(model._now(), notes)
+            pieces = file_pieces(model.now(), notes)
         write_file(path, pieces)
         delete_leftovers(path)
         remember(model, path, bytes(pieces[1]).decode())
@@ -146,7 +146,7 @@ def _save_folder(
     with locked(head):
         if not force:
             refuse_to_undo(model, head)
-        now = model._now()
+        now = model.now()
         memory: InSegments = now.memory_
         write_head(now, folders.write_segments(memory.terms.added_up(), folder, segments), folder, notes, owner=model)
 

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels.sites import Sites, collect_sites, find_sites, rows_of_columns
 from hammemo.tokens.contexts import token_array
-from hammemo.tokens.user_input import asked_contexts
+from hammemo.tokens.user_input import TOKEN_RULES, asked_contexts, taken_columns
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
         """Collect what each site holds in the contexts of X."""
-        contexts = asked_contexts(self, X, reset=True)
+        contexts = asked_contexts(self, TOKEN_RULES, None, X)
         kernel = (self.kernel or PositionalHamming()).named(getattr(self, "feature_names_in_", None))
         self.sites_ = kernel.resolve(contexts.h)
         self.vocabulary_ = contexts.vocabulary
@@ -383,7 +383,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
         X : (m, h); returned : (m, number of distinct site values seen by fit)
         """
         check_is_fitted(self)
-        contexts = asked_contexts(self, X)
+        contexts = asked_contexts(self, TOKEN_RULES, taken_columns(self), X)
         columns = find_sites(contexts.ranks_in(self.vocabulary_), self.sites_, self.tuples_)
         weights = self.sites_.weights / self.sites_.total_weight
         values = np.sqrt(weights) if self.normalize else np.ones(len(weights))

@@ -110,7 +110,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.forgot_unchecked = False
             memory.clear()
 
-        self._edited(start)
+        self.edited(start)
         return self
 
     def restore(
@@ -169,7 +169,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
 
-        self._edited(take)
+        self.edited(take)
 
     def _check_free(self, sites: Sites) -> None:
         """Refuse sites without a position where there is no table for them."""
@@ -186,7 +186,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
-        self._edited(lambda memory: memory.declare_labels(labels))
+        self.edited(lambda memory: memory.declare_labels(labels))
 
     def empty_like(self: Self) -> Self:
         """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
@@ -195,19 +195,19 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def add(self, examples: Examples) -> None:
         """Store examples."""
-        self._edited(lambda memory: memory.update(examples, 1))
+        self.edited(lambda memory: memory.update(examples, 1))
 
     def remove(self, examples: Examples) -> None:
         """Remove examples: all of them, or none with an error if one is known not to be stored."""
-        self._edited(lambda memory: memory.update(examples, -1))
+        self.edited(lambda memory: memory.update(examples, -1))
 
     def add_cells(self, cells: Cells, examples: Examples) -> None:
         """Store rows with numbers: their cells are counted."""
-        self._edited(lambda memory: memory.update_cells(cells, examples, 1))
+        self.edited(lambda memory: memory.update_cells(cells, examples, 1))
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
-        self._edited(lambda memory: memory.update_from_blocks(blocks, labels))
+        self.edited(lambda memory: memory.update_from_blocks(blocks, labels))
 
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
@@ -222,7 +222,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.declare_labels(other.declared)
             memory.forgot_unchecked |= other.forgot_unchecked
 
-        self._edited(add)
+        self.edited(add)
 
     def unmerge(self, other: Memory) -> None:
         """Subtract the state of another memory of the same layout: the exact inverse of `merge`.
@@ -236,7 +236,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory._check_layout(other)
             memory.add_state(other, -1)
 
-        self._edited(subtract)
+        self.edited(subtract)
 
     def snapshot(self: Self) -> Self:
         """Return a memory of its own that holds this version: what either stores later, the other does not see.
@@ -261,7 +261,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
-        version = self._now()
+        version = self.now()
         reader = version._reader
         if reader is None:
             reader = version.make_reader()
@@ -271,7 +271,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def ranker(self, vote: Any, sites: Sites) -> Ranker:
         """Return what a vote ranks this version by: made once for the vote, as it is, and the sites asked for last."""
-        version = self._now()
+        version = self.now()
         key, made = (vote, sites, *vars(vote).values()), version._ranked
         if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
             made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store of equal values
@@ -305,7 +305,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     @property
     def labels(self) -> Vocabulary:
         """Observed and declared labels, in canonical order."""
-        version = self._now()
+        version = self.now()
         return version.observed_labels().union(version.declared)
 
     def observed_labels(self) -> Vocabulary:
@@ -333,19 +333,19 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def frame(self) -> Frame:
         """Return the sites, the labels and their counts as they are now."""
-        version = self._now()
+        version = self.now()
         observed = version.observed()
         labels = observed.labels.union(version.declared)
         return Frame(version.sites, labels, observed.counts_for(labels))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the canonical form of all that is stored, as named arrays."""
-        version = self._now()
+        version = self.now()
         return {**version.frame().arrays(), **version.state_arrays()}
 
     def state_bytes(self) -> bytes:
         """Return the canonical form as bytes: equal bytes, equal states."""
-        version = self._now()
+        version = self.now()
         arrays = {name: np.ascontiguousarray(array) for name, array in version.state().items()}
         return safetensors.numpy.save(arrays, metadata={"layout": json.dumps(version.layout())})
 
@@ -429,7 +429,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
 def _version_of(other: Any) -> Any:
     """Return the version that another memory holds now; what is not a memory is refused later, with the reason."""
-    return other._now() if isinstance(other, Memory) else other
+    return other.now() if isinstance(other, Memory) else other
 
 
 def _other_layout(name: str, mine: Any, theirs: Any) -> str:

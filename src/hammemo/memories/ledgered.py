@@ -181,6 +181,11 @@ class Ledgered(Memory):
         """Whether it has digests of its own; else a model looks rows up in those that it keeps."""
         return self._ledger is not None
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has neither digests nor notes of what this edit adds and removes."""
+        return self._ledger is None and not self._noted
+
     def drop_ledger(self) -> None:
         """Have no digests, and nothing noted: a model keeps all rows."""
         self._ledger, self._noted = None, ()

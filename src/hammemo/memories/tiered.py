@@ -92,7 +92,7 @@ class Tiered(InSegments):
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
-        self._edited(lambda memory: memory._reserve(examples))
+        self.edited(lambda memory: memory._reserve(examples))
 
     def _reserve(self, examples: Examples) -> None:
         self.sketch_ = self.sketch_.snapshot()
@@ -190,7 +190,7 @@ class Tiered(InSegments):
             memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
             memory.exact_._set_terms(stored)
 
-        self._edited(hold)
+        self.edited(hold)
 
     def _with_empty_table(self) -> Tiered:
         """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""
@@ -227,7 +227,7 @@ class Tiered(InSegments):
     @property
     def nbytes(self) -> int:
         """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
-        version = self._now()
+        version = self.now()
         if version.segmented is None:
             return super().nbytes
         return version.exact_.nbytes + sum(array.nbytes for array in version._companion_arrays().values())

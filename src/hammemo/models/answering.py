@@ -1,13 +1,13 @@
 """The queries of a model, the same for a classifier, a window and a compiled predictor.
 
-A call makes one scorer (:mod:`hammemo.models.scorer`) and takes all of its answer from it.
+A call takes one view of the model, with one scorer (:mod:`hammemo.models.scorer`), and all of its answer from it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
-Self = TypeVar("Self", bound="Answering")
-
 ROWS_AT_ONCE: Final = 2**15
 """Rows that are answered at a time."""
 
 
-def _has_probabilities(model: Answering) -> bool:
-    check_probabilities(VOTES.resolved(model._vote()))
+def _has_probabilities(self: Answering) -> bool:
+    check_probabilities(VOTES.resolved(self.vote_in_use()))
     return True
 
 
@@ -50,63 +48,86 @@ def _row_slices(X: Any) -> list[Any]:
     return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
 
 
+class View(NamedTuple):
+    """One version of a model as queries see it: a call takes one view, and all of its answer from it.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    read : callable
+        Returns the checked contexts of X.
+    label_dtype : dtype
+        The type that labels have in answers.
+    missing : str
+        What takes the place of missing values.
+    cutting : Cutting, optional
+        How shorter and longer contexts become contexts of h tokens.
+    cells : Cells, optional
+        How rows with numbers become contexts; None for names.
+    names : ndarray, optional
+        The names of the columns.
+    known_classes : ndarray, optional
+        The labels in sorted order, where they were made before.
+    """
+
+    scorer: Scorer
+    read: Callable[[Any], Contexts]
+    label_dtype: np.dtype[Any]
+    missing: str = "refuse"
+    cutting: Cutting | None = None
+    cells: Cells | None = None
+    names: NDArray[Any] | None = None
+    known_classes: NDArray[Any] | None = None
+
+    def classes(self) -> NDArray[Any]:
+        """Return the labels in sorted order."""
+        known = self.known_classes
+        return classes_array(self.scorer.labels, self.label_dtype) if known is None else known
+
+    def cut(self, X: Any, h: int) -> Any:
+        """Return contexts of h tokens where it is known how to make them of shorter and longer ones."""
+        return X if self.cutting is None else self.cutting.contexts(X, h)
+
+    def unnamed_contexts(self, X: Any) -> Contexts:
+        """Return the contexts of rows that have no names of columns."""
+        if self.cells is None:
+            return contexts_of_length(X, self.scorer.sites.h, self.missing)
+        return contexts_with_numbers(X, self.cells.kinds, self.missing)
+
+    def seen(self, X: Any, contexts: Contexts) -> list[NDArray[np.int64]]:
+        """Return the columns of the tokens that each query holds, also of those before its context."""
+        is_longer = self.cutting is not None and not hasattr(X, "columns") and len(X) == len(contexts)
+        labels = self.scorer.labels
+        return columns_of(labels, list(X)) if is_longer else list(contexts.ranks_in(labels))
+
+
 class Answering(ABC):
-    """What answers queries: contexts X, one row a context, or one context x."""
+    """What answers queries: contexts X, one row a context, or one context x.
 
-    label_dtype_: np.dtype[Any]
-    cutting_: Cutting | None = None
-    """How streams were cut into windows, if any were learnt, all alike."""
-    _cells: Cells | None = None
-    """How rows with numbers become contexts; None for names."""
-
-    def _now(self: Self) -> Self:
-        """Return this version of the model: every answer is taken from one."""
-        return self
+    A classifier, a window, a compiled predictor: each says with `view` what answers now.
+    """
 
     @abstractmethod
-    def _scorer(self) -> Scorer:
+    def view(self) -> View:
         """Return what answers for all that is stored now."""
 
     @abstractmethod
-    def _contexts(self, X: Any) -> Contexts:
-        """Return checked contexts."""
-
-    def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
-        """Return the version that answers, the checked contexts, and the scorer of that version."""
-        model = self._now()
-        contexts, scorer = model._contexts(X), model._scorer()
-        scorer.check_not_empty()
-        return model, contexts, scorer
-
-    def _answers(
-        self: Self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]
-    ) -> tuple[Self, Scorer, NDArray[Any]]:
-        """Return the version that answers, its scorer, and the answers to all rows, some rows at a time."""
-        first, *others = _row_slices(X)
-        model, contexts, scorer = self._question(first)
-        found = [ask(scorer, contexts), *(ask(scorer, model._contexts(rows)) for rows in others)]
-        return model, scorer, found[0] if len(found) == 1 else np.concatenate(found)
-
-    def _cut(self, X: Any, h: int) -> Any:
-        """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
-        return X if self.cutting_ is None else self.cutting_.contexts(X, h)
-
-    def _plain_contexts(self, X: Any, h: int) -> Contexts:
-        """Return the contexts of h tokens of rows that have no names of columns."""
-        if self._cells is None:
-            return contexts_of_length(X, h, self._missing())
-        return contexts_with_numbers(X, self._cells.kinds, self._missing())
-
-    def _missing(self) -> str:
-        """Return what takes the place of missing values; a model without such a parameter refuses them."""
-        return str(getattr(self, "missing", "refuse"))
-
-    @abstractmethod
-    def _vote(self) -> str | Vote:
+    def vote_in_use(self) -> str | Vote:
         """Return the vote, also before anything is learnt."""
 
-    def _classes(self, scorer: Scorer) -> NDArray[Any]:
-        return classes_array(scorer.labels, self.label_dtype_)
+    def _question(self, X: Any) -> tuple[View, Contexts]:
+        """Return the version that answers, and the checked contexts."""
+        view = self.view()
+        contexts = view.read(X)
+        view.scorer.check_not_empty()
+        return view, contexts
+
+    def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]) -> tuple[View, NDArray[Any]]:
+        """Return the version that answers, and the answers to all rows, some rows at a time."""
+        first, *others = _row_slices(X)
+        view, contexts = self._question(first)
+        found = [ask(view.scorer, contexts), *(ask(view.scorer, view.read(rows)) for rows in others)]
+        return view, found[0] if len(found) == 1 else np.concatenate(found)
 
     def class_scores(self, X: Any) -> NDArray[np.float64]:
         """Return one score for each context and label, for any number of labels.
@@ -115,7 +136,7 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        return self._answers(X, Scorer.scores)[2]
+        return self._answers(X, Scorer.scores)[1]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
@@ -138,7 +159,7 @@ class Answering(ABC):
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
-        return self._answers(X, Scorer.probabilities)[2]
+        return self._answers(X, Scorer.probabilities)[1]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -148,12 +169,12 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        return self._answers(X, Scorer.log_probabilities)[2]
+        return self._answers(X, Scorer.log_probabilities)[1]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; ties go to the first one in `classes_`."""
-        model, scorer, winners = self._answers(X, Scorer.winners)
-        labels: NDArray[Any] = model._classes(scorer)[winners]
+        view, winners = self._answers(X, Scorer.winners)
+        labels: NDArray[Any] = view.classes()[winners]
         return labels
 
     def top_k(self, X: Any, k: int = 5, *, exclude: Any = None, allow: Any = None, return_scores: bool = False) -> Any:
@@ -190,25 +211,21 @@ class Answering(ABC):
         >>> clf.top_k([["a", "c"], ["b", "c"]], k=2, allow=[["y"], ["x", "y"]]).tolist()
         [['y', None], ['y', 'x']]
         """
-        model, contexts, scorer = self._question(X)
+        view, contexts = self._question(X)
+        scorer = view.scorer
         if exclude is None and allow is None and not return_scores:
-            return model._classes(scorer)[scorer.ranked(contexts, k)]
-        mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: model._seen(X, contexts, scorer))
+            return view.classes()[scorer.ranked(contexts, k)]
+        mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: view.seen(X, contexts))
         columns, scores = scorer.masked_leaders(contexts, k, mask, with_scores=return_scores)
         width = columns.shape[1]
         if not len(columns) or (columns[:, -1:] < 0).any():  # most masks leave k labels to every query
             width = int((columns >= 0).sum(axis=1).max(initial=0))
             columns = columns[:, :width]
-        found = model._classes(scorer)[columns]
+        found = view.classes()[columns]
         if (columns[:, -1:] < 0).any():
             found = found.astype(object)
             found[columns < 0] = None
         return (found, scores[:, :width]) if return_scores and scores is not None else found
-
-    def _seen(self, X: Any, contexts: Contexts, scorer: Scorer) -> list[NDArray[np.int64]]:
-        """Return the columns of the tokens that each query holds, also of those before its context."""
-        is_longer = self.cutting_ is not None and not hasattr(X, "columns") and len(X) == len(contexts)
-        return columns_of(scorer.labels, list(X)) if is_longer else list(contexts.ranks_in(scorer.labels))
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return how much each site and token of one context adds to the scores of the k best labels.
@@ -235,17 +252,15 @@ class Answering(ABC):
         score             1.5  0.5
         'y' leads 'x' by 1; exact counts.
         """
-        model = self._now()
-        scorer = model._scorer()
-        scorer.check_not_empty()
-        names = getattr(model, "feature_names_in_", None)
-        tokens = model._cut([one_context(x, names)], scorer.sites.h)
-        context = model._plain_contexts(tokens, scorer.sites.h)
-        explanation = scorer.explanation(context, model._classes(scorer), k)
-        if model._cells is not None:
-            explanation = by_columns(explanation, model._cells, context)
+        view = self.view()
+        view.scorer.check_not_empty()
+        tokens = view.cut([one_context(x, view.names)], view.scorer.sites.h)
+        context = view.unnamed_contexts(tokens)
+        explanation = view.scorer.explanation(context, view.classes(), k)
+        if view.cells is not None:
+            explanation = by_columns(explanation, view.cells, context)
         explanation = with_truth_values(explanation, tokens[0])
-        return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
+        return explanation if view.names is None else replace(explanation, names=tuple(view.names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier.
@@ -270,7 +285,7 @@ class Answering(ABC):
         >>> clf.certify([["a", "b"], ["c", "d"]])
         array([ True, False])
         """
-        _, contexts, scorer = self._question(X)
-        if not scorer.reader.has_bounds:
+        view, contexts = self._question(X)
+        if not view.scorer.reader.has_bounds:
             raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do, in a ledger too.")
-        return scorer.certified(contexts)
+        return view.scorer.certified(contexts)

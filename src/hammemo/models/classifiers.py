@@ -1,7 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
-Here is what its user calls to learn, forget, compile and report. Methods for streams are in `streaming`, the steps of
-an edit in `learning`; queries are in `answering`, the addition of two models in `additive`.
+It is a thin front: parameters, documentation, and one state (:mod:`hammemo.models.state`) that every edit replaces by
+the next one. The edits are functions: `learn`, `refit`, `merge` and `streams`. Queries are in `answering`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
@@ -9,45 +9,63 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
+import copy
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.models import settling
-from hammemo.models.automatic import part_for, resolved_vote
+from hammemo._arrays.threads import threads_used
+from hammemo._progress import progress_lines
+from hammemo._versions import Versioned
+from hammemo.models import choose, learn, merge, refit, streams, weigh
+from hammemo.models.answering import Answering, View
+from hammemo.models.automatic import part_for, resolved_memory, resolved_vote
+from hammemo.models.column_changes import undecided
 from hammemo.models.column_values import column_values
+from hammemo.models.count import with_ledger
 from hammemo.models.digests import part_digests, whole_digest
-from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
-from hammemo.models.scorer import Scorer
-from hammemo.models.streaming import Streaming
+from hammemo.models.scorer import Scorer, check_probabilities
+from hammemo.models.settings import Settings
+from hammemo.models.state import ModelState, way_to_refit
+from hammemo.models.streams import Stream
+from hammemo.tokens.column_schema import Columns
 from hammemo.tokens.contexts import Examples
+from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.kernels import SiteKernel
+    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
+    from hammemo.models.state import Choices
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
 
+_ASKED_AT_ONCE: Final = 2**22
+"""Tokens of all contexts that `log_loss_stream` asks for at a time, about."""
 
-class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
+
+class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     """One-pass classifier of tables and sequences that can exactly forget training rows.
 
     Parameters
@@ -171,6 +189,72 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         super().set_params(**parts, **params)
         return self
 
+    def settings(self) -> Settings:
+        """Return the parameters as one value: what the steps of an edit take."""
+        return Settings(
+            self.kernel,
+            self.vote,
+            self.random_state,
+            self.missing,
+            self.keep,
+            self.numeric,
+            self.class_weight,
+            partial(resolved_memory, self.memory),
+            is_auto(self.memory),
+        )
+
+    @property
+    def state(self) -> ModelState:
+        """All that the model has learnt, as one value that never changes."""
+        known = vars(self).get("_state")
+        if known is None:
+            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
+        return known  # type: ignore[no-any-return]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in vars(self)
+
+    @property
+    def memory_(self) -> Memory:
+        """The additive state."""
+        return self.state.memory
+
+    @property
+    def kernel_(self) -> SiteKernel:
+        """The kernel that "auto" chose, or the kernel given."""
+        return self.state.layout.kernel
+
+    @property
+    def sites_(self) -> Sites:
+        """The kernel's sites for this context length."""
+        return self.state.sites
+
+    @property
+    def vote_(self) -> Vote:
+        """The vote, with its fitted weights."""
+        return self.state.vote
+
+    @property
+    def choices_(self) -> Choices:
+        """What was chosen, and why."""
+        return self.state.layout.choices
+
+    @property
+    def label_dtype_(self) -> np.dtype[Any]:
+        """The type that `classes_` and predictions have."""
+        return self.state.label_dtype
+
+    @property
+    def cutting_(self) -> Cutting | None:
+        """How `fit_stream` cut the beginnings of documents; None if no streams were learnt, or not all alike."""
+        return self.state.cutting
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order, always those of the memory."""
+        state = self.state
+        return classes_array(state.memory.labels, state.label_dtype)
+
     def fit(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
     ) -> Self:
@@ -190,7 +274,12 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         classes : array-like, optional
             Labels to keep as candidates even while they have no example.
         """
-        self._edited(lambda model: model._learn(model._rows(X, y, sample_weight, reset=True), classes, whole=True))
+        edit(
+            self,
+            lambda model: learn.fit(
+                model.settings(), known_state(model), read_rows(model, X, y, sample_weight, None), classes
+            ),
+        )
         return self
 
     def fit_vote(
@@ -224,11 +313,13 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
                 f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
             )
 
-        def fit(model: MemoryClassifier) -> None:
-            model._fit_vote_to(model._examples(X, y, sample_weight), leave_one_out=leave_one_out)
-            model._note_fitted_weights()
+        def fit(model: MemoryClassifier) -> ModelState:
+            state = model.state
+            examples = read_rows(model, X, y, sample_weight, state).examples()
+            state = state.but(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
+            return weigh.with_fitted_weights(model.settings(), state)
 
-        self._edited(fit)
+        edit(self, fit)
         return self
 
     def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
@@ -262,10 +353,17 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
         if rows is not None and what == "weights":
             raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights', or use fit_vote(X, y).")
-        if rows is None:
-            self._edited(lambda model: model._refit(what))
-        else:
-            self._edited(lambda model: model._refit_to(rows))
+
+        def again(model: MemoryClassifier) -> ModelState:
+            if rows is None:
+                return refit.refit(model.settings(), model.state, what)
+
+            def read(X: Any, y: Any, state: ModelState) -> CheckedRows:
+                return read_rows(model, X, y, None, state)
+
+            return refit.refit_to(model.settings(), model.state, rows, read)
+
+        edit(self, again)
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -287,15 +385,16 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         if not isinstance(h, (int, np.integer)) or h < 1:
             raise ValueError(f"h={h!r}: a context has at least one token.")
-        check_missing_rule(self._missing())
+        check_missing_rule(self.settings().missing)
 
-        def start(model: MemoryClassifier) -> None:
-            model.__dict__.pop("feature_names_in_", None)
-            model._declare_nothing(int(h))
-            model._start(int(h), settling.for_pieces(model._axes(), 0, _no_rows(int(h))))
-            model.label_dtype_ = np.dtype(object)
+        def start(model: MemoryClassifier) -> ModelState:
+            settings = model.settings()
+            columns = undecided(settings, Columns(int(h)))
+            nothing = Examples.of(np.empty((0, int(h)), object), np.empty(0, object))
+            plan = choose.by_first_rows(settings, columns, 0, nothing, settings.seed())
+            return learn.started(settings, plan, columns, np.dtype(object))
 
-        self._edited(start)
+        edit(self, start)
         return self
 
     def partial_fit(
@@ -333,27 +432,17 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
+        given = None if layout is None else state_of_layout(layout)
 
-        def learn(model: MemoryClassifier) -> None:
-            is_first = not hasattr(model, "memory_")
-            if not is_first:
-                model._admit(X, choose=choose)
-            rows = model._rows(X, y, sample_weight, reset=is_first)
-            model._learn_batch(rows, classes, layout, choose=choose)
+        def learnt(model: MemoryClassifier) -> ModelState:
+            settings, state = model.settings(), known_state(model)
+            if state is not None:
+                state = learn.admit(settings, state, X, choose_again=choose)
+            rows = read_rows(model, X, y, sample_weight, state)
+            return learn.learn(settings, state, rows, classes, given, choose_again=choose)
 
-        self._edited(learn)
+        edit(self, learnt)
         return self
-
-    def _learn_batch(
-        self, rows: CheckedRows, classes: Any, layout: MemoryClassifier | None = None, *, choose: bool = True
-    ) -> None:
-        is_first = not hasattr(self, "memory_")
-        examples = self._learn(rows, classes, layout=layout, choose=choose)
-        if choose and self._choose_if_doubled():
-            return
-        is_fitted = is_first and layout is None and is_auto(self.vote)
-        if is_fitted and examples.multiplicity.sum() >= settling.FIRST_BATCH:
-            self._fit_vote_to_kept(examples)
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
@@ -372,7 +461,12 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         True
         """
         self._check_is_fitted()
-        self._edited(lambda model: model._forget(X, y, sample_weight))
+
+        def forgotten(model: MemoryClassifier) -> ModelState:
+            state = model.state
+            return learn.forget(model.settings(), state, read_rows(model, X, y, sample_weight, state).examples())
+
+        edit(self, forgotten)
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
@@ -388,24 +482,379 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         >>> clf.forget_one(["c", "e"], "z").forget_one(["c", "e"], "z").classes_.tolist()
         ['x', 'y']
         """
-        if not hasattr(self, "memory_"):
+        if "_state" not in vars(self):
             return self.partial_fit([tokens], [label])
-        self._edited(lambda model: model._change_one(tokens, label, 1))
+        edit(self, lambda model: learn.change_one(model.settings(), model.state, tokens, label, 1))
         return self
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
         self._check_is_fitted()
-        self._edited(lambda model: model._change_one(tokens, label, -1))
+        edit(self, lambda model: learn.change_one(model.settings(), model.state, tokens, label, -1))
         return self
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels in sorted order, always those of the memory."""
-        if not hasattr(self, "memory_"):
-            raise AttributeError("classes_ is known after fit or partial_fit.")
-        model = self._now()
-        return classes_array(model.memory_.labels, model.label_dtype_)
+    def fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int | None = None,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+
+        Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once: the extra memory
+        does not depend on the length of the stream. The documents are kept as ``keep`` says, up to 2^26 tokens; while
+        all are kept, the order in which they come does not matter. A vote fits its weights to a sample of the windows
+        of kept documents (``LogLinear(sample=…)`` many).
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n,), or iterable of documents
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
+            from a generator. Or a data frame (pandas, polars, Arrow) with one row per event.
+        h : int
+            Tokens per context; for a data frame, 30 by default.
+        starts : array-like of int, optional
+            With a flat array: where documents start. No window crosses from one to the next.
+        classes : array-like, optional
+            Learn only the windows whose next token is one of these, and keep them all as candidates.
+        short, pad
+            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, by default. The model
+            stores them (``cutting_``): later queries may be shorter or longer than h, and are filled up or cut alike.
+        layout : MemoryClassifier, optional
+            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
+        case, item, time : str, optional
+            Columns of a data frame: which events belong together, such as those of a visit, what is predicted, and when
+            it was. Without a time the rows are in order.
+        cases : iterable, optional
+            For documents in an iterable, the id of the case of each one, in the same order, as ``case`` gives for a
+            data frame. The model keeps a hash of it with each kept document: `forget_stream` and `forget_cases` find
+            all documents of a case again. 5, 5.0 and "5" are the same id.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
+        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
+        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
+        ([3], [1, 1, 2, 1])
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(visits, h=3, short="pad")
+        >>> shop.predict([["pen"], ["tea", "cup"]]).tolist()
+        ['ink', 'pot']
+        >>> import pandas as pd
+        >>> clicks = pd.DataFrame({"visit": [1, 1, 2, 2, 2], "item": ["pen", "ink", "tea", "cup", "pot"]})
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(clicks, case="visit", item="item")
+        >>> shop.predict([["pen"]]).tolist()
+        ['ink']
+        """
+        given = None if layout is None else state_of_layout(layout)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, given))
+        return self
+
+    def partial_fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int | None = None,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
+
+        By default, h, short and pad are those of the streams learnt before, or of the layout. New events of a case that
+        was learnt before are a document of their own: no window reaches back to the earlier ones.
+        """
+        given = None if layout is None else state_of_layout(layout)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, given))
+        return self
+
+    def forget_stream(
+        self: Self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Remove the windows of whole documents: the exact inverse of `partial_fit_stream`.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        an example was never stored, or the kept documents that one was not learnt as a whole.
+
+        **Events with cases** (``case`` or ``cases``) are looked for in all kept documents of their case, whatever
+        batches these came in. The events of a case may be all of them, in any order, or those of some of its documents,
+        one document after the other. Exactly these documents are removed. Any other events are refused with the id of
+        the case. After `refit` the model is, to the byte, that which learns the documents that are left as they came: a
+        case with clicks in two batches is two documents, and if one of them is removed, the other one is left. Of a
+        case that the model does not know, documents that were learnt without a case are removed. Where the model keeps
+        only a sample of documents, a document beyond the sample is removed as if it had no case.
+
+        **Documents without cases** are removed from those that were learnt without cases first, then from those with
+        cases; they are refused if several cases hold a copy and it is not clear whose is meant.
+
+        Parameters
+        ----------
+        tokens, starts, classes, case, item, time, cases
+            As in `fit_stream`, and as the documents were learnt.
+        short, pad
+            The same. Where they are not said, the model knows how they were learnt; one that does not know, because
+            streams were cut in two ways or its file is an old one, asks for them. Where beginnings were dropped and
+            short is not said, a document that is too short for one window is refused: who asks for a deletion must know
+            that nothing would be deleted. Kept documents of a case are found without short, pad and classes.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Bag, Suffixes
+        >>> from hammemo.votes import Mixture
+        >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
+        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
+        >>> clf.forget_stream(sessions[:1]).refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        told = []
+
+        def forgotten(model: MemoryClassifier) -> ModelState:
+            state, could_tell = streams.forget_stream(model.settings(), model.state, stream)
+            told.append(could_tell)
+            return state
+
+        edit(self, forgotten)
+        if not told[-1]:
+            warnings.warn(
+                "Documents were forgotten that the kept sample does not hold, so the model cannot tell whether each "
+                "was learnt as a whole: only its windows were looked for. Give each document whole, as it was learnt.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def forget_cases(self: Self, ids: Iterable[Any]) -> Self:
+        """Remove all documents of some cases, such as users, by the ids of these alone.
+
+        After `refit` the model is, to the byte, that which learns the documents of the other cases, as they came. The
+        model must keep all its documents, with their cases (``case`` or ``cases`` of `fit_stream`): where it keeps a
+        sample or none, the others of a case cannot be found, and nothing is removed. An id that was never learnt is
+        refused, and nothing is removed.
+
+        Parameters
+        ----------
+        ids : iterable
+            As they were learnt; 5, 5.0 and "5" are the same.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum", keep=True)
+        >>> shop = shop.fit_stream(visits, h=3, short="pad", cases=["ann", "bob", "ann"])
+        >>> shop.forget_cases(["ann"]).classes_.tolist()
+        ['ink', 'pen']
+        """
+        check_is_fitted(self)
+        if isinstance(ids, (str, bytes)):
+            raise TypeError(f"forget_cases takes a list of ids: forget_cases([{ids!r}]).")
+        listed = list(ids)
+        edit(self, lambda model: streams.forget_cases(model.settings(), model.state, listed))
+        return self
+
+    def log_loss_stream(
+        self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+    ) -> NDArray[np.float64]:
+        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
+
+        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no label costs infinity:
+        declare all possible tokens as ``classes``. A mixture computes only the probability of the true token.
+
+        Parameters
+        ----------
+        tokens, starts
+            As in `fit_stream`; nothing is learnt.
+        short, pad
+            The same; by default, as in the learnt streams.
+
+        Shapes
+        ------
+        returned : one number for each token with a context, in the order of the stream
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Suffixes
+        >>> from hammemo.votes import Mixture
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
+        >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
+        >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)
+        True
+        """
+        self._check_is_fitted()
+        view, state = self.view(), self.state
+        check_probabilities(view.scorer.vote)
+        streams.refuse_numbers(state)
+        losses = [np.empty(0)]
+        cutting = None if short is None and pad is None else Cutting(short or "drop", pad)
+        cutting = cutting or view.cutting or Cutting()
+        for block in stream_blocks(tokens, view.scorer.sites.h, starts, cutting.short, cutting.pad):
+            losses += [view.scorer.losses(examples) for examples in block.batches(_ASKED_AT_ONCE)]
+        return np.concatenate(losses)
+
+    def merge(self: Self, other: MemoryClassifier) -> Self:
+        """Add everything that another classifier has learnt.
+
+        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
+        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
+        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
+        here; `refit` does it.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
+        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
+        ['no', 'yes']
+        """
+        given = self._operand(other, "merge")
+
+        def added(model: MemoryClassifier) -> ModelState:
+            return merge.merge(model.settings(), model.state, given)
+
+        edit(self, added)
+        mine, theirs = self.vote_, given.vote
+        if mine.state() and theirs.state() and not mine.is_fitted_like(theirs):
+            warnings.warn(
+                "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
+                "both have learnt with refit(), or with fit_vote(X, y).",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def unmerge(self: Self, other: MemoryClassifier) -> Self:
+        """Remove everything that another classifier has learnt: the exact inverse of `merge`.
+
+        A model of another layout must keep all its rows.
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
+        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
+        >>> week = monday + tuesday
+        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
+        True
+        """
+        given = self._operand(other, "unmerge")
+        edit(self, lambda model: merge.unmerge(model.settings(), model.state, given))
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
+
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
+        changed. `refit` fits a log-linear vote to the sum.
+        """
+        return self._apart().merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        if not (isinstance(other, int) and other == 0):
+            return NotImplemented
+        return self._apart()
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learnt; neither operand is changed."""
+        return self._apart().unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def empty_like(self: Self) -> Self:
+        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
+
+        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
+        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Hashed
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
+        True
+        """
+        fresh = self._apart()
+        state = fresh.state
+        store = None if state.store is None else state.store.emptied()
+        state = state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0)
+        take_state(fresh, with_ledger(state, None))
+        return fresh
+
+    def _operand(self, other: Any, name: str) -> ModelState:
+        """Return the state of a model to be merged, or refuse it."""
+        check_is_fitted(self)
+        if not isinstance(other, MemoryClassifier):
+            raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
+        check_is_fitted(other)
+        state = other.state
+        learn.check_names(self.state.columns, state.columns)
+        return state
+
+    def _apart(self: Self) -> Self:
+        """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
+        check_is_fitted(self)
+        version = self.snapshot()
+        state: ModelState = version.__dict__.pop("_state")
+        model = copy.deepcopy(version)
+        take_state(model, state.with_memory(state.memory.snapshot(), vote=copy.deepcopy(state.vote)))
+        return model
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        copied = super().snapshot()
+        state = known_state(copied)
+        if state is not None and state.witness is not None:
+            copied.__dict__["_state"] = state.but(witness=None)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -423,13 +872,14 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             -1 for all processors.
         """
         check_is_fitted(self)
-        model = self._now()
+        state = self.state
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        memory = model.memory_._now()
+        memory = state.memory.now()
         compiled = memory.compile(form, tokens, effective_n_jobs(n_jobs))
         compiled.forgot_unchecked = memory.forgot_unchecked
+        missing = self.settings().missing
         return Predictor(
-            compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_, model._cells
+            compiled, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells
         ).prepare()
 
     @overload
@@ -459,37 +909,37 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         (False, True)
         """
         check_is_fitted(self)
-        found = part_digests(self._now())
+        found = part_digests(self)
         return found if parts else whole_digest(found)
 
     def report(self) -> Report:
         """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
-        model = self._now()
-        names = getattr(model, "feature_names_in_", None)
-        positions, kept, cells = model.sites_.positions, model._kept, model._cells
-        counts = model.memory_.label_counts
+        model = self.now()
+        state = model.state
+        positions, kept, cells = state.sites.positions, state.store, state.cells
+        counts = state.memory.label_counts
         return Report(
             n_examples=int(counts.sum()),
-            n_labels=len(model.memory_.labels),
-            n_positions=model.n_features_in_,
-            tuples=site_names(positions, None if names is None else names.tolist()),
+            n_labels=len(state.memory.labels),
+            n_positions=state.columns.n,
+            tuples=site_names(positions, state.columns.listed()),
             n_single=sum(len(site) == 1 for site in positions),
             n_trees=0 if cells is None or cells.forest is None else cells.forest.n_trees,
-            memory=repr(model.memory_),
-            nbytes=model.memory_.nbytes,
-            vote=repr(model.vote_),
+            memory=repr(state.memory),
+            nbytes=state.memory.nbytes,
+            vote=repr(state.vote),
             n_kept=None if kept is None else len(kept),
             keeps_all=kept is not None and kept.holds_all,
-            chosen_at=model._chosen_at,
-            is_pinned=model._pinned,
-            choices=replace(model.choices_, held_out=model._held_out),
-            free=tuple(site.name for site in model.sites_.free),
-            keeps_documents=isinstance(kept, KeptDocuments),
-            is_stream=isinstance(kept, KeptDocuments) or model.cutting_ is not None,
-            unread=model.vote_.unread(model.sites_),
-            is_stale=model._stale,
-            is_weighed=getattr(model.vote_, "class_weight", None) is not None,
+            chosen_at=state.chosen_at,
+            is_pinned=state.pinned,
+            choices=replace(state.layout.choices, held_out=choose.held_out(state)),
+            free=tuple(site.name for site in state.sites.free),
+            keeps_documents=state.documents is not None,
+            is_stream=state.documents is not None or state.cutting is not None,
+            unread=state.vote.unread(state.sites),
+            is_stale=state.stale,
+            is_weighed=getattr(state.vote, "class_weight", None) is not None,
             most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
             model=model,
         )
@@ -512,7 +962,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         >>> int(found.argmax()), bool(found[1] > 0.9)
         (1, True)
         """
-        if not hasattr(self, "memory_"):
+        if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
             return self.report().bits().of_columns(self.n_features_in_)
@@ -542,11 +992,11 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         columns = [column] if other is None else [column, other]
-        return column_values(self._now(), columns).plot(label, ax)
+        return column_values(self.state, columns).plot(label, ax)
 
     def __str__(self) -> str:
         """Return two lines once fitted: what was chosen, and how good it is on held-out folds."""
-        return f"{type(self).__name__}: {self.report().summary()}" if hasattr(self, "memory_") else repr(self)
+        return f"{type(self).__name__}: {self.report().summary()}" if "_state" in vars(self) else repr(self)
 
     def _repr_html_inner(self) -> str:
         """Return scikit-learn's picture and, once fitted, what was chosen."""
@@ -558,35 +1008,147 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
 
     def _report_html(self) -> str:
-        return self.report()._repr_html_() if hasattr(self, "memory_") else ""
+        return self.report()._repr_html_() if "_state" in vars(self) else ""
 
     def _check_is_fitted(self) -> None:
-        if "memory_" not in vars(self):  # scikit-learn's check takes as long as a short answer
+        if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer
             check_is_fitted(self)
 
-    def _scorer(self) -> Scorer:
+    def view(self) -> View:
+        """Return what answers for all that is stored now."""
         self._check_is_fitted()
-        memory = self.memory_._now()
-        return Scorer(memory.reader(), self.sites_, self.vote_, memory, self._cells)
+        version = self.now()
+        state = version.state
+        memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
+        scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
+        return View(
+            scorer,
+            version.contexts,
+            state.label_dtype,
+            self.settings().missing,
+            state.cutting,
+            cells,
+            state.columns.names,
+        )
 
-    def _contexts(self, X: Any) -> Contexts:
-        self._check_is_fitted()
-        contexts = asked_contexts(self, self._cut(X, self.n_features_in_))
-        if self._kinds is not None:
-            self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"), self._columns)
+    def contexts(self, X: Any) -> Contexts:
+        """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""
+        state = self.state
+        columns, cutting = state.columns, state.cutting
+        X = X if cutting is None else cutting.contexts(X, columns.n)
+        contexts = asked_contexts(self, self.settings(), columns, X)
+        if columns.learnt is not None:
+            columns.learnt.warn_of_others(contexts, columns.listed(), columns.kinds)
         return contexts
 
-    def _vote(self) -> str | Vote:
-        if hasattr(self, "vote_"):
+    def _question(self, X: Any) -> tuple[View, Contexts]:
+        state = known_state(self)
+        if state is not None and state.stale and "_warned" not in vars(self):
+            mute_forgetting_warning(self)
+            warnings.warn(
+                "Rows were forgotten, but what was chosen and fitted still depends on them until "
+                f"{way_to_refit(state)}. Each model warns once.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return super()._question(X)
+
+    def vote_in_use(self) -> str | Vote:
+        """Return the vote, also before anything is learnt."""
+        if "_state" in vars(self):
             return self.vote_
-        return resolved_vote(self.vote, self._make_memory()) if is_auto(self.vote) else self.vote
+        return resolved_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self._missing() != "refuse"
+        tags.input_tags.allow_nan = self.settings().missing != "refuse"
         return tags
 
 
-def _no_rows(h: int) -> Examples:
-    return Examples.of(np.empty((0, h), object), np.empty(0, object))
+def edit(model: MemoryClassifier, change: Callable[[Any], ModelState]) -> None:
+    """Let a model take the state that `change` makes of a private version of it, as the next version."""
+
+    def changed(private: MemoryClassifier) -> None:
+        before = known_state(model)
+        if before is not None:
+            private.__dict__["_state"] = before.but(refitted=frozenset()) if before.refitted else before
+        private.__dict__.pop("_bits", None)  # `Report.bits` of the version before
+        n_jobs, verbose = getattr(private, "n_jobs", None), getattr(private, "verbose", 0)
+        if verbose or n_jobs is not None:
+            with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
+                after = change(private)
+        else:  # single edits take microseconds
+            after = change(private)
+        if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
+            learn.refuse_to_record(before)
+        take_state(private, with_ledger(after, None if before is None else before.store))
+        private.version_ = getattr(private, "version_", 0) + 1
+
+    model.edited(changed)
+
+
+def known_state(model: MemoryClassifier) -> ModelState | None:
+    """Return the state of a model; None before it has learnt anything."""
+    return vars(model).get("_state")
+
+
+def take_state(model: MemoryClassifier, state: ModelState) -> None:
+    """Give a private version of a model a state, and what scikit-learn keeps of its columns."""
+    known = model.__dict__
+    before = known.get("_state")
+    known["_state"] = state
+    if before is not None and before.columns is state.columns:
+        return
+    known["n_features_in_"] = state.columns.n
+    if state.columns.names is None:
+        known.pop("feature_names_in_", None)
+    else:
+        known["feature_names_in_"] = state.columns.names
+
+
+def name_columns(model: MemoryClassifier, names: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Give the columns of a fitted model other names, or none; return those that they had."""
+    state = model.state
+    take_state(model, state.but(columns=replace(state.columns, names=names)))
+    return state.columns.names
+
+
+def state_of_layout(layout: Any) -> ModelState:
+    """Return the state of the model whose layout is to be used, or refuse what has none."""
+    if not isinstance(layout, MemoryClassifier):
+        raise TypeError(
+            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
+        )
+    check_is_fitted(layout)
+    return layout.state
+
+
+def read_rows(model: MemoryClassifier, X: Any, y: Any, sample_weight: Any, state: ModelState | None) -> CheckedRows:
+    """Return what a user hands over to be learnt or forgotten, checked; without a state, as the first rows."""
+    settings = model.settings()
+    check_missing_rule(settings.missing)
+    if state is None:
+        return CheckedRows.from_user(model, settings, None, X, y, sample_weight)
+    columns, cutting = state.columns, state.cutting
+    X = X if cutting is None else cutting.contexts(X, columns.n)
+    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight)
+
+
+def mute_forgetting_warning(model: MemoryClassifier) -> None:
+    """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
+    model.__dict__["_warned"] = True
+
+
+def _n_rows(state: ModelState) -> int:
+    """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
+    return state.n_examples + (0 if state.witness is None else state.witness.rows)
+
+
+def _n_threads(n_jobs: Any) -> int:
+    """Return how many threads `n_jobs` means, as in scikit-learn: -1 for all cores, -2 for all but one."""
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or not n_jobs:
+        raise ValueError(f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one.")
+    return int(effective_n_jobs(int(n_jobs)))

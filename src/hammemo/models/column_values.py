@@ -17,6 +17,7 @@ from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.models import column_plot
 from hammemo.tokens.columns import NAMES
 from hammemo.tokens.contexts import joined_examples
+from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from hammemo.models.learning import Learning
+    from hammemo.models.state import ModelState
     from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_VALUES: Final = (20, 10)
@@ -89,7 +90,7 @@ class _Cases:
     are_ranges: bool
 
 
-def column_values(model: Learning, columns: Sequence[Any]) -> ColumnValues:
+def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     """Return what one or two columns say in one version of a fitted model.
 
     Examples
@@ -97,42 +98,40 @@ def column_values(model: Learning, columns: Sequence[Any]) -> ColumnValues:
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.models.column_values import column_values
     >>> X, y = [["sun", "calm"], ["sun", "wind"], ["rain", "wind"]] * 30, ["play", "play", "stay"] * 30
-    >>> found = column_values(MemoryClassifier().fit(X, y), [0])
+    >>> found = column_values(MemoryClassifier().fit(X, y).state, [0])
     >>> found.values, found.labels, found.counts.tolist(), found.source
     ((('sun', 'rain'),), ('play', 'stay'), [[60, 0], [0, 30]], 'all 90 rows')
     """
-    places = [_place(model, column) for column in columns]
+    places = [_place(state, column) for column in columns]
     if len(set(places)) < len(places):
         raise ValueError(f"{columns[0]!r} and {columns[1]!r} are the same column: name two.")
-    cases = _counted(model, places) or _kept(model, places)
-    names = getattr(model, "feature_names_in_", None)
-    kinds = model._columns or NAMES * model.n_features_in_
+    cases = _counted(state, places) or _kept(state, places)
+    names, kinds = state.columns.names, state.columns.letters
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
     size, axes = len(places) - 1, []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
         if kinds[place] == NAMES:
             axes.append(_names(cases.tokens, ranks, totals, MOST_VALUES[size]))
         elif cases.are_ranges:
-            axes.append(_ranges(model, place, cases.tokens, ranks))
+            axes.append(_ranges(state, place, cases.tokens, ranks))
         else:
             axes.append(_cut(kinds[place], cases.tokens, ranks, totals, _RANGES[size]))
-    n_labels = len(model.memory_.labels)
+    n_labels = len(state.memory.labels)
     counts = np.zeros((*(len(values) for values, _, _ in axes), n_labels), np.int64)
     np.add.at(counts, (*(bins[cases.rows] for _, bins, _ in axes), cases.labels), cases.counts)
     return ColumnValues(
         columns=tuple(f"column {place}" if names is None else str(names[place]) for place in places),
         values=tuple(values for values, _, _ in axes),
         ordered=tuple(ordered for _, _, ordered in axes),
-        labels=tuple(model.classes_.tolist()),
+        labels=tuple(classes_array(state.memory.labels, state.label_dtype).tolist()),
         counts=counts,
         source=cases.source,
     )
 
 
-def _place(model: Learning, column: Any) -> int:
+def _place(state: ModelState, column: Any) -> int:
     """Return the place of a column that is given by its name, or by its place."""
-    names, h = getattr(model, "feature_names_in_", None), model.n_features_in_
-    listed = [] if names is None else names.tolist()
+    listed, h = state.columns.listed() or [], state.columns.n
     if column in listed:
         return int(listed.index(column))
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and -h <= column < h:
@@ -141,12 +140,12 @@ def _place(model: Learning, column: Any) -> int:
     raise ValueError(f"There is no column {column!r}; the table has {known}.")
 
 
-def _counted(model: Learning, places: list[int]) -> _Cases | None:
+def _counted(state: ModelState, places: list[int]) -> _Cases | None:
     """Return the cases of a site that compares these columns; None where there is none with exact counts in memory."""
-    site, sites, memory = tuple(sorted(places)), model.sites_, model.memory_
+    site, sites, memory = tuple(sorted(places)), state.sites, state.memory
     if site not in sites.positions or (isinstance(memory, InSegments) and memory.segmented is not None):
         return None
-    reader = memory._now().reader()
+    reader = memory.now().reader()
     if not isinstance(reader, SparseCounts):
         return None
     k, table = sites.positions.index(site), reader.table
@@ -165,9 +164,9 @@ def _counted(model: Learning, places: list[int]) -> _Cases | None:
     )
 
 
-def _kept(model: Learning, places: list[int]) -> _Cases:
+def _kept(state: ModelState, places: list[int]) -> _Cases:
     """Return the rows that are kept as cases; ValueError where none are."""
-    kept, labels = model._kept, model.memory_.labels
+    kept, labels = state.store, state.memory.labels
     if kept is None:
         raise ValueError(
             "Nothing is known of these columns alone: the model neither counts them as a site with exact counts, nor "
@@ -176,7 +175,7 @@ def _kept(model: Learning, places: list[int]) -> _Cases:
     batches = [batch for batch in kept.batches() if len(batch)]
     if not batches:
         raise ValueError("There is nothing to draw: the model holds no rows.")
-    examples, n = joined_examples(batches), int(model.memory_.label_counts.sum())
+    examples, n = joined_examples(batches), int(state.memory.label_counts.sum())
     counts = examples.multiplicity
     return _Cases(
         tokens=examples.contexts.vocabulary,
@@ -211,13 +210,13 @@ def _names(tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArray[np.int6
     return tuple(shown), np.minimum(bins[ranks + 1], max(len(shown) - 1, 0)), are_numbers
 
 
-def _ranges(model: Learning, place: int, tokens: Vocabulary, ranks: NDArray[np.int64]) -> _Axis:
+def _ranges(state: ModelState, place: int, tokens: Vocabulary, ranks: NDArray[np.int64]) -> _Axis:
     """Return the ranges that the model compares."""
-    assert model._cells is not None
-    cuts = model._cells.ranges[place]
+    assert state.cells is not None
+    cuts = state.cells.ranges[place]
     found = token_values(tokens)[ranks]
     bins = np.where(np.isnan(found) | (found == MISSING_RANGE), len(cuts) + 1, found).astype(np.int64)
-    return _with_missing(model._cells.kinds[place], cuts, bins)
+    return _with_missing(state.cells.kinds[place], cuts, bins)
 
 
 def _cut(kind: str, tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArray[np.int64], most: int) -> _Axis:

@@ -16,11 +16,12 @@ from sklearn.base import BaseEstimator
 
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.models.choose import held_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.models.learning import Learning
+    from hammemo.models.classifiers import MemoryClassifier
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -30,37 +31,37 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
-def part_digests(model: Learning) -> dict[str, str]:
-    """Return the digest of each part of one version of a fitted model, in hexadecimal digits."""
-    memory, kept, held_out = model.memory_._now(), model._kept, model._held_out
-    names = getattr(model, "feature_names_in_", None)
-    sites, cutting = model.sites_, model.cutting_
-    parameters = _described(model)
+def part_digests(model: MemoryClassifier) -> dict[str, str]:
+    """Return the digest of each part of a fitted model as it is now, in hexadecimal digits."""
+    model = model.now()
+    state = model.state
+    memory, kept, measured, columns = state.memory.now(), state.store, held_out(state), state.columns
+    cutting, parameters = state.cutting, _described(model)
     if not isinstance(model.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
         "parameters": [parameters, memory.seed],
         "layout": [
             memory.layout(),
-            sites.weights.tolist(),
-            model._pinned,
-            None if model._cells is None else model._cells.digest(),
-            None if held_out is None else list(vars(held_out).values()),
+            state.sites.weights.tolist(),
+            state.pinned,
+            None if state.cells is None else state.cells.digest(),
+            None if measured is None else list(vars(measured).values()),
         ],
         "declared": [
             memory.declared.tolist(),
-            model.label_dtype_.str,
-            None if names is None else [str(name) for name in names],
+            state.label_dtype.str,
+            None if columns.names is None else [str(name) for name in columns.names],
             None if cutting is None else [cutting.short, cutting.pad],
-            model._columns,
-            model._types,
+            columns.kinds,
+            columns.types,
         ],
-        "vote settings": _described(model.vote_),
+        "vote settings": _described(state.vote),
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
     found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
     found["counts"] = memory.state_digest()
-    found["weights"] = _of_arrays(model.vote_.state())
+    found["weights"] = _of_arrays(state.vote.state())
     found["kept rows"] = _of_arrays({} if kept is None else kept.state())
     return {name: found[name] for name in PARTS}
 

@@ -276,7 +276,8 @@ def _probabilities(
     """Return the probability of each label and of each answer; NaN where the model cannot tell it."""
     nothing = np.full(len(X), np.nan)
     if len(model.classes_) > ALL_LABELS and isinstance(model.vote_, Mixture):
-        _, contexts, scorer = model._question(X)
+        view = model.view()
+        contexts, scorer = view.read(X), view.scorer
         ones = np.ones(len(X), np.int64)
 
         def of(columns: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
-from hammemo.models.answering import Answering
+from hammemo.models.answering import Answering, View
 from hammemo.models.explanations import one_context
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
@@ -60,7 +60,7 @@ class Predictor(Answering):
         self.label_dtype_ = label_dtype
         self.cutting_ = cutting
         self.missing = missing
-        self._cells = cells
+        self.cells = cells
         self.compiled = compiled
         self._asked = Scorer(compiled, sites, vote, cells=cells)
 
@@ -107,22 +107,31 @@ class Predictor(Answering):
             return np.asarray(self.predict_proba([tokens])[0])
         return np.asarray(self.vote.probabilities(scores)[0])
 
-    def _scorer(self) -> Scorer:
-        return self._asked
+    def now(self) -> Predictor:
+        """Return this version for reading; a predictor has one only."""
+        return self
+
+    def view(self) -> View:
+        """Return what answers."""
+        return self._view
+
+    @cached_property
+    def _view(self) -> View:
+        scorer, dtype, cutting = self._asked, self.label_dtype_, self.cutting_
+        return View(scorer, self._contexts, dtype, self.missing, cutting, self.cells, known_classes=self.classes_)
 
     def _contexts(self, X: Any) -> Contexts:
-        return self._plain_contexts(self._cut(X, self.sites.h), self.sites.h)
+        view = self._view
+        return view.unnamed_contexts(view.cut(X, self.sites.h))
 
     @property
     def n_columns(self) -> int:
         """How many tokens, or columns, a query has."""
-        return self.sites.h if self._cells is None else len(self._cells.kinds)
+        return self.sites.h if self.cells is None else len(self.cells.kinds)
 
-    def _vote(self) -> Vote:
+    def vote_in_use(self) -> Vote:
+        """Return the vote."""
         return self.vote
-
-    def _classes(self, scorer: Scorer) -> NDArray[Any]:  # noqa: ARG002  (it has one)
-        return self.classes_
 
     @cached_property
     def classes_(self) -> NDArray[Any]:
@@ -151,7 +160,7 @@ class Predictor(Answering):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_single", "_single_scores")  # when needed
+        made_again = ("_single", "_single_scores", "_view")  # when needed
         return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
 
     def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
@@ -193,7 +202,7 @@ class Predictor(Answering):
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
-        if self._cells is None:
+        if self.cells is None:
             return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
         ranker = self._asked.ranker
         if not isinstance(ranker, TreeRanker) or not ranker.has_tables:
@@ -204,7 +213,7 @@ class Predictor(Answering):
             )
         if tokens is not None:
             raise ValueError("A model of a table with numbers carries its names: leave out tokens=.")
-        return tree_graph(ranker, self._cells, self._missing(), self.classes_)
+        return tree_graph(ranker, self.cells, self.missing, self.classes_)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo.kernels.sites import Site
-    from hammemo.models.settling import Choices
+    from hammemo.models.state import Choices
 
 _MAX_SHOWN_TUPLES = 12
 

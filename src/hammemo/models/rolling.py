@@ -20,9 +20,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models.answering import Answering
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.learning import mute_forgetting_warning
+from hammemo.models import learn
+from hammemo.models.answering import Answering, View
+from hammemo.models.classifiers import MemoryClassifier, edit, mute_forgetting_warning, read_rows, take_state
+from hammemo.models.column_changes import as_kinds
+from hammemo.models.count import with_ledger
 from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
@@ -30,10 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.kernels.cells import Cells
     from hammemo.models.predictor import Predictor
-    from hammemo.models.scorer import Scorer
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 
@@ -95,7 +95,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
     ) -> Self:
         """Forget everything, learn (X, y) and keep what is in the window."""
-        self._edited(lambda window: window._learn(X, y, None, sample_weight, times, reset=True))
+        self.edited(lambda window: window._learn(X, y, None, sample_weight, times, reset=True))
         return self
 
     def partial_fit(
@@ -116,7 +116,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
             now, ``time.time()``.
         """
-        self._edited(lambda window: window._learn(X, y, classes, sample_weight, times))
+        self.edited(lambda window: window._learn(X, y, classes, sample_weight, times))
         return self
 
     def expire(self: Self, now: Any = None) -> Self:
@@ -125,7 +125,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        self._edited(lambda window: window._expire(time.time() if now is None else float(_seconds(now, 1)[0])))
+        self.edited(lambda window: window._expire(time.time() if now is None else float(_seconds(now, 1)[0])))
         return self
 
     def _expire(self, now: float) -> None:
@@ -155,13 +155,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         return np.asarray(self.estimator_.feature_names_in_)
 
     @property
-    def label_dtype_(self) -> np.dtype[Any]:  # type: ignore[override]
+    def label_dtype_(self) -> np.dtype[Any]:
         """The type that `classes_` and predictions have."""
         return self.estimator_.label_dtype_
-
-    @property
-    def _cells(self) -> Cells | None:  # type: ignore[override]
-        return self._fitted()._cells
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -169,21 +165,17 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         """Return a read-only model of the window as it is now."""
         return self._fitted().compile(form, vocabulary, n_jobs)
 
-    def _scorer(self) -> Scorer:
-        return self._fitted()._scorer()
+    def view(self) -> View:
+        """Return what answers for the window as it is now."""
+        return self._fitted().view()
 
-    def _contexts(self, X: Any) -> Contexts:
-        return self._fitted()._contexts(X)
-
-    def _vote(self) -> str | Vote:
-        return (self.estimator_ if hasattr(self, "estimator_") else self.estimator)._vote()
+    def vote_in_use(self) -> str | Vote:
+        """Return the vote, also before anything is learnt."""
+        return (self.estimator_ if hasattr(self, "estimator_") else self.estimator).vote_in_use()
 
     def _fitted(self) -> MemoryClassifier:
         check_is_fitted(self)
         return self.estimator_
-
-    def _missing(self) -> str:
-        return str(self.estimator._missing())
 
     def _learn(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
@@ -194,9 +186,11 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
         mute_forgetting_warning(model)  # a window forgets all the time
+        settings, state = model.settings(), None
         if not reset:
-            model._admit(X)
-        learnt = model._rows(X, y, sample_weight, reset=reset)
+            state = learn.admit(settings, model.state, X)
+            take_state(model, state)
+        learnt = read_rows(model, X, y, sample_weight, state)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "The window was begun with times= and goes on without: give times= in every call, because the system's "
@@ -210,15 +204,14 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
                 "Sort the examples by time."
             )
-        kinds = model._kinds_of_columns()
-        model._edited(lambda model: model._learn_batch(learnt, classes))
+        edit(model, lambda _: learn.learn(settings, state, learnt, classes))
         self.estimator_ = model
         if reset:
             self._chunks = _Queue()
             self._n_examples = 0
         kept = np.flatnonzero(learnt.counts)
         for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
-            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places], kinds))
+            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places]))
         self._n_examples += int(learnt.counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
@@ -252,16 +245,17 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 break
         self._chunks = chunks
         if fallen:
-            model, before = self.estimator_, self.estimator_.memory_.forgot_unchecked
-            now, kept = model._kinds_of_columns(), model._kept
-            model._take_back(joined_examples([model._converted(gone.examples(), gone.kinds, now) for gone in fallen]))
-            model._settle_ledger(kept)
-            model.memory_.forgot_unchecked = before  # the window has learnt all that it forgets
+            settings, state = self.estimator_.settings(), self.estimator_.state
+            now, before = state.columns, state.memory.forgot_unchecked
+            rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
+            left = with_ledger(learn.forget(settings, state, joined_examples(rows)), state.store)
+            left.memory.forgot_unchecked = before  # the window has learnt all that it forgets
+            take_state(self.estimator_, left)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self._missing() != "refuse"
+        tags.input_tags.allow_nan = self.estimator.settings().missing != "refuse"
         return tags
 
 
@@ -270,9 +264,8 @@ class _Chunk:
     """Examples that came together, oldest first."""
 
     rows: CheckedRows
+    """With the columns as they were when these came: kinds may have been decided again since."""
     times: NDArray[np.float64]
-    kinds: str
-    """The kinds of the columns when they came: they may have been decided again since."""
 
     def examples(self) -> Examples:
         """Return the rows as examples."""
@@ -287,7 +280,7 @@ class _Chunk:
 
     def _with(self, counts: NDArray[np.int64]) -> _Chunk:
         held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
-        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held], self.kinds)
+        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held])
 
 
 @dataclass(frozen=True, eq=False)

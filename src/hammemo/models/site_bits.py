@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.memories.exact import with_free_rows
-from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Site
-    from hammemo.models.learning import Learning
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.state import ModelState
 
 _MAX_EXAMPLES: Final = 4000
 _MAX_TREE_EXAMPLES: Final = 200
@@ -93,7 +93,7 @@ class SiteBits:
         return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"
 
 
-def site_bits(model: Learning) -> SiteBits:
+def site_bits(model: MemoryClassifier) -> SiteBits:
     """Return what every site of a fitted model is worth, by the sample of its examples that it keeps.
 
     Examples
@@ -106,15 +106,14 @@ def site_bits(model: Learning) -> SiteBits:
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """
-    has_trees = model._cells is not None and model._cells.forest is not None
-    contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(model)
+    state = model.state
+    has_trees = state.cells is not None and state.cells.forest is not None
+    contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(state)
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
-    names = getattr(model, "feature_names_in_", None)
-    listed = None if names is None else names.tolist()
-    sites = [("", (j,)) for j in range(model.n_features_in_)] if has_trees else model.sites_.described()
-    shown = [kind or shown_site(site, listed) for kind, site in sites]
+    sites = [("", (j,)) for j in range(state.columns.n)] if has_trees else state.sites.described()
+    shown = [kind or shown_site(site, state.columns.listed()) for kind, site in sites]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
         bits=gained[order],
@@ -159,23 +158,23 @@ def _bits(scores: NDArray[np.float64], truths: NDArray[np.int64]) -> NDArray[np.
 
 
 def _contributions(
-    model: Learning,
+    state: ModelState,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
-    vote, sample, memory = model.vote_, model._kept, model.memory_
+    vote, sample, memory = state.vote, state.store, state.memory
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with keep=True.")
-    reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote.amounts()
+    reader, smoothing = with_free_rows(memory.reader(), state.sites), vote.amounts()
     examples = sample.fitting_sample(vote)
-    examples = examples if model._cells is None else model._cells.counted(examples)
+    examples = examples if state.cells is None else state.cells.counted(examples)
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
-    width = len(reader.labels) * model.sites_.n * len(smoothing)
+    width = len(reader.labels) * state.sites.n * len(smoothing)
     most = max(1, min(_MAX_EXAMPLES, _MAX_NUMBERS // width))
     rows, counts = rows[:most], counts[:most]
-    rule = vote.rule(reader, model.sites_)
+    rule = vote.rule(reader, state.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     prior = shares(reader.label_counts)
     ratios = features(reader, examples.contexts[rows], columns[rows], prior, smoothing, leave_one_out=True)
@@ -185,14 +184,14 @@ def _contributions(
 
 
 def _of_columns(
-    model: Learning,
+    state: ModelState,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Return what each column of a table with numbers adds to each score: names, and its share in what trees say.
 
     A row is judged by trees that it did not grow, which stand for all trees of their kind.
     """
-    vote, cells, kept, memory = model.vote_, model._cells, model._kept, model.memory_
-    if not isinstance(vote, LogLinear) or not isinstance(kept, KeptRows) or not len(kept):
+    vote, cells, kept, memory = state.vote, state.cells, state.rows, state.memory
+    if not isinstance(vote, LogLinear) or kept is None or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert cells is not None
     assert cells.codes is not None
@@ -200,11 +199,11 @@ def _of_columns(
     chosen, _, counts = cells.codes.distinct(examples, memory.seed)
     examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
     rows = rows_of(cells, examples, memory.seed, reader)
-    rule = vote.rule(reader, model.sites_)
+    rule = vote.rule(reader, state.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
     of_rows = cells.column_shares(examples.contexts)
-    for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, model.sites_)):
+    for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, state.sites)):
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, position].T[:, :, None] * added

@@ -42,7 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.integers import narrow, sorted_find, unique_ranks
 from hammemo.tokens.labels import classes_array, top_columns
-from hammemo.tokens.user_input import CheckedRows, asked_contexts
+from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, asked_contexts, taken_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _examples(self, X: Any, y: Any, multiplicity: ArrayLike | None) -> Examples:
         """Return the training examples, checked, and set what prediction reads of them."""
-        rows = CheckedRows.from_user(self, X, y, multiplicity, reset=True)
+        rows = CheckedRows.from_user(self, TOKEN_RULES, None, X, y, multiplicity)
         examples = rows.examples()
         if not len(examples):
             raise ValueError(
@@ -105,7 +105,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _answers(self, X: Any, answer: Callable[[NDArray[np.float64]], NDArray[Any]]) -> NDArray[Any]:
         check_is_fitted(self)
-        ranks = asked_contexts(self, X).ranks_in(self.vocabulary_)
+        ranks = asked_contexts(self, TOKEN_RULES, taken_columns(self), X).ranks_in(self.vocabulary_)
         step = max(1, _CHUNK_NUMBERS // len(self.classes_))
         return np.concatenate([answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)])
 

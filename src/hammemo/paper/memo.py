@@ -9,6 +9,7 @@ from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.gaussian.encoding import site_keys
 from hammemo.memories.gaussian.given import GIVEN
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +90,11 @@ class MeMoClassifier(MemoryClassifier):
         self.distribution = distribution
         self.device = device
 
-    def _make_memory(self) -> Memory:
+    def settings(self) -> Settings:
+        """Return the parameters as one value: what the steps of an edit take."""
+        return Settings(self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian, False)
+
+    def _gaussian(self) -> Memory:
         codes, outputs, projection = (
             None if getattr(self, name) is None else GivenRows.of(getattr(self, name), name) for name in GIVEN
         )
@@ -118,6 +123,6 @@ class MeMoClassifier(MemoryClassifier):
         return keys @ memory.C
 
     def _encoded(self, X: Any) -> tuple[Gaussian, NDArray[np.float64]]:
-        model = self._now()
-        contexts, memory = model._contexts(X), cast("Gaussian", model.memory_._now())
+        model = self.now()
+        contexts, memory = model.contexts(X), cast("Gaussian", model.memory_.now())
         return memory, site_keys(contexts, memory.sites, memory.input_codes).reshape(len(contexts), -1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._versions import Versioned
+from hammemo.models.classifiers import take_state
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.receipts.receipt import new_receipt
 from hammemo.receipts.row_hash import RowHash
@@ -49,13 +49,14 @@ class Moment:
     def of(cls, model: MemoryClassifier, version: int | None = None) -> Moment:
         """Return it for a fitted model as it is now; `version` is what a log counts, where there is one."""
         check_is_fitted(model)
-        now = model._now()
+        now = model.now()
+        state = now.state
         return cls(
             getattr(now, "version_", 0) if version is None else version,
             part_digests(now),
-            int(now.memory_.label_counts.sum()),
-            frozenset(now.memory_.labels.tolist()),
-            now._refitted,
+            state.n_examples,
+            frozenset(state.memory.labels.tolist()),
+            state.refitted,
         )
 
     @property
@@ -100,14 +101,14 @@ class Moment:
 class Record:
     """Holds the receipt of a block of code when the block has ended."""
 
-    _signed: SignedReceipt | None = None
+    receipt: SignedReceipt | None = None
 
     @property
     def signed(self) -> SignedReceipt:
         """The signed receipt."""
-        if self._signed is None:
+        if self.receipt is None:
             raise ValueError("The receipt is made when the block ends without an error: read it after the block.")
-        return self._signed
+        return self.receipt
 
 
 @contextmanager
@@ -147,21 +148,21 @@ def recorded(
     try:
         before = Moment.of(model)
         yield record
-        after, forgotten = Moment.of(model), cast("RowHash", model._witness)
+        after, forgotten = Moment.of(model), cast("RowHash", model.state.witness)
     finally:
         _set_witness(model, None)
     if after.version == before.version:
         raise ValueError("Nothing was forgotten or refitted in the block, so there is nothing to give a receipt for.")
-    record._signed = after.receipt_since(before, forgotten, request, None if previous is None else previous.hash)
+    record.receipt = after.receipt_since(before, forgotten, request, None if previous is None else previous.hash)
 
 
 def _set_witness(model: MemoryClassifier, witness: RowHash | None) -> None:
     """Let a model count and hash what it forgets from now on, or no longer; it is no edit of the model."""
 
     def change(private: MemoryClassifier) -> None:
-        if witness is not None and model._witness is not None:
+        if witness is not None and model.state.witness is not None:
             raise ValueError("A receipt of this model is being made already: begin another one after its block.")
-        private._witness = witness
+        take_state(private, model.state.but(witness=witness))
 
     check_is_fitted(model)
-    Versioned._edited(model, change)
+    model.edited(change)

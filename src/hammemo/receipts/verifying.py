@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from sklearn.base import clone
 
 from hammemo.memories import Gaussian, Ledgered
+from hammemo.models.classifiers import take_state
 from hammemo.models.digests import part_digests
-from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.streams import known_cutting
 from hammemo.receipts.receipt import used_libraries, used_processor
 
 if TYPE_CHECKING:
@@ -145,17 +146,19 @@ def check_documents(
     Proven: a model that learns only these 60 rows is the same to the byte.
     """
     model, documents = model.snapshot(), list(documents)
-    kept, ids = model._kept, None if cases is None else list(cases)
-    if isinstance(kept, KeptDocuments) and (ids is None or not kept.all_have_cases):
-        model._kept, ids = kept.without_cases(), None
+    kept, ids = model.state.documents, None if cases is None else list(cases)
+    if kept is not None and (ids is None or not kept.all_have_cases):
+        take_state(model, model.state.but(store=kept.without_cases()))
+        ids = None
     fresh, counted = _emptied(model), _emptied(model)
     if documents:
-        h, cutting = model.sites_.h, model._known_cutting()
+        h, cutting = model.sites_.h, known_cutting(model.state)
         cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad, "cases": ids}
         fresh = clone(model)
         fresh.random_state = model.memory_.seed
         fresh.fit_stream(documents, h, **cut)
-        fresh.random_state, fresh.label_dtype_ = model.random_state, model.label_dtype_
+        fresh.random_state = model.random_state
+        take_state(fresh, fresh.state.but(label_dtype=model.label_dtype_))
         counted.partial_fit_stream(documents, h, **cut)
     else:
         _refit_nothing(fresh)
@@ -214,11 +217,11 @@ def _emptied(model: MemoryClassifier) -> MemoryClassifier:
 
 def _refit_nothing(fresh: MemoryClassifier) -> None:
     """Make what `refit` makes of a model that keeps everything and holds nothing."""
-    kept = fresh._kept
-    if kept is not None:
-        is_of_documents = isinstance(kept, KeptDocuments)
-        fresh._kept = fresh._nothing_kept(kept.h, kept.seed, fresh.vote_, documents=is_of_documents)
-        fresh._pinned = False
+    state = fresh.state
+    if state.store is not None:
+        is_of_documents, seed = state.documents is not None, state.store.seed
+        empty = fresh.settings().empty_store(state.store.h, seed, state.vote, documents=is_of_documents)
+        take_state(fresh, state.but(store=empty, pinned=False))
         fresh.refit()
 
 
@@ -237,7 +240,7 @@ def _proven(model: MemoryClassifier) -> Check:
 
 def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryClassifier) -> Check:
     """Return what is proven of a model that is not equal to the fresh one."""
-    same, sums, kept = _compared(model, fresh), _compared(model, counted), model._kept
+    same, sums, kept = _compared(model, fresh), _compared(model, counted), model.state.store
     if not all(sums[part] for part in _SUMS):
         _refuse_rounding(model.memory_)
         different = {part: sums[part] for part in _SUMS}

@@ -8,16 +8,16 @@ stores nothing, so its integers are not copied; compiled loops check every numbe
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo.tokens.column_evidence import Evidence, asked_columns
+from hammemo.tokens.column_schema import Columns
 from hammemo.tokens.columns import (
-    NAMES,
     NUMBERS,
     category_places,
     is_own_token,
@@ -45,6 +45,22 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+class ReadingRules(Protocol):
+    """The parameters of a model that say how its input is read."""
+
+    @property
+    def missing(self) -> str:
+        """What takes the place of missing values."""
+
+    @property
+    def numeric(self) -> Any:
+        """Which columns are numbers; None for a model whose columns are names."""
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether whole numbers of lists and arrays are numbers, as those of data frames are."""
+
+
 @dataclass(frozen=True, eq=False)
 class CheckedRows:
     """Checked rows of tokens, their labels and how often each occurred.
@@ -57,44 +73,47 @@ class CheckedRows:
     tokens: NDArray[Any]
     labels: NDArray[Any]
     counts: NDArray[np.int64]
-    names: tuple[Any, ...] | None = None
-    """The names of the columns, for errors."""
+    columns: Columns
 
     @classmethod
     def from_user(
-        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, reset: bool = False
+        cls,
+        estimator: Any,
+        rules: ReadingRules,
+        columns: Columns | None,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
     ) -> CheckedRows:
-        """Return rows after scikit-learn's checks; with `reset` the estimator takes their number and names of columns.
+        """Return rows after scikit-learn's checks; without columns, the rows say what their columns are.
+
+        In the second case the estimator takes the number and the names of columns.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.tokens.user_input import CheckedRows
-        >>> rows = CheckedRows.from_user(MemoryClassifier(), [["a", "1"], ["b", None]], ["x", "y"], [1, 0], reset=True)
+        >>> clf = MemoryClassifier()
+        >>> rows = CheckedRows.from_user(clf, clf.settings(), None, [["a", "1"], ["b", None]], ["x", "y"], [1, 0])
         >>> rows.tokens.tolist(), len(rows.examples())
         ([['a', '1'], ['b', '<missing>']], 1)
         """
-        table = _table(estimator, X, reset=reset, y=y, learning=True)
+        columns, table = _table(estimator, rules, columns, X, y=y, learning=True)
         tokens, labels = np.array(table), np.array(label_array(y))
         check_shapes(tokens, labels)
-        return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)), _names(estimator))
+        return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)), columns)
 
     def examples(self) -> Examples:
         """Return the examples; this is where a value that is no token is refused."""
-        with _located(self.tokens, self.names):
+        with _located(self.tokens, self.columns.names):
             return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
     def __getitem__(self, chosen: NDArray[Any]) -> CheckedRows:
-        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.names)
-
-
-def _names(estimator: Any) -> tuple[Any, ...] | None:
-    names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else tuple(names.tolist())
+        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns)
 
 
 @contextmanager
-def _located(table: NDArray[Any], names: tuple[Any, ...] | None) -> Iterator[None]:
+def _located(table: NDArray[Any], names: NDArray[Any] | None) -> Iterator[None]:
     """Let the error of a value that is no token name its column and its row."""
     try:
         yield
@@ -108,16 +127,37 @@ def _located(table: NDArray[Any], names: tuple[Any, ...] | None) -> Iterator[Non
         raise
 
 
-def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:
-    """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns."""
-    if not reset:
-        kinds = vars(estimator).get("_columns")
-        plain = _plain_tokens(X) if kinds is None else _plain_rows(X, kinds)
-        if _is_plain(estimator, plain) and (plain is not X or (kinds is None and plain.dtype.kind in "iu")):
-            with _located(plain, None):
-                return Contexts(plain)
-    table = _table(estimator, X, reset=reset)
-    with _located(table, _names(estimator)):
+class _TokenRules(NamedTuple):
+    missing: str = "refuse"
+    numeric: Any = None
+    kernel_is_automatic: bool = False
+
+
+TOKEN_RULES: Final[ReadingRules] = _TokenRules()
+"""How kernels and baselines read: every value is a token, and none may be missing."""
+
+
+def taken_columns(estimator: Any) -> Columns:
+    """Return the number and the names of columns that scikit-learn's checks gave to an estimator."""
+    return Columns(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
+
+
+def asked_contexts(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
+    """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns.
+
+    Without columns, the estimator takes those of X.
+    """
+    if columns is None:
+        columns, table = _table(estimator, rules, None, X)
+        with _located(table, columns.names):
+            return Contexts(table)
+    kinds = columns.kinds
+    plain = _plain_tokens(X) if kinds is None else _plain_rows(X, kinds)
+    if _is_plain(columns, plain) and (plain is not X or (kinds is None and plain.dtype.kind in "iu")):
+        with _located(plain, None):
+            return Contexts(plain)
+    _, table = _table(estimator, rules, columns, X)
+    with _located(table, columns.names):
         return Contexts(table)
 
 
@@ -138,70 +178,71 @@ def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
     return Contexts(tokens_of(columns, kinds, missing, None, learning=False))
 
 
-def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation", learning: bool = False) -> NDArray[Any]:
-    """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
-    if hasattr(X, "columns") and hasattr(X, "shape"):
+def _table(
+    estimator: Any,
+    rules: ReadingRules,
+    known: Columns | None,
+    X: Any,
+    *,
+    y: Any = "no_validation",
+    learning: bool = False,
+) -> tuple[Columns, NDArray[Any]]:
+    """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
+    is_frame, reset = hasattr(X, "columns"), known is None
+    if is_frame and hasattr(X, "shape"):
         column_names(X)  # refuses names that occur twice
-    columns = _columns_with_numbers(estimator, X, reset=reset)
-    if columns is not None:
-        return _mixed_table(estimator, X, columns, reset=reset, y=y, learning=learning)
-    values = X
-    if not sparse.issparse(X):
-        values = token_array(X)
-        check_table(values)
-    array: NDArray[Any] = check_array(
-        values,
-        dtype=None,
-        ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
-        estimator=estimator,
-        input_name="X",
-    )
-    validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
-    return filled(array, getattr(estimator, "missing", "refuse"))
-
-
-def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArray[Any]] | None:
-    """Return the columns of a table some of which are numbers or dates; None where all are names.
-
-    With `reset` the kinds of the columns are declared here, as the estimator's parameter `numeric` says.
-    """
-    if not hasattr(estimator, "numeric") or (not reset and estimator._columns is None):
-        return None
-    refuse_masked(X, "X")
-    columns = table_columns(X)
-    if reset:
-        estimator._columns = estimator._types = None
-        if columns:
-            evidence = evidence_of(estimator, X, columns)
-            listed = column_names(X) if hasattr(X, "columns") else None
-            kinds = evidence.kinds(asked_columns(estimator.numeric, listed, len(columns)))
-            if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
-                warn_of_ids(columns, kinds, listed, has_types=has_types(estimator, X))
-            estimator._columns = None if set(kinds) <= {NAMES} else kinds
-            estimator._types = evidence.types
-    return columns if estimator._columns is not None else None
-
-
-def evidence_of(estimator: Any, X: Any, columns: list[NDArray[Any]]) -> Evidence:
-    """Return what the columns of a table show of their kinds."""
-    return Evidence.of_columns(columns, has_types=has_types(estimator, X), categories=category_places(X))
-
-
-def has_types(estimator: Any, X: Any) -> bool:
-    """Return whether whole numbers in X are numbers: in data frames, and wherever the kernel is automatic."""
-    return hasattr(X, "columns") or estimator._kernel_is_automatic()
-
-
-def _mixed_table(
-    estimator: Any, X: Any, columns: list[NDArray[Any]], *, reset: bool, y: Any, learning: bool
-) -> NDArray[Any]:
-    """Return the tokens of a table with numbers, after the same checks."""
-    shape = np.empty((len(columns[0]) if columns else 0, len(columns)))
+    listed = None
+    if rules.numeric is not None and (known is None or known.kinds is not None):
+        refuse_masked(X, "X")
+        listed = table_columns(X)
+    found = _shown_columns(rules, X, listed) if known is None else known
+    if found.kinds is None or listed is None:
+        values = X
+        if not sparse.issparse(X):
+            values = token_array(X)
+            check_table(values)
+        array: NDArray[Any] = check_array(
+            values,
+            dtype=None,
+            ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
+            estimator=estimator,
+            input_name="X",
+        )
+        validate_data(estimator, X if is_frame else array, y, reset=reset, skip_check_array=True)
+        return _as_taken(estimator, found, reset=reset), filled(array, rules.missing)
+    shape = np.empty((len(listed[0]) if listed else 0, len(listed)))
     check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
-    validate_data(estimator, X if hasattr(X, "columns") else shape, y, reset=reset, skip_check_array=True)
-    names = getattr(estimator, "feature_names_in_", None)
-    listed = None if names is None else names.tolist()
-    return tokens_of(columns, estimator._columns, getattr(estimator, "missing", "refuse"), listed, learning=learning)
+    validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
+    found = _as_taken(estimator, found, reset=reset)
+    return found, tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning)
+
+
+def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
+    """Return columns with the number and the names that scikit-learn's check has given to the estimator."""
+    taken = taken_columns(estimator) if reset else columns
+    return replace(columns, n=taken.n, names=taken.names)
+
+
+def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | None) -> Columns:
+    """Return the columns of a table that is learnt first, of kinds that its values show; names come later."""
+    if not listed:
+        return Columns(0)
+    evidence = evidence_of(rules, X, listed)
+    names = column_names(X) if hasattr(X, "columns") else None
+    kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
+    if isinstance(rules.numeric, str) and rules.numeric == "auto":
+        warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
+    return Columns(len(listed), types=evidence.types).of_kinds(kinds)
+
+
+def evidence_of(rules: ReadingRules, X: Any, columns: list[NDArray[Any]]) -> Evidence:
+    """Return what the columns of a table show of their kinds."""
+    return Evidence.of_columns(columns, has_types=_has_types(rules, X), categories=category_places(X))
+
+
+def _has_types(rules: ReadingRules, X: Any) -> bool:
+    """Return whether whole numbers in X are numbers: in data frames, and wherever the kernel is automatic."""
+    return hasattr(X, "columns") or rules.kernel_is_automatic
 
 
 def _plain_tokens(X: Any) -> Any:
@@ -232,8 +273,8 @@ def _plain_rows(X: Any, kinds: str) -> Any:
     return array
 
 
-def _is_plain(estimator: Any, X: Any) -> bool:
-    """Return whether X is an array of the shape that a fitted estimator without column names takes.
+def _is_plain(columns: Columns, X: Any) -> bool:
+    """Return whether X is an array of the shape that a fitted model without column names takes.
 
     Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an answer.
     """
@@ -242,6 +283,6 @@ def _is_plain(estimator: Any, X: Any) -> bool:
         and X.dtype.kind in "iufO"
         and X.ndim == 2
         and len(X) > 0
-        and X.shape[1] == vars(estimator).get("n_features_in_")
-        and "feature_names_in_" not in vars(estimator)
+        and X.shape[1] == columns.n
+        and columns.names is None
     )

@@ -86,7 +86,7 @@ def make_live(memory: memories.Exact) -> None:
 
 def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example this many times or, below zero, take it back."""
-    memory._edited(lambda private: private.update_one(tokens, label, by))
+    memory.edited(lambda private: private.update_one(tokens, label, by))
 
 
 def as_array(rows: list[list[Any]]) -> np.ndarray[Any, Any]:
@@ -243,7 +243,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
 
     for _ in range(5):
         with pytest.raises(KeyboardInterrupt):
-            live._edited(fails)
+            live.edited(fails)
         gc.collect()
         assert (version.n_versions, version.n_pages) == (1, pages)
     change(live, [1, 2, 3, 4], 7, 1)
@@ -264,7 +264,7 @@ def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        live._edited(fails)
+        live.edited(fails)
     change(live, ["t"], "c", 1)
     assert list(live.labels) == ["a", "c"]
 
@@ -418,7 +418,7 @@ def test_many_small_streams_make_the_table_live(
         tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)
         was_live = live._stored.is_live
         for memory in (live, plain):
-            memory._edited(partial(learn_stream, tokens, chosen))
+            memory.edited(partial(learn_stream, tokens, chosen))
         assert live.state_bytes() == plain.state_bytes()
         if number != large and set(tokens) != {NO_TOKEN}:
             assert live._stored.is_live == (was_live or small > 16)

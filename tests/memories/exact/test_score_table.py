@@ -42,10 +42,10 @@ def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bo
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(score_table, "native", lambda: None)
-        ranker: Any = model._scorer().ranker
+        ranker: Any = model.view().scorer.ranker
         patch.setattr(type(ranker), "pays", lambda *_: pays)
-        scores = ranker.scores(model._contexts(asked))
-        expected = ranker._rule.scores(model.memory_.reader().site_counts(model._contexts(asked)))
+        scores = ranker.scores(model.contexts(asked))
+        expected = ranker._rule.scores(model.memory_.reader().site_counts(model.contexts(asked)))
         assert np.array_equal(scores, expected)
         single = ranker._table.single()
         assert (single is None) is not compiled
@@ -59,9 +59,9 @@ def test_many_labels_keep_sparse_rows_and_an_empty_model_has_no_table() -> None:
     X, y = rng.integers(0, 5, (400, 3)), rng.integers(0, MAX_DENSE_LABELS + 1, 400)
     model = MemoryClassifier("positional", Exact(), LogLinear(steps=2)).fit(X, y)
     assert len(model.classes_) > MAX_DENSE_LABELS
-    ranker: Any = model._scorer().ranker
-    expected = ranker._rule.scores(model.memory_.reader().site_counts(model._contexts(X)))
-    np.testing.assert_allclose(ranker.scores(model._contexts(X)), expected, atol=1e-12)
+    ranker: Any = model.view().scorer.ranker
+    expected = ranker._rule.scores(model.memory_.reader().site_counts(model.contexts(X)))
+    np.testing.assert_allclose(ranker.scores(model.contexts(X)), expected, atol=1e-12)
     assert ranker.single() is None
     empty = MemoryClassifier("positional", Exact(), LogLinear()).open(3)
     with pytest.raises(ValueError, match="memory is empty"):
@@ -86,15 +86,15 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     model: Any = MemoryClassifier().fit(X, y)
     model.forget(X[:7], y[:7]).learn_one(X.iloc[0].tolist(), "maybe")
     asked = pd.concat([X, mixed(seed + 3)[0]], ignore_index=True)
-    scorer = model._scorer()
+    scorer = model.view().scorer
     ranker: Any = scorer.ranker
-    contexts = model._contexts(asked)
+    contexts = model.contexts(asked)
     assert isinstance(ranker, TreeRanker)
     by_leaf = ranker._from_leaves(contexts)
-    rows, values, base = ranker._rules.read_values(model._cells.of(contexts))
-    assert np.array_equal(by_leaf, score_table.summed(rows, values, base, len(model._cells.names)))
+    rows, values, base = ranker._rules.read_values(model.state.cells.of(contexts))
+    assert np.array_equal(by_leaf, score_table.summed(rows, values, base, len(model.state.cells.names)))
     rules: Any = ranker._rules
-    definition = rules._rule.scores(model.memory_.reader().site_counts(model._cells.of(contexts)))
+    definition = rules._rule.scores(model.memory_.reader().site_counts(model.state.cells.of(contexts)))
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()
@@ -109,9 +109,9 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     assert sum(column == -1 for column in found) == asked["b"].isna().sum()  # a missing value goes the long way
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score_table, "native", lambda: None)
-        patch.setattr(type(model._cells.forest), "compiled", None)
+        patch.setattr(type(model.state.cells.forest), "compiled", None)
         patch.setattr(ColumnCodes, "coder", None)
-        assert np.array_equal(TreeRanker(ranker._rules, model._cells)._from_leaves(contexts), by_leaf)
+        assert np.array_equal(TreeRanker(ranker._rules, model.state.cells)._from_leaves(contexts), by_leaf)
 
 
 @settings(max_examples=60)
@@ -149,9 +149,9 @@ def test_an_edit_does_not_pay_for_all_rows_and_many_questions_do(monkeypatch: py
     monkeypatch.setattr(exact_reader, "dense_values", counted)
     model.learn_one(X[0], 1)
     first = model.predict_proba(X[:1])
-    assert "_table" not in vars(model._scorer().ranker)
+    assert "_table" not in vars(model.view().scorer.ranker)
     many = model.predict_proba(X)
-    assert "_table" in vars(model._scorer().ranker)
+    assert "_table" in vars(model.view().scorer.ranker)
     n_made = len(made)
     assert np.array_equal(many[:1], first)
     model.predict_proba(X)

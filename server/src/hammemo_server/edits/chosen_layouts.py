@@ -11,31 +11,34 @@ the choice is applied to the version that it meets.
 from __future__ import annotations
 
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier, edit, take_state
+from hammemo.models.learn import chosen_if_doubled
+from hammemo.models.refit import with_choice
 from hammemo_server.edits.weights import compressed, decompressed
 
 
 def chooses(model: MemoryClassifier) -> bool:
     """Return whether the sites of a model are chosen by its rows: its kernel is automatic, and it keeps all rows."""
-    return model._kernel_is_automatic() and model._can_choose()
+    return model.settings().kernel_is_automatic and model.state.can_choose_by_rows
 
 
 def chooses_at_refit(model: MemoryClassifier) -> bool:
     """Return whether a refit chooses sites: also by documents, by which nothing is chosen beside edits."""
-    return chooses(model) or (model._kernel_is_automatic() and model._can_choose_by_documents())
+    return model.settings().kernel_is_automatic and model.state.can_choose
 
 
 def chosen_quickly(model: MemoryClassifier) -> bytes:
     """Return what a model chooses by its rows now, as `partial_fit` does; the model itself does not change."""
     version = model.snapshot()
-    version._edited(lambda private: private._choose_if_doubled())
+    edit(version, lambda private: chosen_if_doubled(private.settings(), private.state))
     return packed_choice(version)
 
 
 def packed_choice(model: MemoryClassifier) -> bytes:
     """Return layout, vote and weights of a model without its rows; `TooLarge` where a log cannot keep them."""
     bare = model.snapshot()
-    bare.memory_, bare._kept = model.memory_.empty_like(), None
+    state = model.state
+    take_state(bare, state.with_memory(state.memory.empty_like(), store=None))
     return compressed(file_bytes(bare))
 
 
@@ -44,4 +47,4 @@ def take_choice(model: MemoryClassifier, choice: bytes) -> None:
     chosen = from_bytes(decompressed(choice))
     if not isinstance(chosen, MemoryClassifier):
         raise ValueError("these are no sites and no vote, but a compiled model")
-    model._take_choice(chosen)
+    edit(model, lambda private: with_choice(private.settings(), private.state, chosen.state))

@@ -15,6 +15,8 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo.models.classifiers import edit
+from hammemo.models.weigh import with_weights
 from hammemo_server.edits.operations import TooLarge
 
 if TYPE_CHECKING:
@@ -58,4 +60,5 @@ def take(model: MemoryClassifier, weights: bytes) -> None:
         arrays = safetensors.numpy.load(decompressed(weights))
     except SafetensorError as error:
         raise ValueError(f"these are no weights ({type(error).__name__})") from None
-    model._take_weights(StoredArrays(arrays))
+    stored = StoredArrays(arrays)
+    edit(model, lambda private: with_weights(private.settings(), private.state, stored))

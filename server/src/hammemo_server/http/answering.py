@@ -80,7 +80,7 @@ class ReadyVersion:
         self._reads_rows = False
         self._h = int(model.n_features_in_)
         self._n_labels = len(model.memory_.labels)
-        self._short_way = _SHORT_WAY if model._columns is None else _SHORT_WAY | {float}
+        self._short_way = _SHORT_WAY if model.state.columns.kinds is None else _SHORT_WAY | {float}
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -95,14 +95,15 @@ class ReadyVersion:
     @property
     def labels(self) -> Vocabulary:
         """The labels of the model, in the order of its columns."""
-        return self.model._scorer().labels
+        return self.model.view().scorer.labels
 
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
         model = self.model
-        scorer = model._scorer()
+        view = model.view()
+        scorer = view.scorer
         if len(scorer.labels):
-            self._classes = model._classes(scorer).tolist()
+            self._classes = view.classes().tolist()
             self._single = scorer.ranker.single()
             self._reads_rows = scorer.ranker.reads_rows
         return self
@@ -223,7 +224,7 @@ class ReadyVersion:
 
     def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
         """Return what the model answers to some rows."""
-        is_plain = self.model._columns is None and all(_SHORT_WAY.issuperset(map(type, row)) for row in rows)
+        is_plain = self.model.state.columns.kinds is None and all(_SHORT_WAY.issuperset(map(type, row)) for row in rows)
         X: Any = rows if is_plain else table(rows)  # of lists of integers and strings less is checked
         return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
 

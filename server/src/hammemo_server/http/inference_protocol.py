@@ -40,7 +40,7 @@ async def _metadata(service: Service, call: Call) -> Answer:
     model, version = hosted.answering()
     _check_version(call, str(version))
     width = int(model.n_features_in_) if model.cutting_ is None else -1
-    names, kinds = hosted.settings.column_names, model._columns or NAMES * max(width, 0)
+    names, kinds = hosted.settings.column_names, model.state.columns.kinds or NAMES * max(width, 0)
     inputs: list[dict[str, object]] = [{"name": "rows", "datatype": "BYTES", "shape": [-1, width]}]
     if names is not None and len(names) > 1:
         inputs = [

@@ -22,7 +22,8 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.learning import mute_forgetting_warning
+from hammemo.models.classifiers import mute_forgetting_warning, take_state
+from hammemo.models.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
 from hammemo_server.edits.operations import (
@@ -185,7 +186,9 @@ class Applier:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
-        self.model._note_fitted_weights()  # also where they are as they were
+        take_state(
+            self.model, with_fitted_weights(self.model.settings(), self.model.state)
+        )  # also where they are as before
 
     def _chosen_again(self, model: MemoryClassifier) -> LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
@@ -199,7 +202,7 @@ class Applier:
         if self.model is None:
             raise NothingLearnt("The model holds no example, so no sites were chosen by any.")
         take_choice(self.model, choice.chosen)
-        self.model._stale = choice.late
+        take_state(self.model, self.model.state.but(stale=choice.late))
         self._is_refitted = False
 
     def _fitted_again(self, model: MemoryClassifier) -> bytes:
@@ -207,7 +210,7 @@ class Applier:
         before = model.vote_
         if self._is_refitted or not before.fits_weights:
             return b""
-        if model._kept is None:
+        if model.state.store is None:
             raise NothingKept(
                 "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
                 "examples are, and upload it under another name."

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
-from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier, name_columns
 from hammemo.models.masking import ListedLabels
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
 from hammemo_server.edits.limits import Limits
@@ -267,7 +267,7 @@ class Host:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
         model = self._loaded(path).snapshot()
-        names = model.__dict__.pop("feature_names_in_", None)  # the settings keep them: rows come without names
+        names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
         memory = model.memory_
         needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
+from hammemo.models.classifiers import name_columns
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
 from hammemo_server.edits.quotas import Usage
@@ -120,7 +121,7 @@ class HostedModel:
         model, names = (state or self._state).model, self._settings.column_names
         if model is not None and names is not None:
             model = model.snapshot()
-            model.feature_names_in_ = np.array(names, dtype=object)
+            name_columns(model, np.array(names, dtype=object))
         return model
 
     def usage(self) -> Usage:
@@ -150,7 +151,7 @@ class HostedModel:
             "cutting": None if model is None or model.cutting_ is None else asdict(model.cutting_),
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
-            "stale": model is not None and model._stale,
+            "stale": model is not None and model.state.stale,
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,

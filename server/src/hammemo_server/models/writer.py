@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hammemo.models.learn import has_doubled
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly
 from hammemo_server.edits.limits import Limits
@@ -421,7 +422,7 @@ class WrittenModel(HostedModel):
         model, chooser = self._state.model, self._chooser
         if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
             return
-        if chooses(model) and model._has_doubled(self._tried_at):
+        if chooses(model) and has_doubled(model.state, self._tried_at):
             self._tried_at = int(model.memory_.label_counts.sum())
             name = f"hammemo choice {self.tenant}/{self.name}"
             self._chooser = threading.Thread(

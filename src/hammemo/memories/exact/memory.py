@@ -65,7 +65,7 @@ class InSegments(Memory):
 
     def table(self) -> CountTable:
         """Return the exact counts of all that is stored, in memory."""
-        return self._now().terms.total
+        return self.now().terms.total
 
     @property
     def _companion(self) -> Memory | None:
@@ -103,7 +103,7 @@ class InSegments(Memory):
 
     def state_digest(self) -> str:
         """Return BLAKE2b-256 of `state_bytes`; of a table in segments, made range by range."""
-        version = self._now()
+        version = self.now()
         if version.segmented is None:
             return super().state_digest()
         known, state, prefix = head_state(version, {}), SumState(version.segmented, version.labels), self.table_prefix
@@ -143,13 +143,13 @@ class Exact(InSegments):
         """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
         if self.sites.free:
             raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self._edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
+        self.edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
 
     def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
         if companion is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
-        self._edited(lambda memory: setattr(memory, "_stored", stored))
+        self.edited(lambda memory: setattr(memory, "_stored", stored))
 
     @property
     def terms(self) -> SignedSum:
@@ -219,7 +219,7 @@ class Exact(InSegments):
 
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
-        version = self._now()
+        version = self.now()
         version._stored = version._stored.kept_once()
         for inner in version._free:
             inner.reader()
@@ -233,7 +233,7 @@ class Exact(InSegments):
 
     def static_reader(self) -> Reader:
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
-        version = self._now()
+        version = self.now()
         if version._stored.is_live or version._stored.in_folder:
             return version.reader()
         reader = SparseCounts(version._stored, version.declared, static=True)
@@ -248,7 +248,7 @@ class Exact(InSegments):
     ) -> SparseCounts | DenseCounts:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
-            return self._now().make_reader()
+            return self.now().make_reader()
         if self.sites.free:
             raise ValueError("A dense table has no sites without a position: compile to 'sparse'.")
         if form == "dense":
@@ -318,7 +318,7 @@ class Exact(InSegments):
 
 def head_state(memory: InSegments, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the state with other arrays in place of the table: in a head, what its segments do not say."""
-    version = memory._now()
+    version = memory.now()
     named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
     return {**version.frame().arrays(), **version._companion_arrays(), **named}
 

@@ -100,7 +100,7 @@ class Hashed(Memory):
 
         All sites of one position share one list, of the tokens most frequent at any of them taken together.
         """
-        self._edited(lambda memory: memory._reserve(examples))
+        self.edited(lambda memory: memory._reserve(examples))
 
     def _reserve(self, examples: Examples) -> None:
         if self._rows is not None:
@@ -189,6 +189,11 @@ class Hashed(Memory):
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
         return self._tables_now(threads)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the layout is settled and compiled loops do the work, so that threads can share it."""
+        return self._rows is not None and self._rows.compiled is not None
 
     def keeps_rows(self) -> bool:
         """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""

@@ -1,0 +1,67 @@
+"""The second step of the rule, memory = count(layout, rows): a memory is a sum over rows under a layout.
+
+Every function changes the memory that it is given, which is the caller's own: ``memory.snapshot()`` first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hammemo.memories import Ledgered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hammemo.kernels.cells import Cells
+    from hammemo.memories import Memory
+    from hammemo.models.choose import Plan
+    from hammemo.models.kept import Kept
+    from hammemo.models.state import ModelState
+    from hammemo.tokens.contexts import Examples
+
+
+def count(memory: Memory, cells: Cells | None, batches: Iterable[Examples], sign: int = 1) -> Memory:
+    """Add batches of examples to a memory or, with sign -1, subtract them; return it."""
+    for examples in batches:
+        if len(examples):
+            count_batch(memory, cells, examples, sign)
+    return memory
+
+
+def count_batch(memory: Memory, cells: Cells | None, examples: Examples, sign: int = 1) -> None:
+    """Add examples or subtract them, as contexts of cells where they have numbers."""
+    if cells is None:
+        memory.update(examples, sign)
+    else:
+        memory.update_cells(cells, examples, sign)
+
+
+def empty_memory(plan: Plan, kept: Kept | None) -> Memory:
+    """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout.
+
+    Where all are kept, they are counted first and settle it then.
+    """
+    memory = plan.memory.snapshot()
+    return memory if kept is None or kept.holds_all else settled(memory, plan.layout.cells, kept)
+
+
+def settled(memory: Memory, cells: Cells | None, kept: Kept) -> Memory:
+    """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
+    return count(memory, cells, kept.batches()).empty_like() if memory.undecided() else memory
+
+
+def with_ledger(state: ModelState, before: Kept | None) -> ModelState:
+    """Let the kept rows be the ledger of the memory while all are kept; else it has one, of the rows `before`."""
+    memory = state.memory
+    if not isinstance(memory, Ledgered):
+        return state
+    is_ledger = state.rows is not None and state.rows.holds_all
+    if is_ledger and not memory.is_bare:
+        memory = memory.snapshot()
+        memory.drop_ledger()
+        return state.with_memory(memory)
+    if not is_ledger and not memory.has_ledger:
+        memory = memory.snapshot()
+        memory.make_ledger([] if before is None else before.batches())
+        return state.with_memory(memory)
+    return state

@@ -1,0 +1,162 @@
+"""Sums and differences of two models: each is a sum over its examples, so the sum has learnt what both have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hammemo.memories import Ledgered
+from hammemo.memories.errors import LayoutError
+from hammemo.models.column_changes import asked, can_decide, evidence, kinds_of_both, may_become, with_kinds
+from hammemo.models.count import count
+from hammemo.models.learn import check_kinds, forget_kept, with_other_kinds
+from hammemo.models.weigh import with_forgotten
+from hammemo.tokens.labels import classes_array, common_label_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.memories import Memory
+    from hammemo.models.kept import Kept
+    from hammemo.models.settings import Settings
+    from hammemo.models.state import ModelState
+    from hammemo.tokens.cutting import Cutting
+
+
+def merge(settings: Settings, state: ModelState, given: ModelState) -> ModelState:
+    """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
+    state, other = _with_same_kinds(settings, state, given)
+    dtype = common_label_dtype(_classes(state), _classes(other))
+    cutting = joint_cutting(state, other.cutting, other.memory)
+    memory, theirs = _memories(state, other)
+    try:
+        _check_cells(state, other)
+        memory.merge(theirs)
+        state = state.with_memory(memory, store=_store_with(state, other, 1))
+    except LayoutError as error:
+        state = _merge_rows(state, other, error)
+    learnt = state.columns.learnt
+    columns = state.columns if learnt is None else replace(state.columns, learnt=learnt.plus(other.columns.learnt))
+    return state.but(cutting=cutting, label_dtype=dtype, stale=state.stale or given.stale, columns=columns)
+
+
+def unmerge(settings: Settings, state: ModelState, given: ModelState) -> ModelState:
+    """Remove all that another model has learnt."""
+    other = _with_kinds_of(settings, state, given)
+    memory, theirs = _memories(state, other)
+    rows = other.all_kept
+    try:
+        _check_cells(state, other)
+        memory.unmerge(theirs)
+        state = state.with_memory(memory, store=_store_with(state, other, -1))
+    except LayoutError:
+        if rows is None:
+            raise
+        state = forget_kept(state, rows)
+    return state if other.holds_nothing else with_forgotten(settings, state, None)
+
+
+def joint_cutting(state: ModelState, theirs: Cutting | None, memory: Memory | None = None) -> Cutting | None:
+    """Return how streams are cut of which some more were learnt, cut so; None where the two differ."""
+    if theirs == state.cutting or state.holds_nothing:
+        return theirs
+    return state.cutting if memory is not None and not memory.label_counts.any() else None
+
+
+def _merge_rows(state: ModelState, other: ModelState, error: LayoutError) -> ModelState:
+    """Count the rows of one model under the layout of the other, whose layout is another one."""
+    mine, theirs = state.all_kept, other.all_kept
+    if (state.pinned and other.pinned) or state.columns.n != other.columns.n:
+        raise error
+    rows, left = (theirs, state) if theirs is not None else (mine, other)
+    if rows is None:
+        raise error
+    memory = left.memory.snapshot()
+    memory.declare_labels((other if left is state else state).memory.declared)
+    count(memory, left.cells, rows.batches())
+    store = None if left.store is None else _sum(left.store, rows, 1)
+    merged = state if left is state else state.like_layout_of(other)
+    return merged.with_memory(memory, store=store, pinned=state.pinned or other.pinned)
+
+
+def _with_same_kinds(settings: Settings, state: ModelState, other: ModelState) -> tuple[ModelState, ModelState]:
+    """Return both models with columns of the same kinds, where rows decide them."""
+    mine, theirs = state.columns, other.columns
+    if mine.types is None or theirs.types is None or mine.n != theirs.n:
+        check_kinds(mine, theirs)
+        return state, other
+    if mine.letters == theirs.letters and mine.types == theirs.types:
+        return state, other
+    held, shown = evidence(state), evidence(other)
+    together = held.plus(shown)
+    after = kinds_of_both(mine.letters, theirs.letters, together, asked(settings, mine))
+    can_be = (mine.letters == after or can_decide(state)) and (theirs.letters == after or can_decide(other))
+    if not can_be or not may_become(mine.letters, after, held) or not may_become(theirs.letters, after, shown):
+        check_kinds(mine, theirs)
+    columns = replace(mine, types=together.types)
+    if mine.letters == after:
+        state = state.but(columns=columns)
+    else:
+        state = with_other_kinds(settings, state, columns.of_kinds(after), choose_again=False)
+    return state, other if theirs.letters == after else _as_kinds(settings, other, after)
+
+
+def _with_kinds_of(settings: Settings, state: ModelState, other: ModelState) -> ModelState:
+    """Return another model with its rows as those of a table with the kinds of this one's columns."""
+    mine, theirs = state.columns, other.columns
+    if mine.kinds == theirs.kinds or mine.n != theirs.n:
+        check_kinds(mine, theirs)
+        return other
+    if other.rows is None or not other.rows.holds_all:
+        check_kinds(mine, theirs)
+    try:
+        return _as_kinds(settings, other, mine.letters)
+    except ValueError as error:
+        raise LayoutError(str(error)) from None
+
+
+def _as_kinds(settings: Settings, state: ModelState, kinds: str) -> ModelState:
+    """Return a model of which only the rows are needed, with these as of other kinds."""
+    if state.rows is None:
+        return state.but(columns=state.columns.of_kinds(kinds))
+    columns, kept = with_kinds(settings, state.columns, state.rows, kinds)
+    return state.but(columns=columns, store=kept)
+
+
+def _check_cells(state: ModelState, other: ModelState) -> None:
+    if state.cells is not other.cells and state.cells != other.cells:
+        raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
+
+
+def _store_with(state: ModelState, other: ModelState, sign: int) -> Kept | None:
+    """Return the kept rows with the other's added or subtracted; None where one of them has none."""
+    return None if state.store is None or other.store is None else _sum(state.store, other.store, sign)
+
+
+def _sum(mine: Kept, theirs: Kept, sign: int) -> Kept | None:
+    """Return what both keep; where nothing was learnt here, documents stay documents and rows stay rows."""
+    if type(mine) is not type(theirs) and mine.holds_all and not len(mine):
+        mine = replace(theirs.emptied(), seed=mine.seed, threshold=mine.threshold)
+    return mine.plus(theirs, sign)
+
+
+def _memories(state: ModelState, other: ModelState) -> tuple[Memory, Memory]:
+    """Return the memories of two models, which are to be added, for changes; both with a ledger, or both without.
+
+    Without one, both models keep all rows, and both together no more than are kept.
+    """
+    mine, theirs = state.memory.snapshot(), other.memory.snapshot()
+    if not isinstance(mine, Ledgered) or not isinstance(theirs, Ledgered) or (mine.has_ledger and theirs.has_ledger):
+        return mine, theirs
+    kept, more = state.store, other.store
+    fits = kept is not None and more is not None and len(kept) + len(more) <= kept.most and kept.seed == more.seed
+    if fits and not mine.has_ledger and not theirs.has_ledger:
+        return mine, theirs
+    for memory, rows in ((mine, kept), (theirs, more)):
+        if not memory.has_ledger and rows is not None:
+            memory.make_ledger(rows.batches())
+    return mine, theirs
+
+
+def _classes(state: ModelState) -> NDArray[Any]:
+    return classes_array(state.memory.labels, state.label_dtype)

@@ -1,0 +1,191 @@
+"""Refits, from one state to the next: everything is chosen and fitted again by the rows that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.models import choose
+from hammemo.models.automatic import counts_in_any_order
+from hammemo.models.column_changes import check_numeric, decided_by_rows, decided_by_tables, undecided, with_kinds
+from hammemo.models.count import count, count_batch, empty_memory
+from hammemo.models.learn import fit_examples, label_ends, started
+from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED, ModelState
+from hammemo.models.weigh import weigh, weigh_anew
+from hammemo.tokens.contexts import Examples, joined_examples
+from hammemo.tokens.labels import common_label_dtype
+
+if TYPE_CHECKING:
+    from hammemo.models.choose import Plan
+    from hammemo.models.kept import Kept
+    from hammemo.models.kept_documents import KeptDocuments
+    from hammemo.models.settings import Settings
+    from hammemo.tokens.user_input import CheckedRows
+
+ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]
+"""Returns the rows (X, y) of a user, checked as rows of a state."""
+
+
+def refit(settings: Settings, state: ModelState, what: str) -> ModelState:
+    """Choose all that is automatic by the kept rows and fit the vote to them; with "weights", fit it only."""
+    kept = state.store
+    if kept is None:
+        raise ValueError(
+            "refit() needs the rows that a model keeps, and this one keeps none: its vote has nothing to fit, "
+            "keep=False was given, or a model without rows was merged. refit(rows=(X, y)) takes the rows; "
+            "fit_vote(X, y) fits weights to examples of your choice."
+        )
+    if what == "weights":
+        again = weigh_anew(settings, state)
+    elif not kept.holds_all:
+        check_numeric(settings, state)
+        again = _chosen_by_sample(settings, state, kept)
+    elif state.pinned or not len(kept):
+        check_numeric(settings, state)
+        again = weigh_anew(settings, _counted_again(settings, state, kept))
+        again = again.but(refitted=WEIGHTS_FITTED if state.pinned else EVERYTHING_FITTED)
+    elif state.documents is not None:
+        again = fit_documents(settings, state, state.documents)
+    else:
+        again = _fit_rows(settings, state)
+    return again.but(witness=state.witness, store=None if settings.keep is False else again.store)
+
+
+def _fit_rows(settings: Settings, state: ModelState) -> ModelState:
+    """Do what `fit` does with all kept rows."""
+    assert state.rows is not None
+    columns, kept = decided_by_rows(settings, state.columns, state.rows)
+    declared = state.memory.declared
+    return fit_examples(settings, columns, state.label_dtype, kept.examples(), kept.seed, declared, kept)
+
+
+def fit_documents(
+    settings: Settings, state: ModelState, kept: KeptDocuments, *, is_counted: bool = False
+) -> ModelState:
+    """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
+
+    It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learnt them in the order in which they
+    came: it is taken as it is where neither its layout nor the order would change it.
+    """
+    before, columns = state.memory, replace(state.columns, types=None)  # the tokens of documents are names
+    plan = choose.by_stream(settings, columns, kept.facts(len(before.labels)), kept.seed)
+    again = started(settings, plan, columns, state.label_dtype, documents=True)
+    is_alike = again.memory.layout() == before.layout() and np.array_equal(again.sites.weights, state.sites.weights)
+    if is_counted and is_alike and counts_in_any_order(settings.new_memory()):
+        memory = before
+    else:
+        memory = again.memory.snapshot()
+        memory.declare_labels(before.declared)
+        count(memory, None, kept.batches())
+    store: Kept | None = again.store
+    if store is not None:  # `keep` may have been set since
+        store = kept if store.most == kept.most else store.plus(kept, 1)
+    again = again.with_memory(memory, store=store, cutting=kept.cutting, chosen_at=int(memory.label_counts.sum()))
+    return weigh(settings, again).but(refitted=EVERYTHING_FITTED, witness=state.witness)
+
+
+def _counted_again(settings: Settings, state: ModelState, kept: Kept) -> ModelState:
+    """Make the counts again from all rows, under the same layout; with no rows, as `open` does."""
+    declared = state.memory.declared
+    if not len(kept) and not state.pinned:
+        columns = undecided(settings, state.columns)
+        nothing = None if state.rows is None else state.rows.examples()
+        plan = choose.by_first_rows(settings, columns, len(declared), nothing, kept.seed)
+        again = started(settings, plan, columns, state.label_dtype)
+        state = again if state.rows is None else again.but(store=state.rows)
+    elif state.documents is not None and len(kept):
+        state = state.but(cutting=state.documents.cutting)
+    memory = state.memory.empty_like()
+    memory.declare_labels(declared)
+    return state.with_memory(count(memory, state.cells, kept.batches()))
+
+
+def _chosen_by_sample(settings: Settings, state: ModelState, kept: Kept) -> ModelState:
+    """Choose by some of the rows, as `fit` of all of them did, and take the vote if the sites are the same."""
+    if state.rows is not None and choose.is_sample_enough(kept) and not state.pinned:
+        plan = choose.by_rows(settings, state.columns, choose.choice_rows(state.rows), kept.seed)
+        if _is_same_layout(plan, state):
+            layout = state.layout._replace(choices=plan.layout.choices)
+            state = state.with_layout(layout, vote=plan.vote, chosen_at=state.n_examples)
+            return weigh(settings, state).but(refitted=EVERYTHING_FITTED, stale=False)
+    if not state.pinned:
+        how = "fit_stream(…)" if state.rows is None else "refit(rows=…)"
+        choices = state.layout.choices
+        why = f"{choices.kernel}; choose again: {how}"
+        layout = state.layout._replace(choices=replace(choices, kernel=why, held_out=None))
+        state = state.with_layout(layout)
+    return weigh_anew(settings, state)
+
+
+def _is_same_layout(plan: Plan, state: ModelState) -> bool:
+    mine, theirs = state.cells, plan.layout.cells
+    if (mine is None) != (theirs is None) or (mine is not None and theirs is not None and mine != theirs):
+        return False
+    return plan.layout.sites.positions == state.sites.positions
+
+
+def refit_to(settings: Settings, state: ModelState, rows: Any, read: ReadRows) -> ModelState:
+    """Choose again, and count rows that are given: (X, y), or an iterable of such pairs."""
+    kept, seed, declared = state.rows, state.memory.seed, state.memory.declared
+    dtypes = [state.label_dtype]
+
+    def batches(pairs: Iterable[tuple[Any, Any]], like: ModelState) -> Iterator[Examples]:
+        for X, y in pairs:
+            checked = read(X, y, like)
+            ends = label_ends(like.but(label_dtype=dtypes[0]))
+            dtypes[0] = common_label_dtype(checked.labels, np.empty(0, dtypes[0]), ends)
+            yield checked.examples()
+
+    if kept is None or not choose.is_sample_enough(kept):
+        listed = list(_pairs(rows))  # they are needed for the choice, too
+        state = state.but(columns=decided_by_tables(settings, state, [X for X, _ in listed]))
+        examples = joined_examples(list(batches(listed, state)))
+        again = fit_examples(settings, state.columns, dtypes[0], examples, seed, declared)
+        return again.but(witness=state.witness)
+    check_numeric(settings, state)
+    plan = choose.by_rows(settings, state.columns, choose.choice_rows(kept), seed)
+    again, memory = started(settings, plan, state.columns, state.label_dtype), empty_memory(plan, kept)
+    store = again.store
+    memory.declare_labels(declared)
+    for examples in batches(_pairs(rows), again):
+        count_batch(memory, plan.layout.cells, examples)
+        store = None if store is None else store.changed(examples, 1)
+    if not memory.label_counts.any():
+        raise ValueError("There is nothing to learn: no rows were given.")
+    again = again.with_memory(
+        memory, store=store, label_dtype=dtypes[0], chosen_at=int(memory.label_counts.sum()), witness=state.witness
+    )
+    return weigh(settings, again).but(refitted=EVERYTHING_FITTED)
+
+
+def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (X, y), or each pair of an iterable."""
+    wanted = "rows= takes (X, y), or an iterable of such pairs"
+    if not isinstance(rows, Iterable):
+        raise TypeError(f"{wanted}, not {rows!r}.")
+    for pair in [rows] if isinstance(rows, tuple) and len(rows) == 2 else rows:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"{wanted}; one of these is a {type(pair).__name__}, not a pair.")
+        yield pair[0], pair[1]
+
+
+def with_choice(settings: Settings, state: ModelState, chosen: ModelState) -> ModelState:
+    """Take layout, vote and weights that another version of a model has chosen; count the kept rows again."""
+    kept, columns = state.store, state.columns
+    if kept is None or not state.can_choose:
+        raise ValueError("only a model that keeps all its rows can take another layout")
+    if chosen.columns.n != columns.n:
+        raise ValueError("the layout is of a model with other columns")
+    if state.rows is not None and chosen.columns.kinds != columns.kinds:
+        columns, kept = with_kinds(settings, columns, state.rows, chosen.columns.letters)
+    columns = replace(columns, types=chosen.columns.types)  # as `refit` does
+    memory = chosen.memory.empty_like()
+    memory.declare_labels(state.memory.declared)
+    count(memory, chosen.cells, kept.batches())
+    if state.documents is not None and not len(kept):  # as after `open`
+        kept = settings.empty_store(kept.h, kept.seed, chosen.vote)
+    taken = state.like_layout_of(chosen).with_memory(memory)
+    return taken.but(columns=columns, store=kept, cutting=chosen.cutting, stale=False)

@@ -1,0 +1,97 @@
+"""The parameters of a model as one frozen value: what the steps of an edit take in place of an estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from hammemo.kernels import AutoSites
+from hammemo.models.automatic import resolved_vote
+from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.kept_rows import KeptRows
+from hammemo.models.names import is_auto
+from hammemo.votes import LogLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hammemo.memories import Memory
+    from hammemo.models.kept import Kept
+    from hammemo.votes import Vote
+
+
+class Settings(NamedTuple):
+    """The parameters of `MemoryClassifier`, as they are now; a tuple, because single edits take microseconds.
+
+    Parameters
+    ----------
+    kernel, vote, random_state, missing, keep, class_weight
+        As given.
+    numeric
+        The same; None for a model without this parameter, whose columns are names.
+    new_memory : callable
+        Returns a memory that is not open yet.
+    memory_is_auto : bool
+    """
+
+    kernel: Any
+    vote: Any
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+    class_weight: Any
+    new_memory: Callable[[], Memory]
+    memory_is_auto: bool
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether sites are chosen by rows, where memory and vote allow it."""
+        return is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def vote_for(self, n_labels: int, memory: Memory | None = None) -> Vote:
+        """Return the vote that is meant, where "auto" depends on what the memory keeps and on the number of labels."""
+        return resolved_vote(self.vote, self.new_memory() if memory is None else memory, n_labels)
+
+    def with_class_weight(self, vote: Vote) -> Vote:
+        """Return a vote with the class weights of the model, if it has any."""
+        if self.class_weight is None:
+            return vote
+        if not isinstance(vote, LogLinear):
+            raise ValueError(
+                f"class_weight= multiplies the odds of labels, and the scores of vote={vote!r} are none that it can "
+                "multiply: use vote='log-linear', or leave out class_weight."
+            )
+        if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
+            raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
+        return vote.with_class_weight(self.class_weight)
+
+    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
+        """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
+        keep = self.keep
+        if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
+            raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
+        if not isinstance(keep, (str, bool)) and keep < 1:
+            raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
+        is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
+        if keep is False or (keep == "auto" and not is_needed):
+            return None
+        most = None if isinstance(keep, (str, bool)) else int(keep)
+        return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a model; of None, a new one."""
+    if isinstance(random_state, (int, np.integer)):
+        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
+            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,227 @@
+"""The state of a model: one value that never changes, replaced as a whole by every edit.
+
+The rule of all models: the layout is a function of the kept rows (:mod:`hammemo.models.choose`), the memory is a sum
+over rows under that layout (:mod:`hammemo.models.count`), and the weights are a function of the kept rows and the
+memory (:mod:`hammemo.models.weigh`). Nothing else is learnt. The edits in :mod:`hammemo.models.learn`, `refit`,
+`merge` and `streams` are compositions of the three, from one state to the next.
+
+A memory is an object that an edit changes, but always one of its own: ``memory.snapshot()`` first.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from hammemo.memories.exact import InSegments
+from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.kept_rows import KeptRows
+from hammemo.votes.choosing import HeldOut
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.models.kept import Kept
+    from hammemo.tokens.column_schema import Columns
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.cutting import Cutting
+    from hammemo.votes import Vote
+    from hammemo.votes.choosing import WeightTrial
+
+WEIGHTS_FITTED: Final = frozenset({"weights"})
+EVERYTHING_FITTED: Final = frozenset({"layout", "weights"})
+
+
+class Witness(Protocol):
+    """Counts and hashes the rows that a model forgets; it is a value."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were forgotten."""
+
+    def plus_examples(self, examples: Examples) -> Witness:
+        """Return it with more forgotten rows."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Why the parts of a model are what they are: plain values, so that they can be copied and pickled."""
+
+    kernel: str = "as given"
+    memory: str = "as given"
+    vote: str = "as given"
+    losses: tuple[float, ...] = ()
+    """The loss on folds left out after each round of choosing sites."""
+    taken: int = 0
+    """Which of these rounds was taken."""
+    folds: int = 0
+    trials: tuple[WeightTrial, ...] = ()
+    """What was tried for the vote, the best first."""
+    held_out: HeldOut | None = None
+    """How good the best one is on the folds; None where nothing was tried."""
+
+    def with_trials(self, trials: list[WeightTrial], why: str) -> Choices:
+        """Return the choices with the vote that is the best of some."""
+        held_out = HeldOut.of(trials[0]) if trials else None
+        return replace(
+            self, trials=tuple(trials), vote=f"auto: {why}, the best of {len(trials)} tried", held_out=held_out
+        )
+
+
+class Layout(NamedTuple):
+    """What is fixed while rows are added."""
+
+    kernel: SiteKernel
+    sites: Sites
+    choices: Choices
+    cells: Cells | None = None
+    """How rows with numbers become contexts; None for names."""
+
+
+class Part(NamedTuple):
+    """A layout, and the memory that counts rows under it."""
+
+    layout: Layout
+    memory: Memory
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """All that a model has learnt.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+        What answers: one part.
+    vote : Vote
+        With its fitted weights.
+    columns : Columns
+    label_dtype : dtype
+        The type that labels have in answers.
+    store : Kept, optional
+        The rows or documents that are kept: what `refit` chooses by and fits the vote to.
+    cutting : Cutting, optional
+        How streams were cut into windows, if any were learnt, all alike.
+    pinned : bool
+        Whether the layout was given, so that `refit` does not choose another one.
+    chosen_at : int
+        How many examples were held when sites and vote were chosen; 0 where they were not.
+    stale : bool
+        Whether rows were forgotten on which what was chosen or fitted may still depend. It is not in digests.
+    refitted : frozenset of str
+        Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since.
+    witness : Witness, optional
+        What counts the forgotten rows while a receipt is made; copies of the state do not have it.
+    """
+
+    parts: tuple[Part, ...]
+    vote: Vote
+    columns: Columns
+    label_dtype: np.dtype[Any]
+    store: Kept | None = None
+    cutting: Cutting | None = None
+    pinned: bool = False
+    chosen_at: int = 0
+    stale: bool = False
+    refitted: frozenset[str] = frozenset()
+    witness: Witness | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "witness": None}
+
+    def but(self, **changes: Any) -> ModelState:
+        """Return it with other values: `dataclasses.replace`, quickly, because single edits take microseconds."""
+        changed = object.__new__(ModelState)
+        vars(changed).update(vars(self), **changes)
+        return changed
+
+    def with_memory(self, memory: Memory, **changes: Any) -> ModelState:
+        """Return it with another memory of the same layout."""
+        return self.but(parts=(Part(self.parts[0].layout, memory),), **changes)
+
+    def with_layout(self, layout: Layout, **changes: Any) -> ModelState:
+        """Return it with another layout and the same memory."""
+        return self.but(parts=(Part(layout, self.parts[0].memory),), **changes)
+
+    def like_layout_of(self, other: ModelState) -> ModelState:
+        """Return it with the layout and the fitted vote of another state, and its own memory."""
+        return self.with_layout(other.layout, vote=copy.deepcopy(other.vote), chosen_at=other.chosen_at)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the only part."""
+        return self.parts[0].layout
+
+    @property
+    def memory(self) -> Memory:
+        """The memory of the only part."""
+        return self.parts[0].memory
+
+    @property
+    def cells(self) -> Cells | None:
+        """How rows with numbers become contexts; None for names."""
+        return self.parts[0].layout.cells
+
+    @property
+    def sites(self) -> Sites:
+        """What is compared."""
+        return self.parts[0].layout.sites
+
+    @property
+    def rows(self) -> KeptRows | None:
+        """The rows that are kept; None where none or documents are."""
+        return self.store if isinstance(self.store, KeptRows) else None
+
+    @property
+    def documents(self) -> KeptDocuments | None:
+        """The documents that are kept; None where none or rows are."""
+        return self.store if isinstance(self.store, KeptDocuments) else None
+
+    @property
+    def all_kept(self) -> Kept | None:
+        """The rows or documents that are kept, where these are all that the model holds."""
+        return self.store if self.store is not None and self.store.holds_all else None
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples it holds."""
+        return int(self.memory.label_counts.sum())
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether no example is held."""
+        return not self.memory.label_counts.any()
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether another layout may be chosen by the kept rows or documents: all are kept, and none was given."""
+        return self.all_kept is not None and not self.pinned and not is_in_segments(self.memory)
+
+    @property
+    def can_choose_by_rows(self) -> bool:
+        """Whether these are rows: by documents only `refit` chooses."""
+        return self.rows is not None and self.can_choose
+
+    @property
+    def refits_whole(self) -> bool:
+        """Whether `refit` needs no data to make a model that depends on no forgotten row."""
+        return self.store is not None and (self.store.holds_all or self.pinned)
+
+
+def is_in_segments(memory: Memory) -> bool:
+    """Return whether the table of a memory lies in the segments of a folder."""
+    return isinstance(memory, InSegments) and memory.segmented is not None
+
+
+def way_to_refit(state: ModelState) -> str:
+    """Return the call after which nothing depends on forgotten rows."""
+    if state.refits_whole:
+        return "refit()"
+    if state.cutting is not None:
+        return "fit_stream(…), with the documents that are left"
+    return "refit(rows=(X, y)), with the rows that are left"

@@ -1,0 +1,61 @@
+"""What a model knows of the columns of X: a value that reading returns and that every edit hands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hammemo.tokens.columns import NAMES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.column_kinds import ColumnKinds
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of X, or the positions of a context.
+
+    Parameters
+    ----------
+    n : int
+        How many there are, the paper's h.
+    names : ndarray, optional
+        Their names, where X had any.
+    kinds : str, optional
+        A letter for each (:mod:`hammemo.tokens.columns`); None where all are names.
+    types : str, optional
+        How values came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided by rows.
+    learnt : ColumnKinds, optional
+        Whether columns of names held numbers or strings; None where that is not known, as after `load`.
+    """
+
+    n: int
+    names: NDArray[Any] | None = None
+    kinds: str | None = None
+    types: str | None = None
+    learnt: ColumnKinds | None = None
+
+    @property
+    def letters(self) -> str:
+        """The kind of each column."""
+        return self.kinds or NAMES * self.n
+
+    def listed(self) -> list[Any] | None:
+        """Return the names as a list."""
+        return None if self.names is None else list(self.names.tolist())
+
+    def shown(self, place: int) -> str:
+        """Return a column as errors name it."""
+        return repr(place if self.names is None else self.names[place])
+
+    def of_kinds(self, kinds: str) -> Columns:
+        """Return columns of these kinds."""
+        return replace(self, kinds=None if set(kinds) <= {NAMES} else kinds)
+
+    def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> Columns:
+        """Return them with what more rows hold; it is all that is known if they are the first ones."""
+        if first:
+            return replace(self, learnt=kinds)
+        return self if self.learnt is None else replace(self, learnt=self.learnt.plus(kinds))
