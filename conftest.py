@@ -66,7 +66,7 @@ def _limit_examples(item: pytest.Item, most: int) -> None:
     test = getattr(item, "obj", None)
     given = getattr(test, "_hypothesis_internal_use_settings", None)
     if given is not None and given.max_examples > most:
-        test._hypothesis_internal_use_settings = settings(given, max_examples=most)
+        test._hypothesis_internal_use_settings = settings(given, max_examples=most)  # noqa: SLF001
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

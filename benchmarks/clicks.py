@@ -87,9 +87,9 @@ class ClicksOursOfAllRows(ClicksOurs):
         """Learn the rows."""
         from hammemo import MemoryClassifier
         from hammemo.kernels.selection import copies, growth
-        from hammemo.models import learning
+        from hammemo.models import choose
 
-        learning.CHOICE_ROWS = len(y)  # type: ignore[misc]
+        choose.CHOICE_ROWS = len(y)  # type: ignore[misc]
         copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
         growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]

@@ -67,6 +67,7 @@ def test_all_functions_exist() -> None:
                 found: Any = import_module(module if module.startswith("hammemo_server") else f"hammemo.{module}")
                 break
             except ModuleNotFoundError:
+                assert module, f"{name} is no function"
                 module, _, last = module.rpartition(".")
                 rest = f"{last}.{rest}"
         for attribute in rest.split("."):

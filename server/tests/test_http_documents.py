@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import NO_TOKEN, MemoryClassifier, save
 from hammemo.client import Client, ServerError
+from hammemo.models.classifiers import name_columns
 from hammemo_server.http import answering
 from hammemo_server.http.answering import ReadyVersion, table
 from visit_models import Visits, held, learnt, now, uploaded, visits
@@ -186,7 +187,7 @@ def test_a_model_that_no_answer_could_name_is_refused(server: serving.Running, w
     clf = MemoryClassifier(memory="exact", vote="sum")
     if what == "column":
         clf.fit([["a"], ["b"]], ["x", "y"])
-        clf.feature_names_in_ = np.array([half], object)
+        name_columns(clf, np.array([half], object))
     elif what == "pad":
         clf.fit_stream([["a", "b"]], 2, short="pad", pad=half)
     else:

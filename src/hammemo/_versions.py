@@ -91,7 +91,7 @@ class Versioned:
     def edited(self: Self, change: Callable[[Self], Result]) -> Result:
         """Let `change` work on a private version, then publish that; return what it returned."""
         lock = lock_of(self)
-        if lock._is_owned():
+        if lock._is_owned():  # noqa: SLF001  (by this thread; a lock has no public way to ask)
             raise RuntimeError(
                 f"This {type(self).__name__} is being edited already, by what this call is part of: an iterator or an "
                 "array that an edit reads edits the same object. This call changed nothing: the other edit would "

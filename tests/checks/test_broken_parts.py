@@ -68,10 +68,10 @@ class HalfApplies(InBulk):
         if sign > 0:
             super().update(examples, sign)
             return
-        stored = vars(self._stored)  # other versions share it
+        stored = vars(self.signed_sum)  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self._stored.changed_by(table, sign))
+            changed = vars(self.signed_sum.changed_by(table, sign))
             stored.clear()
             stored.update(changed)
 
@@ -80,9 +80,9 @@ class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        changed = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
-        vars(self._stored).clear()
-        vars(self._stored).update(vars(changed))
+        changed = self.signed_sum.changed_by(CountTable.of(examples, self.sites), sign)
+        vars(self.signed_sum).clear()
+        vars(self.signed_sum).update(vars(changed))
 
 
 class RefusesNothing(Exact):
@@ -118,7 +118,7 @@ class RemembersTheFirst(Exact):
 
 class TightBounds(Exact):
     def make_reader(self) -> Any:
-        return TightReader(self._stored, self.declared, static=True)
+        return TightReader(self.signed_sum, self.declared, static=True)
 
 
 class TightReader(SparseCounts):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
 from hammemo.memories import Exact, Hashed, Ledgered
-from hammemo.models import kept_rows, learning
+from hammemo.models import choose, kept_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def test_a_file_in_batches_gives_the_model_that_fit_makes_of_it(
     same = MemoryClassifier(numeric="none").fit(frame, y.astype(object))
     assert model.digest(parts=True) == same.digest(parts=True)
     monkeypatch.setattr(kept_rows, "MOST_ROWS", 10)  # now the files are read twice, and from a pipe once
-    monkeypatch.setattr(learning, "CHOICE_ROWS", 5)
+    monkeypatch.setattr(choose, "CHOICE_ROWS", 5)
     model = fitted(tmp_path / "first.csv", *files, *NAMES)
     assert model.state.store is not None
     assert not model.state.store.holds_all

@@ -76,16 +76,16 @@ def test_a_table_in_segments_comes_with_its_sketch() -> None:
     before = memory.state_bytes()
     for wrong in (None, other, memory):
         with pytest.raises(ValueError, match="belongs a sketch of this layout"):
-            memory._set_terms(memory.terms, wrong)
+            memory.set_terms(memory.terms, wrong)
     with pytest.raises(ValueError, match="keeps nothing beside its table"):
-        memory.exact_._set_terms(memory.terms, memory.sketch_)
+        memory.exact_.set_terms(memory.terms, memory.sketch_)
     assert memory.state_bytes() == before
     empty = memory.empty_like()
-    empty._set_terms(memory.terms, memory._companion)
+    empty.set_terms(memory.terms, memory.companion)
     assert empty.segmented is None  # there is no folder
     assert empty.state_bytes() == before
-    assert empty._with_empty_table().terms.n_entries == 0
-    assert empty._with_empty_table()._companion.state_bytes() == memory.sketch_.state_bytes()
+    assert empty.with_empty_table().terms.n_entries == 0
+    assert empty.with_empty_table().companion.state_bytes() == memory.sketch_.state_bytes()
 
 
 def test_the_estimator_works_with_two_tiers() -> None:

@@ -350,7 +350,7 @@ def test_rows_of_an_edit_are_counted_one_by_one_or_at_leaves(n: int) -> None:
     model: Any = MemoryClassifier().fit(X, y)
     by_leaf = model.memory_.snapshot()
     examples = read_rows(model, more, labels, None, model.state).examples()
-    by_leaf._stored = by_leaf._stored.changed_by(table_of_trees(model.state.cells, examples, model.sites_), 1)
+    by_leaf.signed_sum = by_leaf.signed_sum.changed_by(table_of_trees(model.state.cells, examples, model.sites_), 1)
     edited = model.snapshot().partial_fit(more, labels, choose=False)
     assert edited.memory_.state_bytes() == by_leaf.state_bytes()
     assert edited.forget(more, labels).memory_.state_bytes() == model.memory_.state_bytes()

@@ -53,7 +53,7 @@ def test_bits_are_shares_of_the_gain_with_the_example_left_out() -> None:
     X = rng.integers(0, 3, (60, 2))
     y = np.where(rng.random(60) < 0.3, rng.integers(0, 2, 60), X[:, 0] % 2)
     clf = MemoryClassifier(PositionalHamming(), Exact(), LogLinear(smoothing=1.0)).fit(X, y)
-    found = site_bits(clf)
+    found = site_bits(clf.state)
     shares = np.zeros(2)
     before: list[float] = []
     after: list[float] = []
@@ -73,8 +73,8 @@ def test_bits_are_shares_of_the_gain_with_the_example_left_out() -> None:
 def test_a_weight_of_two_is_the_row_twice() -> None:
     X, y = exclusive_or(80)
     kernel = SiteKernel([0, (0, 2)])
-    once = site_bits(MemoryClassifier(kernel).fit(X, y, sample_weight=np.full(80, 2)))
-    twice = site_bits(MemoryClassifier(kernel).fit(pd.concat([X, X]), np.concatenate([y, y])))
+    once = site_bits(MemoryClassifier(kernel).fit(X, y, sample_weight=np.full(80, 2)).state)
+    twice = site_bits(MemoryClassifier(kernel).fit(pd.concat([X, X]), np.concatenate([y, y])).state)
     assert once.bits.tolist() == twice.bits.tolist()
 
 
@@ -85,14 +85,14 @@ def test_what_has_no_bits_says_so() -> None:
     with pytest.raises(ValueError, match="No sample of the examples is kept"):
         MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y).report().plot()
     one = MemoryClassifier().fit([["a"]] * 3, ["x"] * 3)
-    assert site_bits(one).model_bits == 0
+    assert site_bits(one.state).model_bits == 0
 
 
 def test_feature_importances_are_bits_by_column() -> None:
     X, y = exclusive_or()
     X["four"] = np.linspace(0, 1, len(X)).round(3)
     for clf in (MemoryClassifier(numeric="none").fit(X[["one", "two", "three"]], y), MemoryClassifier().fit(X, y)):
-        bits = site_bits(clf)
+        bits = site_bits(clf.state)
         found = clf.feature_importances_
         assert found.shape == (clf.n_features_in_,)
         assert found.sum() == pytest.approx(bits.prior_bits - bits.model_bits, abs=1e-6)

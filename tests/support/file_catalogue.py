@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import MeMoClassifier, MemoryClassifier
+from hammemo import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.kernels import Bag, Copy, Decaying, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 from hammemo.votes import LogLinear, Mixture
 from memory_catalogue import KEY, MEMORIES
-
-if TYPE_CHECKING:
-    from hammemo import Predictor
 
 X = np.array(
     [["a", 1, 0.5], ["a", 2, "ß"], ["b", 1, 0.5], ["b", 2, "x"], ["a", 1, "x"], ["\U0001f642", 3, "x"]], dtype=object
@@ -73,7 +70,8 @@ def classifiers() -> dict[str, MemoryClassifier]:
 
 def queries_for(model: MemoryClassifier | Predictor) -> Any:
     """Return what such a model is asked."""
-    return QUERIES if model.state.cells is None else NUMBER_QUERIES
+    cells = model.cells if isinstance(model, Predictor) else model.state.cells
+    return QUERIES if cells is None else NUMBER_QUERIES
 
 
 def predictors(models: dict[str, MemoryClassifier]) -> dict[str, Predictor]:

@@ -44,18 +44,23 @@ class StoredArrays:
     ValueError: the array counts has shape (2,) instead of (3,)
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], *, trusted: bool = False) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        trusted: bool = False,
+        prefix: str = "",
+        left: set[str] | None = None,
+    ) -> None:
         self.trusted = trusted
         self._arrays = arrays
-        self._prefix = ""
-        self._left = set(arrays)
+        self._prefix = prefix
+        self._left = set(arrays) if left is None else left
 
     def part(self, name: str) -> StoredArrays:
         """Return the arrays whose names begin with ``name.``, under the rest of their names."""
-        part = StoredArrays.__new__(StoredArrays)
-        part.trusted, part._arrays, part._left = self.trusted, self._arrays, self._left
-        part._prefix = f"{self._prefix}{name}."
-        return part
+        prefix = f"{self._prefix}{name}."
+        return StoredArrays(self._arrays, trusted=self.trusted, prefix=prefix, left=self._left)
 
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._arrays

@@ -120,10 +120,10 @@ class SegmentsJob:
             self.job.add(memory, [piece])
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
-                memory, number = memory._with_empty_table(), number + 1
+                memory, number = memory.with_empty_table(), number + 1
         last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
-        if memory._companion is not None:
-            last |= _prefixed(_COMPANION, pack(memory._companion))
+        if memory.companion is not None:
+            last |= _prefixed(_COMPANION, pack(memory.companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
     def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> SegmentFacts:
@@ -217,7 +217,7 @@ def run_segments(
     tell.expect(work.n_ranges)
     memory = work.template.empty_like()
     runs: list[SegmentFacts] = []
-    companion = None if memory._companion is None else memory._companion.empty_like()
+    companion = None if memory.companion is None else memory.companion.empty_like()
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
         if companion is not None:
@@ -231,7 +231,7 @@ def run_segments(
 
     bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
     ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
-    memory._set_terms(work.segmented(runs, list(add(work.add_range, ranges))), companion)
+    memory.set_terms(work.segmented(runs, list(add(work.add_range, ranges))), companion)
     return memory
 
 

@@ -37,7 +37,7 @@ from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import MOMENTS, NAMES, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.kept_rows import KeptRows
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
@@ -354,7 +354,7 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]
 class _TableFit:
     """One fit of a table: the steps that the driver takes."""
 
-    settings: Settings
+    settings: ModelSettings
     source: TableFiles
     groups: list[tuple[Shard, ...]]
     machines: Machines
@@ -364,7 +364,7 @@ class _TableFit:
     def survey(self, rows: RowMaker, known: str, layout: ModelState | None) -> tuple[RowMaker, Findings]:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
-            empty = room_for_rows(self.settings, Columns(len(known), kinds=rows.columns), self.seed, layout)
+            empty = room_for_rows(self.settings, ColumnSchema(len(known), kinds=rows.columns), self.seed, layout)
             survey = Survey(self.source.without_files(), rows, known, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(known, kept=empty)

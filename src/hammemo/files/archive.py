@@ -136,17 +136,18 @@ class Archive:
                 data: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
             else:
                 data = np.asarray(np.memmap(file, np.uint8, mode="c" if writable else "r"))
-        self._read(data, path, verify=verify)
+        self.read(data, path, verify=verify)
 
     @classmethod
     def of_bytes(cls, data: bytes, name: str = "the model") -> Archive:
         """Return the parts of the bytes of a file, verified; `name` is what errors call it."""
         _check_start(data[: DIGITS.stop], name)
         archive = cls.__new__(cls)
-        archive._read(np.frombuffer(bytearray(data), np.uint8), name, verify=True)
+        archive.read(np.frombuffer(bytearray(data), np.uint8), name, verify=True)
         return archive
 
-    def _read(self, data: NDArray[np.uint8], path: str | os.PathLike[str], *, verify: bool) -> None:
+    def read(self, data: NDArray[np.uint8], path: str | os.PathLike[str], *, verify: bool) -> None:
+        """Take the parts of the bytes of a file; `path` is what errors call it."""
         self.data = data
         self.checksum = data[DIGITS].tobytes().decode("ascii", "replace")
         if verify and self.checksum != self.digest():

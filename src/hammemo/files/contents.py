@@ -35,7 +35,7 @@ from hammemo.models.predictor import Predictor
 from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:
@@ -244,11 +244,11 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     return model
 
 
-def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Columns:
+def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
     has_names = field(about, "feature_names_in", list, type(None)) is not None
     names = descriptions.stored_feature_names(about, n) if has_names else None
-    return Columns(n, names, kinds, types, None if kinds is None else ColumnKinds.of_cells(kinds))
+    return ColumnSchema(n, names, kinds, types, None if kinds is None else ColumnKinds.of_cells(kinds))
 
 
 def _check_ledger(memory: Memory, kept: Kept | None) -> None:

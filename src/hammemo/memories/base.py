@@ -71,8 +71,8 @@ class Memory(Versioned, BaseEstimator, ABC):
     sites: Sites
     seed: int
     declared: Vocabulary
-    _reader: Reader | None = None
-    _ranked: tuple[tuple[Any, ...], Ranker] | None = None
+    known_reader: Reader | None = None
+    known_ranker: tuple[tuple[Any, ...], Ranker] | None = None
 
     inner: ClassVar[tuple[str, ...]] = ()
     """The names of parameters that are memories themselves."""
@@ -144,10 +144,10 @@ class Memory(Versioned, BaseEstimator, ABC):
         >>> copy.state_bytes() == memory.state_bytes()
         True
         """
-        self._restore(StoredArrays(state, trusted=trusted), sites, seed, declared, type(self).restore_arrays)
+        self.restore_stored(StoredArrays(state, trusted=trusted), sites, seed, declared, type(self).restore_arrays)
         return self
 
-    def _restore(
+    def restore_stored(
         self: Self,
         stored: StoredArrays,
         sites: Sites,
@@ -244,7 +244,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         It costs no more than a few references, because versions share what they hold.
         """
         copied = super().snapshot()
-        copied._reader = copied._ranked = None
+        copied.known_reader = copied.known_ranker = None
         return copied
 
     def _check_layout(self, other: Memory) -> None:
@@ -262,19 +262,19 @@ class Memory(Versioned, BaseEstimator, ABC):
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
         version = self.now()
-        reader = version._reader
+        reader = version.known_reader
         if reader is None:
             reader = version.make_reader()
             reader.forgot_unchecked = version.forgot_unchecked
-            version._reader = reader
+            version.known_reader = reader
         return reader
 
     def ranker(self, vote: Any, sites: Sites) -> Ranker:
         """Return what a vote ranks this version by: made once for the vote, as it is, and the sites asked for last."""
         version = self.now()
-        key, made = (vote, sites, *vars(vote).values()), version._ranked
+        key, made = (vote, sites, *vars(vote).values()), version.known_ranker
         if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
-            made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store of equal values
+            made = version.known_ranker = (key, vote.ranker(version.reader(), sites))  # one store of equal values
         return made[1]
 
     def keeps_rows(self) -> bool:
@@ -424,7 +424,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_reader": None, "_ranked": None}  # made again when needed
+        return {**super().__getstate__(), "known_reader": None, "known_ranker": None}  # made again when needed
 
 
 def _version_of(other: Any) -> Any:

@@ -92,9 +92,10 @@ class Tiered(InSegments):
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
-        self.edited(lambda memory: memory._reserve(examples))
+        self.edited(lambda memory: memory.reserve_rows(examples))
 
-    def _reserve(self, examples: Examples) -> None:
+    def reserve_rows(self, examples: Examples) -> None:
+        """Let the sketch give the most frequent tokens of examples rows of their own."""
         self.sketch_ = self.sketch_.snapshot()
         self.sketch_.reserve(examples)
 
@@ -171,15 +172,15 @@ class Tiered(InSegments):
         return self.exact_.terms
 
     @property
-    def _companion(self) -> Hashed:
+    def companion(self) -> Hashed:
         """The sketch."""
         return self.sketch_
 
-    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the sketch."""
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
-    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
+    def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store a table in segments and a sketch of the same examples, in place of all that is stored."""
         if not isinstance(companion, Hashed) or companion.layout() != self.sketch_.layout():
             raise ValueError(f"Beside a table in segments belongs a sketch of this layout, and {companion!r} is none.")
@@ -188,24 +189,24 @@ class Tiered(InSegments):
         def hold(memory: Tiered) -> None:
             sketch.declared = memory.declared
             memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
-            memory.exact_._set_terms(stored)
+            memory.exact_.set_terms(stored)
 
         self.edited(hold)
 
-    def _with_empty_table(self) -> Tiered:
+    def with_empty_table(self) -> Tiered:
         """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""
         version = self.snapshot()
-        version.exact_ = self.exact_._with_empty_table()
+        version.exact_ = self.exact_.with_empty_table()
         return version
 
-    def _restore_terms(
+    def restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take the sketch, and a table in segments; refuse a sketch that has not counted as many examples as it."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
-        self.exact_._restore_terms(all_labels, stored.part("exact"), opened)
+        self.exact_.restore_terms(all_labels, stored.part("exact"), opened)
         self._check_counted(self.exact_.terms.empties)
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
@@ -222,7 +223,7 @@ class Tiered(InSegments):
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of both tiers."""
         exact = {f"exact.{name}": array for name, array in self.exact_.state_arrays().items()}
-        return {**self._companion_arrays(), **exact}
+        return {**self.companion_arrays(), **exact}
 
     @property
     def nbytes(self) -> int:
@@ -230,7 +231,7 @@ class Tiered(InSegments):
         version = self.now()
         if version.segmented is None:
             return super().nbytes
-        return version.exact_.nbytes + sum(array.nbytes for array in version._companion_arrays().values())
+        return version.exact_.nbytes + sum(array.nbytes for array in version.companion_arrays().values())
 
 
 class TieredTables(Compiled):

@@ -48,7 +48,7 @@ def _row_slices(X: Any) -> list[Any]:
     return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
 
 
-class View(NamedTuple):
+class ModelView(NamedTuple):
     """One version of a model as queries see it: a call takes one view, and all of its answer from it.
 
     Parameters
@@ -108,21 +108,21 @@ class Answering(ABC):
     """
 
     @abstractmethod
-    def view(self) -> View:
+    def view(self) -> ModelView:
         """Return what answers for all that is stored now."""
 
     @abstractmethod
     def vote_in_use(self) -> str | Vote:
         """Return the vote, also before anything is learnt."""
 
-    def _question(self, X: Any) -> tuple[View, Contexts]:
+    def _question(self, X: Any) -> tuple[ModelView, Contexts]:
         """Return the version that answers, and the checked contexts."""
         view = self.view()
         contexts = view.read(X)
         view.scorer.check_not_empty()
         return view, contexts
 
-    def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]) -> tuple[View, NDArray[Any]]:
+    def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]) -> tuple[ModelView, NDArray[Any]]:
         """Return the version that answers, and the answers to all rows, some rows at a time."""
         first, *others = _row_slices(X)
         view, contexts = self._question(first)

@@ -155,7 +155,7 @@ def part_for(name: str, parameter: str) -> Any:
         return Hashed()  # an exact memory has no parameters
     if name == "vote":
         return plain_log_linear(0)
-    return AutoSites() if parameter in AutoSites._get_param_names() else PositionalHamming()
+    return AutoSites() if parameter in AutoSites().get_params() else PositionalHamming()
 
 
 def _innermost(memory: Memory) -> Memory:

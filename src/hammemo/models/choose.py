@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from hammemo.models.automatic import StreamFacts
     from hammemo.models.kept import Kept
     from hammemo.models.kept_rows import KeptRows
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.tokens.column_schema import Columns
+    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
     from hammemo.votes import Vote
     from hammemo.votes.choosing import HeldOut
@@ -53,7 +53,7 @@ PRUNED: Final = 0.003
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class LayoutPlan:
     """What was chosen: a layout, an empty memory of it, and a vote without weights."""
 
     layout: Layout
@@ -81,7 +81,9 @@ def held_out(state: ModelState) -> HeldOut | None:
     return None if state.pinned or not state.chosen_at or is_lost else state.layout.choices.held_out
 
 
-def by_rows(settings: Settings, columns: Columns, examples: Examples, seed: int, *, quickly: bool = False) -> Plan:
+def by_rows(
+    settings: ModelSettings, columns: ColumnSchema, examples: Examples, seed: int, *, quickly: bool = False
+) -> LayoutPlan:
     """Return the plan for a table that is learnt whole: sites, and how they are weighed, may be chosen from it.
 
     With `quickly`, one fold is held out, however few examples there are.
@@ -117,7 +119,9 @@ def by_rows(settings: Settings, columns: Columns, examples: Examples, seed: int,
     return chosen.opened(settings, columns, seed)
 
 
-def by_first_rows(settings: Settings, columns: Columns, n_labels: int, first: Examples | None, seed: int) -> Plan:
+def by_first_rows(
+    settings: ModelSettings, columns: ColumnSchema, n_labels: int, first: Examples | None, seed: int
+) -> LayoutPlan:
     """Return the plan for what is learnt in pieces: nothing can be chosen from examples that are still to come.
 
     The ranges of numbers come from the first piece.
@@ -133,7 +137,7 @@ def by_first_rows(settings: Settings, columns: Columns, n_labels: int, first: Ex
     return chosen.opened(settings, columns, seed)
 
 
-def by_stream(settings: Settings, columns: Columns, facts: StreamFacts, seed: int) -> Plan:
+def by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int) -> LayoutPlan:
     """Return the plan for a stream, by what its first block tells."""
     chosen = _Chosen.begun(settings, facts.n_labels)
     vote, kernel, choices = chosen.vote, chosen.kernel, chosen.choices
@@ -153,7 +157,7 @@ def by_stream(settings: Settings, columns: Columns, facts: StreamFacts, seed: in
     return replace(chosen, kernel=kernel, vote=vote, choices=choices).opened(settings, columns, seed)
 
 
-def like(settings: Settings, columns: Columns, layout: ModelState, n_labels: int) -> Plan:
+def like(settings: ModelSettings, columns: ColumnSchema, layout: ModelState, n_labels: int) -> LayoutPlan:
     """Return the plan of a model that can be merged with another one: given parts as given, else those of the other."""
     memory = clone(layout.memory) if settings.memory_is_auto else settings.new_memory()
     vote = copy.deepcopy(layout.vote) if is_auto(settings.vote) else settings.vote_for(n_labels, memory)
@@ -179,14 +183,14 @@ class _Chosen:
     cells: Cells | None = None
 
     @classmethod
-    def begun(cls, settings: Settings, n_labels: int) -> _Chosen:
+    def begun(cls, settings: ModelSettings, n_labels: int) -> _Chosen:
         """Return what the parameters say, with an automatic kernel still to be chosen."""
         memory = settings.new_memory()
         vote = settings.vote_for(n_labels, memory)
         choices = Choices(kernel="auto: positions") if is_auto(settings.kernel) else Choices()
         return cls(resolved_kernel(settings.kernel, memory, vote), memory, vote, choices)
 
-    def opened(self, settings: Settings, columns: Columns, seed: int, *, given: bool = False) -> Plan:
+    def opened(self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False) -> LayoutPlan:
         """Return the plan of these parts, with reasons for what is automatic, unless all of it was given."""
         choices = self.choices
         if settings.memory_is_auto and not given:
@@ -201,10 +205,10 @@ class _Chosen:
                 f"vote={vote!r} reads positions only, and the kernel has a {sites.free[0].kind!r}: "
                 "use vote='mixture', or 'log-linear'."
             )
-        return Plan(Layout(kernel, sites, choices, self.cells), self.memory.open(sites, seed), vote)
+        return LayoutPlan(Layout(kernel, sites, choices, self.cells), self.memory.open(sites, seed), vote)
 
 
-def _by_trees(settings: Settings, chosen: _Chosen, cells: Cells, examples: Examples, seed: int) -> _Chosen:
+def _by_trees(settings: ModelSettings, chosen: _Chosen, cells: Cells, examples: Examples, seed: int) -> _Chosen:
     """Return the parts for a table whose rows have grown trees."""
     assert cells.forest is not None
     choices = Choices(kernel=f"auto: names, and {cells.forest.n_trees} trees of cuts, for a table with numbers")

@@ -23,21 +23,22 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
 from hammemo._versions import Versioned
-from hammemo.models import choose, learn, merge, refit, streams, weigh
-from hammemo.models.answering import Answering, View
+from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
+from hammemo.models.answering import Answering, ModelView
 from hammemo.models.automatic import part_for, resolved_memory, resolved_vote
-from hammemo.models.column_changes import undecided
+from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
 from hammemo.models.count import with_ledger
 from hammemo.models.digests import part_digests, whole_digest
+from hammemo.models.learn_one import change_one
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer, check_probabilities
-from hammemo.models.settings import Settings
+from hammemo.models.settings import ModelSettings
 from hammemo.models.state import ModelState, way_to_refit
 from hammemo.models.streams import Stream
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import classes_array
@@ -189,9 +190,9 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         super().set_params(**parts, **params)
         return self
 
-    def settings(self) -> Settings:
+    def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
-        return Settings(
+        return ModelSettings(
             self.kernel,
             self.vote,
             self.random_state,
@@ -389,7 +390,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         def start(model: MemoryClassifier) -> ModelState:
             settings = model.settings()
-            columns = undecided(settings, Columns(int(h)))
+            columns = undecided(settings, ColumnSchema(int(h)))
             nothing = Examples.of(np.empty((0, int(h)), object), np.empty(0, object))
             plan = choose.by_first_rows(settings, columns, 0, nothing, settings.seed())
             return learn.started(settings, plan, columns, np.dtype(object))
@@ -464,7 +465,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         def forgotten(model: MemoryClassifier) -> ModelState:
             state = model.state
-            return learn.forget(model.settings(), state, read_rows(model, X, y, sample_weight, state).examples())
+            return forget.forget(model.settings(), state, read_rows(model, X, y, sample_weight, state).examples())
 
         edit(self, forgotten)
         return self
@@ -484,13 +485,13 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         if "_state" not in vars(self):
             return self.partial_fit([tokens], [label])
-        edit(self, lambda model: learn.change_one(model.settings(), model.state, tokens, label, 1))
+        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, 1))
         return self
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
         self._check_is_fitted()
-        edit(self, lambda model: learn.change_one(model.settings(), model.state, tokens, label, -1))
+        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, -1))
         return self
 
     def fit_stream(
@@ -832,7 +833,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
             raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
         check_is_fitted(other)
         state = other.state
-        learn.check_names(self.state.columns, state.columns)
+        check_names(self.state.columns, state.columns)
         return state
 
     def _apart(self: Self) -> Self:
@@ -909,7 +910,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         (False, True)
         """
         check_is_fitted(self)
-        found = part_digests(self)
+        found = part_digests(self, self.state)
         return found if parts else whole_digest(found)
 
     def report(self) -> Report:
@@ -1014,14 +1015,14 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer
             check_is_fitted(self)
 
-    def view(self) -> View:
+    def view(self) -> ModelView:
         """Return what answers for all that is stored now."""
         self._check_is_fitted()
         version = self.now()
         state = version.state
         memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
         scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
-        return View(
+        return ModelView(
             scorer,
             version.contexts,
             state.label_dtype,
@@ -1041,7 +1042,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
             columns.learnt.warn_of_others(contexts, columns.listed(), columns.kinds)
         return contexts
 
-    def _question(self, X: Any) -> tuple[View, Contexts]:
+    def _question(self, X: Any) -> tuple[ModelView, Contexts]:
         state = known_state(self)
         if state is not None and state.stale and "_warned" not in vars(self):
             mute_forgetting_warning(self)

@@ -17,9 +17,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.columns import NAMES, NUMBERS, table_columns
+from hammemo.tokens.columns import KIND_WORDS, NAMES, NUMBERS, table_columns
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.user_input import evidence_of
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo.models.kept_rows import KeptRows
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.column_evidence import Asked
-    from hammemo.tokens.column_schema import Columns
+    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
 
 
-def asked(settings: Settings, columns: Columns) -> Asked:
+def asked(settings: ModelSettings, columns: ColumnSchema) -> Asked:
     """Return which columns the parameter says are numbers; those that are, where it names columns without names."""
     numeric = "none" if settings.numeric is None else settings.numeric
     is_list = not isinstance(numeric, str)
@@ -51,7 +52,7 @@ def can_decide(state: ModelState) -> bool:
     return state.can_choose_by_rows or (state.holds_nothing and (state.store is None or state.rows is not None))
 
 
-def undecided(settings: Settings, columns: Columns) -> Columns:
+def undecided(settings: ModelSettings, columns: ColumnSchema) -> ColumnSchema:
     """Return columns as of unknown kinds: those that `numeric` names are numbers."""
     if settings.numeric is None:
         return replace(columns, types=None)
@@ -60,7 +61,7 @@ def undecided(settings: Settings, columns: Columns) -> Columns:
     return replace(columns, types=types).of_kinds(kinds)
 
 
-def check_numeric(settings: Settings, state: ModelState) -> None:
+def check_numeric(settings: ModelSettings, state: ModelState) -> None:
     """Refuse a parameter that was set since, where kinds cannot be decided again."""
     columns = state.columns
     if columns.types is None or can_decide(state):
@@ -74,7 +75,7 @@ def check_numeric(settings: Settings, state: ModelState) -> None:
             )
 
 
-def decided_by_rows(settings: Settings, columns: Columns, kept: KeptRows) -> tuple[Columns, KeptRows]:
+def decided_by_rows(settings: ModelSettings, columns: ColumnSchema, kept: KeptRows) -> tuple[ColumnSchema, KeptRows]:
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
         return columns, kept
@@ -83,7 +84,7 @@ def decided_by_rows(settings: Settings, columns: Columns, kept: KeptRows) -> tup
     return (columns, kept) if kinds == columns.letters else with_kinds(settings, columns, kept, kinds)
 
 
-def decided_by_tables(settings: Settings, state: ModelState, tables: Iterable[Any]) -> Columns:
+def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterable[Any]) -> ColumnSchema:
     """Decide kinds by tables that hold all rows."""
     columns = state.columns
     if columns.types is None or state.pinned:
@@ -97,20 +98,22 @@ def decided_by_tables(settings: Settings, state: ModelState, tables: Iterable[An
     return columns.of_kinds(found.kinds(asked(settings, columns)))
 
 
-def with_kinds(settings: Settings, columns: Columns, kept: KeptRows, kinds: str) -> tuple[Columns, KeptRows]:
+def with_kinds(
+    settings: ModelSettings, columns: ColumnSchema, kept: KeptRows, kinds: str
+) -> tuple[ColumnSchema, KeptRows]:
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, kept.examples(), columns.letters, kinds)
     columns = replace(columns.of_kinds(kinds), learnt=ColumnKinds.of(examples.contexts))
     return columns, kept.emptied().changed(examples, 1)
 
 
-def as_kinds(settings: Settings, columns: Columns, examples: Examples, before: str, after: str) -> Examples:
+def as_kinds(settings: ModelSettings, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:
     """Return examples whose columns were of some kinds as of other kinds."""
     contexts = converted(examples.contexts, before, after, settings.missing, columns.listed())
     return replace(examples, contexts=contexts)
 
 
-def decided_with(settings: Settings, state: ModelState, X: Any, *, choose: bool) -> Columns:
+def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: bool) -> ColumnSchema:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
     Without `choose`, only columns that cannot stay names become of another kind.
@@ -134,7 +137,7 @@ def decided_with(settings: Settings, state: ModelState, X: Any, *, choose: bool)
     return replace(columns, types=together.types).of_kinds(after)
 
 
-def waits_for(settings: Settings, state: ModelState, row: Sequence[Any]) -> bool:
+def waits_for(settings: ModelSettings, state: ModelState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
     if types is None or "o" not in types or len(row) != len(types):
@@ -152,7 +155,9 @@ def evidence(state: ModelState) -> Evidence:
     return Evidence(types, ("-" if state.holds_nothing else "w") * len(types))
 
 
-def like_layout(settings: Settings, columns: Columns, examples: Examples, layout: Columns) -> tuple[Columns, Examples]:
+def like_layout(
+    settings: ModelSettings, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
+) -> tuple[ColumnSchema, Examples]:
     """Return the first rows of a model as of the kinds of a layout, where their values do not say otherwise."""
     theirs, mine = layout.kinds or NAMES * examples.contexts.h, columns.letters
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
@@ -194,4 +199,31 @@ def _may_change(shown: Evidence, types: str, found: str, before: str) -> bool:
         content != "-"
         and (kind != known or (old == NAMES and new != NAMES) or (old == NUMBERS and new not in (old, NAMES)))
         for content, kind, known, new, old in columns
+    )
+
+
+def check_names(mine: ColumnSchema, theirs: ColumnSchema) -> None:
+    """Refuse a model whose columns have other names, or come in another order."""
+    names, others = mine.listed(), theirs.listed()
+    if names is None or others is None or len(names) != len(others) or names == others:
+        return  # of their number, the layouts tell
+    at = next(j for j, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
+    same = " The columns are the same in another order." if set(names) == set(others) else ""
+    raise LayoutError(
+        f"Column {at} is {names[at]!r} here and {others[at]!r} there.{same} Give both tables the same columns in "
+        "the same order."
+    )
+
+
+def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
+    """Refuse a model whose columns are of other kinds."""
+    if mine.kinds == theirs.kinds:
+        return
+    if mine.n != theirs.n:
+        raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
+    at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
+    raise LayoutError(
+        f"Column {mine.shown(at)} holds {KIND_WORDS[mine.letters[at]]} here and {KIND_WORDS[theirs.letters[at]]} "
+        "there: give both tables the same types, or both models the same numeric=[…]; empty_like() takes the kinds "
+        "over."
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.choose import Plan
+    from hammemo.models.choose import LayoutPlan
     from hammemo.models.kept import Kept
     from hammemo.models.state import ModelState
     from hammemo.tokens.contexts import Examples
@@ -36,7 +36,7 @@ def count_batch(memory: Memory, cells: Cells | None, examples: Examples, sign: i
         memory.update_cells(cells, examples, sign)
 
 
-def empty_memory(plan: Plan, kept: Kept | None) -> Memory:
+def empty_memory(plan: LayoutPlan, kept: Kept | None) -> Memory:
     """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout.
 
     Where all are kept, they are counted first and settle it then.

@@ -17,7 +17,7 @@ from hammemo.models.learn import CountAll, counted, like_given, started
 from hammemo.models.size_warning import warn_if_large
 from hammemo.models.state import is_in_segments
 from hammemo.models.weigh import check_class_weight, weigh
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
@@ -26,7 +26,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.column_kinds import ColumnKinds
 
@@ -61,9 +61,9 @@ class TableFacts:
     kept: KeptRows | None
     seed: int
 
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnSchema:
         """Return the columns of the table."""
-        return Columns(len(self.names), object_array(self.names), self.kinds, self.types, self.learnt)
+        return ColumnSchema(len(self.names), object_array(self.names), self.kinds, self.types, self.learnt)
 
     def choice_rows(self) -> Examples:
         """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
@@ -73,7 +73,9 @@ class TableFacts:
         return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
 
 
-def room_for_rows(settings: Settings, columns: Columns, seed: int, layout: ModelState | None) -> KeptRows | None:
+def room_for_rows(
+    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None
+) -> KeptRows | None:
     """Return what the rows of a table of these columns are kept in, while others read it; nothing is learnt yet.
 
     Where no rows are kept, nothing may depend on them.
@@ -106,7 +108,7 @@ def _rows_of(store: Any) -> KeptRows | None:
 
 
 def learn_table(
-    settings: Settings,
+    settings: ModelSettings,
     facts: TableFacts,
     classes: Any,
     layout: ModelState | None,

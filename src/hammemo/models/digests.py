@@ -21,7 +21,7 @@ from hammemo.models.choose import held_out
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.state import ModelState
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -31,13 +31,11 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
-def part_digests(model: MemoryClassifier) -> dict[str, str]:
-    """Return the digest of each part of a fitted model as it is now, in hexadecimal digits."""
-    model = model.now()
-    state = model.state
+def part_digests(parameters_of: BaseEstimator, state: ModelState) -> dict[str, str]:
+    """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
     memory, kept, measured, columns = state.memory.now(), state.store, held_out(state), state.columns
-    cutting, parameters = state.cutting, _described(model)
-    if not isinstance(model.random_state, (int, np.integer, type(None))):
+    cutting, parameters = state.cutting, _described(parameters_of)
+    if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
         "parameters": [parameters, memory.seed],

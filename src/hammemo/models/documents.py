@@ -152,9 +152,10 @@ class Documents(Cached):
             starts = np.cumsum(lengths) - lengths
             places = np.arange(len(held)) - np.repeat(starts, lengths)
             sums[part] = np.add.reduceat(_placed(held, places, seed), starts)
-        return replace(self, words=self._words(sums, seed))
+        return replace(self, words=self.words_of(sums, seed))
 
-    def _words(self, sums: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    def words_of(self, sums: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+        """Return the hashes of documents, given the sums of the hashes of their tokens."""
         ways = np.array([_way_word(way, seed) for way in self.ways], np.uint64)
         return mix(sums ^ mix(ways[self.way_codes] + self.lengths.astype(np.uint64)))
 
@@ -368,7 +369,7 @@ class DocumentCutter:
         if self._is_long:
             length = np.array([self._length], np.int64)
             one = replace(NONE, lengths=length, ways=(self._way,), way_codes=np.zeros(1, np.int64))
-            self.long[int(one._words(np.array([self._sum], np.uint64), self._seed)[0])] += 1
+            self.long[int(one.words_of(np.array([self._sum], np.uint64), self._seed)[0])] += 1
         if len(tokens) > self._n_context:
             yield self._piece(tokens)
         self._begin()

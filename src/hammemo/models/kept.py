@@ -104,7 +104,7 @@ class Kept(Cached, ABC):
     def restored(self: Self, stored: StoredArrays) -> Self:
         """Return one of this layout with these arrays, checked: undo `state`."""
 
-    def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes lie below the threshold."""
         return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
 

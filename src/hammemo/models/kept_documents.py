@@ -146,7 +146,7 @@ class KeptDocuments(Kept):
         made = replace(self, overlay=Ledger()) if self.overlay.n_entries else self
         if counts:
             made = replace(made, held=summed([self.held, Documents.of_keys(counts, self.seed)]))
-        return made._bounded()
+        return made.bounded()
 
     @property
     def lowest_threshold(self) -> int:
@@ -198,7 +198,7 @@ class KeptDocuments(Kept):
             return self._overlaid(low, sign)
         base = self.base
         low = low.below(base.threshold)
-        return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)]))._bounded()
+        return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)])).bounded()
 
     def _whose(self, documents: Documents) -> Documents:
         """Return documents to be forgotten, those without a case as copies that are held.
@@ -251,7 +251,7 @@ class KeptDocuments(Kept):
         pairs = [(events, name) for events, name in with_cases(map(document, documents), cases) if len(events)]
         given = self._given([events for events, _ in pairs], case_words([name for _, name in pairs]), way)
         held, found, beyond = self.of_cases(given.cases), Counter[Key](), []
-        may_lack = ~self._are_low(given.words) | (given.lengths <= way.n_context(self.h)) | (given.lengths > longest())
+        may_lack = ~self.are_low(given.words) | (given.lengths <= way.n_context(self.h)) | (given.lengths > longest())
         for i, key in enumerate(given.as_keys()):
             left, plain = held[key[1]], (way, NO_CASE, *key[2:])
             taken = matched_documents(key, left)
@@ -304,7 +304,7 @@ class KeptDocuments(Kept):
             return None
         theirs, mine = other.base, self
         if other.seed == self.seed:
-            mine = self._below(theirs.threshold)
+            mine = self.below(theirs.threshold)
         elif len(theirs):
             theirs = replace(theirs, held=summed([theirs.held.hashed(self.seed)]))
         return mine.with_documents(theirs.held, sign).with_long(theirs.long.counts(), sign)
@@ -313,12 +313,13 @@ class KeptDocuments(Kept):
         """Return one of the same layout with nothing in it."""
         return KeptDocuments(self.h, self.seed, self.most, self.threshold)
 
-    def _bounded(self) -> KeptDocuments:
+    def bounded(self) -> KeptDocuments:
+        """Return no more documents than there is room for."""
         if len(self.held.codes) <= self.most:
             return self
-        return self._below(highest_threshold(self.held.words, self.held.lengths, self.most))
+        return self.below(highest_threshold(self.held.words, self.held.lengths, self.most))
 
-    def _below(self, threshold: int) -> KeptDocuments:
+    def below(self, threshold: int) -> KeptDocuments:
         """Return it with this threshold, if that is lower than its own."""
         if threshold >= self.threshold:
             return self
@@ -373,13 +374,14 @@ class KeptDocuments(Kept):
     def _pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the pieces of all documents: whose each is, the how manieth it is there, and how many targets."""
         held = self.base.held.without_cases
-        targets = held.lengths - self._n_context(held)
+        targets = held.lengths - self.n_contexts(held)
         n_pieces = -(-targets // PIECE)
         documents = np.repeat(np.arange(len(held)), n_pieces)
         numbers = np.arange(len(documents)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
         return documents, numbers, np.minimum(targets[documents] - numbers * PIECE, PIECE)
 
-    def _n_context(self, held: Documents) -> NDArray[np.int64]:
+    def n_contexts(self, held: Documents) -> NDArray[np.int64]:
+        """Return for each document how many tokens at its beginning are context only."""
         return np.array([way.n_context(self.h) for way in held.ways], np.int64)[held.way_codes]
 
     def _windows(self, documents: NDArray[np.int64], numbers: NDArray[np.int64]) -> Examples:
@@ -390,7 +392,7 @@ class KeptDocuments(Kept):
         ranks = np.append(-1, vocabulary.find(held.tokens))
         filler = np.array([_rank(vocabulary, way.pad) for way in held.ways] or [0], np.int64)
         starts, ways = held.starts[documents], held.way_codes[documents]
-        first = starts + self._n_context(held)[documents] + numbers * PIECE
+        first = starts + self.n_contexts(held)[documents] + numbers * PIECE
         sizes = np.minimum(starts + held.lengths[documents] - first, PIECE)
         cases = np.repeat(np.arange(len(documents)), sizes)
         places = np.arange(len(cases)) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
@@ -442,7 +444,7 @@ class KeptDocuments(Kept):
         same = held.tokens == tokens and held.ways == ways and np.array_equal(held.codes, codes)
         same = same and np.array_equal(held.words, given.words) and np.array_equal(held.way_codes, way_codes)
         same = same and np.array_equal(held.cases, cases) and held.has_cases == has_cases
-        proper = (lengths > kept._n_context(held)).all() if same else False
+        proper = (lengths > kept.n_contexts(held)).all() if same else False
         if not proper or given.below(self.threshold) is not given or not _are_rows(held, self.h):
             raise ValueError("the kept documents are not in canonical order, or their hashes are above the threshold")
         return kept

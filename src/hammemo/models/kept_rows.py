@@ -120,8 +120,8 @@ class KeptRows(Kept):
         X = object_array(token for key in keys for token in key[:-1]).reshape(len(keys), self.h)
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
-        made = replace(self, overlay=Ledger())._with(rows, times, example_words(rows, self.seed))
-        return made._below(made._bound(distinct_numbers(made.words))) if len(made.words) > made.most else made
+        made = replace(self, overlay=Ledger()).with_copies(rows, times, example_words(rows, self.seed))
+        return made.below(made.threshold_for(distinct_numbers(made.words))) if len(made.words) > made.most else made
 
     def examples(self) -> Examples:
         """Return the rows in the order of their hashes."""
@@ -145,15 +145,15 @@ class KeptRows(Kept):
     def changed(self, examples: Examples, sign: int) -> KeptRows:
         """Return the rows with these examples learnt or, with sign -1, forgotten; NotStoredError if one is not kept."""
         words = example_words(examples, self.seed)
-        low = np.flatnonzero(self._are_low(words))
+        low = np.flatnonzero(self.are_low(words))
         if len(low) <= max(_ROW_BY_ROW, len(self.words) // 32) and len(low) < len(self.words):
             return self._overlaid(_counted(examples if len(low) == len(words) else examples.rows(low)), sign)
         base = self.base
         if sign > 0:
-            base = base._with_room_for(words)
-        low = np.flatnonzero(base._are_low(words))
+            base = base.with_room_for(words)
+        low = np.flatnonzero(base.are_low(words))
         rows = examples if len(low) == len(words) else examples.rows(low)
-        return base._with(rows, sign * rows.multiplicity, words[low])
+        return base.with_copies(rows, sign * rows.multiplicity, words[low])
 
     def changed_one(self, row: Row, by: int) -> KeptRows:
         """Return the rows with one row stored `by` times more or, below zero, less; its tokens are canonical."""
@@ -186,7 +186,7 @@ class KeptRows(Kept):
         is_alike = isinstance(other, KeptRows) and other.seed == self.seed
         if other.h != self.h or not (is_alike or other.holds_all):
             return None
-        kept = self._below(other.threshold) if is_alike else self
+        kept = self.below(other.threshold) if is_alike else self
         for examples in other.batches():
             kept = kept.changed(examples, sign)
         return kept
@@ -194,11 +194,11 @@ class KeptRows(Kept):
     def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptRows:
         """Return the rows with the windows of a block learnt; with `labels`, those that have one of them."""
         places, words = window_words(block, labels, self.seed)
-        base = self.base._with_room_for(words)
-        low = base._are_low(words)
+        base = self.base.with_room_for(words)
+        low = base.are_low(words)
         places, words = places[low], words[low]
         examples = Examples.of(block.contexts(places), block.tokens[places])
-        return base._with(examples, examples.multiplicity, words)
+        return base.with_copies(examples, examples.multiplicity, words)
 
     def emptied(self) -> KeptRows:
         """Return one of the same layout with nothing in it."""
@@ -224,13 +224,13 @@ class KeptRows(Kept):
         ranks, label_ranks = codes.astype(np.int64) - 1, label_codes.astype(np.int64)
         rows = Examples(Contexts.with_ranks(tokens, ranks), label_ranks, labels, counts.astype(np.int64))
         words = example_words(rows, self.seed)
-        kept = self._made(tokens, labels, ranks, label_ranks, counts.astype(np.int64), words)
+        kept = self.in_canonical_form(tokens, labels, ranks, label_ranks, counts.astype(np.int64), words)
         same = kept.tokens == tokens and kept.labels == labels and np.array_equal(kept.codes, codes)
-        if not same or not np.array_equal(kept.label_codes, label_codes) or not self._are_low(words).all():
+        if not same or not np.array_equal(kept.label_codes, label_codes) or not self.are_low(words).all():
             raise ValueError("the kept rows are not in canonical order, or their hashes are above the threshold")
         return kept
 
-    def _with(self, examples: Examples, times: NDArray[np.int64], words: NDArray[np.uint64]) -> KeptRows:
+    def with_copies(self, examples: Examples, times: NDArray[np.int64], words: NDArray[np.uint64]) -> KeptRows:
         """Return the base with these examples stored this many times more or, below zero, less."""
         tokens, labels = self.tokens.union(examples.contexts.vocabulary), self.labels.union(examples.labels)
         here = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
@@ -238,7 +238,7 @@ class KeptRows(Kept):
         new = examples.contexts.ranks_in(tokens)
         old_labels = labels.find(self.labels)[self.label_codes.astype(np.int64)]
         new_labels = labels.find(examples.labels)[examples.label_ranks]
-        return self._made(
+        return self.in_canonical_form(
             tokens,
             labels,
             np.concatenate([old, new]),
@@ -247,7 +247,7 @@ class KeptRows(Kept):
             np.concatenate([self.words, words]),
         )
 
-    def _made(
+    def in_canonical_form(
         self,
         tokens: Vocabulary,
         labels: Vocabulary,
@@ -276,23 +276,26 @@ class KeptRows(Kept):
             words=words[held],
         )
 
-    def _with_room_for(self, words: NDArray[np.uint64]) -> KeptRows:
+    def with_room_for(self, words: NDArray[np.uint64]) -> KeptRows:
         """Return the base with its threshold low enough for rows with these hashes too."""
         if len(words) + len(self.words) <= self.most:
             return self
-        return self._below(self._bound(distinct_numbers(np.concatenate([self.words, words[self._are_low(words)]]))))
+        return self.below(
+            self.threshold_for(distinct_numbers(np.concatenate([self.words, words[self.are_low(words)]])))
+        )
 
-    def _bound(self, distinct: NDArray[np.uint64]) -> int:
+    def threshold_for(self, distinct: NDArray[np.uint64]) -> int:
+        """Return the highest threshold below which no more of these hashes lie than rows are kept."""
         return highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
 
-    def _below(self, threshold: int) -> KeptRows:
+    def below(self, threshold: int) -> KeptRows:
         """Return the rows with this threshold, if that is lower than its own."""
         if threshold >= self.threshold:
             return self
         lower, base = replace(self.base, threshold=threshold), self.base
         n = int(base.words.searchsorted(np.uint64(threshold)))
         ranks, label_ranks = base.codes[:n].astype(np.int64) - 1, base.label_codes[:n].astype(np.int64)
-        return lower._made(
+        return lower.in_canonical_form(
             base.tokens, base.labels, ranks, label_ranks, base.counts[:n].astype(np.int64), base.words[:n]
         )
 

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.memories import Ledgered
 from hammemo.memories.errors import LayoutError
-from hammemo.models.column_changes import asked, can_decide, evidence, kinds_of_both, may_become, with_kinds
+from hammemo.models.column_changes import (
+    asked,
+    can_decide,
+    check_kinds,
+    evidence,
+    kinds_of_both,
+    may_become,
+    with_kinds,
+)
 from hammemo.models.count import count
-from hammemo.models.learn import check_kinds, forget_kept, with_other_kinds
+from hammemo.models.forget import forget_kept
+from hammemo.models.learn import with_other_kinds
 from hammemo.models.weigh import with_forgotten
 from hammemo.tokens.labels import classes_array, common_label_dtype
 
@@ -18,12 +27,12 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.cutting import Cutting
 
 
-def merge(settings: Settings, state: ModelState, given: ModelState) -> ModelState:
+def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
     state, other = _with_same_kinds(settings, state, given)
     dtype = common_label_dtype(_classes(state), _classes(other))
@@ -40,7 +49,7 @@ def merge(settings: Settings, state: ModelState, given: ModelState) -> ModelStat
     return state.but(cutting=cutting, label_dtype=dtype, stale=state.stale or given.stale, columns=columns)
 
 
-def unmerge(settings: Settings, state: ModelState, given: ModelState) -> ModelState:
+def unmerge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Remove all that another model has learnt."""
     other = _with_kinds_of(settings, state, given)
     memory, theirs = _memories(state, other)
@@ -79,7 +88,7 @@ def _merge_rows(state: ModelState, other: ModelState, error: LayoutError) -> Mod
     return merged.with_memory(memory, store=store, pinned=state.pinned or other.pinned)
 
 
-def _with_same_kinds(settings: Settings, state: ModelState, other: ModelState) -> tuple[ModelState, ModelState]:
+def _with_same_kinds(settings: ModelSettings, state: ModelState, other: ModelState) -> tuple[ModelState, ModelState]:
     """Return both models with columns of the same kinds, where rows decide them."""
     mine, theirs = state.columns, other.columns
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
@@ -101,7 +110,7 @@ def _with_same_kinds(settings: Settings, state: ModelState, other: ModelState) -
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
 
 
-def _with_kinds_of(settings: Settings, state: ModelState, other: ModelState) -> ModelState:
+def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState) -> ModelState:
     """Return another model with its rows as those of a table with the kinds of this one's columns."""
     mine, theirs = state.columns, other.columns
     if mine.kinds == theirs.kinds or mine.n != theirs.n:
@@ -115,7 +124,7 @@ def _with_kinds_of(settings: Settings, state: ModelState, other: ModelState) -> 
         raise LayoutError(str(error)) from None
 
 
-def _as_kinds(settings: Settings, state: ModelState, kinds: str) -> ModelState:
+def _as_kinds(settings: ModelSettings, state: ModelState, kinds: str) -> ModelState:
     """Return a model of which only the rows are needed, with these as of other kinds."""
     if state.rows is None:
         return state.but(columns=state.columns.of_kinds(kinds))

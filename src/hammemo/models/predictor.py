@@ -9,7 +9,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
-from hammemo.models.answering import Answering, View
+from hammemo.models.answering import Answering, ModelView
 from hammemo.models.explanations import one_context
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
@@ -111,14 +111,14 @@ class Predictor(Answering):
         """Return this version for reading; a predictor has one only."""
         return self
 
-    def view(self) -> View:
+    def view(self) -> ModelView:
         """Return what answers."""
         return self._view
 
     @cached_property
-    def _view(self) -> View:
+    def _view(self) -> ModelView:
         scorer, dtype, cutting = self._asked, self.label_dtype_, self.cutting_
-        return View(scorer, self._contexts, dtype, self.missing, cutting, self.cells, known_classes=self.classes_)
+        return ModelView(scorer, self._contexts, dtype, self.missing, cutting, self.cells, known_classes=self.classes_)
 
     def _contexts(self, X: Any) -> Contexts:
         view = self._view

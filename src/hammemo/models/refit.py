@@ -19,17 +19,17 @@ from hammemo.tokens.contexts import Examples, joined_examples
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
-    from hammemo.models.choose import Plan
+    from hammemo.models.choose import LayoutPlan
     from hammemo.models.kept import Kept
     from hammemo.models.kept_documents import KeptDocuments
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.tokens.user_input import CheckedRows
 
 ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]
 """Returns the rows (X, y) of a user, checked as rows of a state."""
 
 
-def refit(settings: Settings, state: ModelState, what: str) -> ModelState:
+def refit(settings: ModelSettings, state: ModelState, what: str) -> ModelState:
     """Choose all that is automatic by the kept rows and fit the vote to them; with "weights", fit it only."""
     kept = state.store
     if kept is None:
@@ -54,7 +54,7 @@ def refit(settings: Settings, state: ModelState, what: str) -> ModelState:
     return again.but(witness=state.witness, store=None if settings.keep is False else again.store)
 
 
-def _fit_rows(settings: Settings, state: ModelState) -> ModelState:
+def _fit_rows(settings: ModelSettings, state: ModelState) -> ModelState:
     """Do what `fit` does with all kept rows."""
     assert state.rows is not None
     columns, kept = decided_by_rows(settings, state.columns, state.rows)
@@ -63,7 +63,7 @@ def _fit_rows(settings: Settings, state: ModelState) -> ModelState:
 
 
 def fit_documents(
-    settings: Settings, state: ModelState, kept: KeptDocuments, *, is_counted: bool = False
+    settings: ModelSettings, state: ModelState, kept: KeptDocuments, *, is_counted: bool = False
 ) -> ModelState:
     """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
 
@@ -87,7 +87,7 @@ def fit_documents(
     return weigh(settings, again).but(refitted=EVERYTHING_FITTED, witness=state.witness)
 
 
-def _counted_again(settings: Settings, state: ModelState, kept: Kept) -> ModelState:
+def _counted_again(settings: ModelSettings, state: ModelState, kept: Kept) -> ModelState:
     """Make the counts again from all rows, under the same layout; with no rows, as `open` does."""
     declared = state.memory.declared
     if not len(kept) and not state.pinned:
@@ -103,7 +103,7 @@ def _counted_again(settings: Settings, state: ModelState, kept: Kept) -> ModelSt
     return state.with_memory(count(memory, state.cells, kept.batches()))
 
 
-def _chosen_by_sample(settings: Settings, state: ModelState, kept: Kept) -> ModelState:
+def _chosen_by_sample(settings: ModelSettings, state: ModelState, kept: Kept) -> ModelState:
     """Choose by some of the rows, as `fit` of all of them did, and take the vote if the sites are the same."""
     if state.rows is not None and choose.is_sample_enough(kept) and not state.pinned:
         plan = choose.by_rows(settings, state.columns, choose.choice_rows(state.rows), kept.seed)
@@ -120,14 +120,14 @@ def _chosen_by_sample(settings: Settings, state: ModelState, kept: Kept) -> Mode
     return weigh_anew(settings, state)
 
 
-def _is_same_layout(plan: Plan, state: ModelState) -> bool:
+def _is_same_layout(plan: LayoutPlan, state: ModelState) -> bool:
     mine, theirs = state.cells, plan.layout.cells
     if (mine is None) != (theirs is None) or (mine is not None and theirs is not None and mine != theirs):
         return False
     return plan.layout.sites.positions == state.sites.positions
 
 
-def refit_to(settings: Settings, state: ModelState, rows: Any, read: ReadRows) -> ModelState:
+def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRows) -> ModelState:
     """Choose again, and count rows that are given: (X, y), or an iterable of such pairs."""
     kept, seed, declared = state.rows, state.memory.seed, state.memory.declared
     dtypes = [state.label_dtype]
@@ -172,7 +172,7 @@ def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:
         yield pair[0], pair[1]
 
 
-def with_choice(settings: Settings, state: ModelState, chosen: ModelState) -> ModelState:
+def with_choice(settings: ModelSettings, state: ModelState, chosen: ModelState) -> ModelState:
     """Take layout, vote and weights that another version of a model has chosen; count the kept rows again."""
     kept, columns = state.store, state.columns
     if kept is None or not state.can_choose:

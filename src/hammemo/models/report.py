@@ -146,7 +146,7 @@ class Report:
         """
         version = vars(self.model)
         known: SiteBits | None = version.get("_bits")
-        return known if known is not None else version.setdefault("_bits", site_bits(self.model))
+        return known if known is not None else version.setdefault("_bits", site_bits(self.model.state))
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
         """Draw `bits`, the most valuable sites, on the axes or on those of a new figure; return the axes."""

@@ -20,8 +20,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models import learn
-from hammemo.models.answering import Answering, View
+from hammemo.models import forget, learn
+from hammemo.models.answering import Answering, ModelView
 from hammemo.models.classifiers import MemoryClassifier, edit, mute_forgetting_warning, read_rows, take_state
 from hammemo.models.column_changes import as_kinds
 from hammemo.models.count import with_ledger
@@ -95,7 +95,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
     ) -> Self:
         """Forget everything, learn (X, y) and keep what is in the window."""
-        self.edited(lambda window: window._learn(X, y, None, sample_weight, times, reset=True))
+        self.edited(lambda window: window.take_in(X, y, None, sample_weight, times, reset=True))
         return self
 
     def partial_fit(
@@ -116,7 +116,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
             now, ``time.time()``.
         """
-        self.edited(lambda window: window._learn(X, y, classes, sample_weight, times))
+        self.edited(lambda window: window.take_in(X, y, classes, sample_weight, times))
         return self
 
     def expire(self: Self, now: Any = None) -> Self:
@@ -125,10 +125,11 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        self.edited(lambda window: window._expire(time.time() if now is None else float(_seconds(now, 1)[0])))
+        self.edited(lambda window: window.drop_old(time.time() if now is None else float(_seconds(now, 1)[0])))
         return self
 
-    def _expire(self, now: float) -> None:
+    def drop_old(self, now: float) -> None:
+        """Forget what is too old at this time."""
         self._clock = max(self._clock, now)
         self.estimator_ = self.estimator_.snapshot()
         self._forget_what_fell_out()
@@ -165,7 +166,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         """Return a read-only model of the window as it is now."""
         return self._fitted().compile(form, vocabulary, n_jobs)
 
-    def view(self) -> View:
+    def view(self) -> ModelView:
         """Return what answers for the window as it is now."""
         return self._fitted().view()
 
@@ -177,7 +178,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         check_is_fitted(self)
         return self.estimator_
 
-    def _learn(
+    def take_in(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
     ) -> None:
         """Learn examples, then forget what fell out; from nothing with `reset`, or where nothing was learnt before."""
@@ -248,7 +249,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             settings, state = self.estimator_.settings(), self.estimator_.state
             now, before = state.columns, state.memory.forgot_unchecked
             rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
-            left = with_ledger(learn.forget(settings, state, joined_examples(rows)), state.store)
+            left = with_ledger(forget.forget(settings, state, joined_examples(rows)), state.store)
             left.memory.forgot_unchecked = before  # the window has learnt all that it forgets
             take_state(self.estimator_, left)
 

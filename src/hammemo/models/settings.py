@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
-class Settings(NamedTuple):
+class ModelSettings(NamedTuple):
     """The parameters of `MemoryClassifier`, as they are now; a tuple, because single edits take microseconds.
 
     Parameters

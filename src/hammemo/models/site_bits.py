@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Site
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.state import ModelState
 
 _MAX_EXAMPLES: Final = 4000
@@ -93,7 +92,7 @@ class SiteBits:
         return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"
 
 
-def site_bits(model: MemoryClassifier) -> SiteBits:
+def site_bits(state: ModelState) -> SiteBits:
     """Return what every site of a fitted model is worth, by the sample of its examples that it keeps.
 
     Examples
@@ -102,11 +101,10 @@ def site_bits(model: MemoryClassifier) -> SiteBits:
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.models.site_bits import site_bits
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
-    >>> found = site_bits(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]))
+    >>> found = site_bits(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]).state)
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """
-    state = model.state
     has_trees = state.cells is not None and state.cells.forest is not None
     contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(state)
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
-    from hammemo.tokens.column_schema import Columns
+    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
@@ -100,7 +100,7 @@ class ModelState:
         What answers: one part.
     vote : Vote
         With its fitted weights.
-    columns : Columns
+    columns : ColumnSchema
     label_dtype : dtype
         The type that labels have in answers.
     store : Kept, optional
@@ -121,7 +121,7 @@ class ModelState:
 
     parts: tuple[Part, ...]
     vote: Vote
-    columns: Columns
+    columns: ColumnSchema
     label_dtype: np.dtype[Any]
     store: Kept | None = None
     cutting: Cutting | None = None

@@ -16,15 +16,16 @@ from hammemo._progress import advance, progress_bar
 from hammemo.models import choose
 from hammemo.models.automatic import StreamFacts, repeated_share
 from hammemo.models.documents import Way
+from hammemo.models.forget import forget_kept, with_checked_memory
 from hammemo.models.kept_documents import Keeper
-from hammemo.models.learn import forget_kept, label_ends, like_given, refuse_to_record, started, with_checked_memory
+from hammemo.models.learn import label_ends, like_given, refuse_to_record, started
 from hammemo.models.merge import joint_cutting
 from hammemo.models.names import is_auto
 from hammemo.models.refit import fit_documents
 from hammemo.models.size_warning import watched
 from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.event_frames import FRAME_CONTEXT, event_documents
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
     from hammemo.models.kept_documents import KeptDocuments
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -120,7 +121,7 @@ class Stream:
 
 
 def fit_stream(
-    settings: Settings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
+    settings: ModelSettings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
 ) -> ModelState:
     """Learn a stream that is all that there is; choose by it, where all its documents are kept."""
     refuse_to_record(before)
@@ -141,7 +142,7 @@ def fit_stream(
 
 
 def learn_stream(
-    settings: Settings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
+    settings: ModelSettings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
 ) -> ModelState:
     """Learn one more stream; by default, h and how it is cut are those of before, or of the layout."""
     known = layout if before is None else before
@@ -152,7 +153,7 @@ def learn_stream(
 
 
 def _learn_blocks(
-    settings: Settings,
+    settings: ModelSettings,
     before: ModelState | None,
     stream: Stream,
     h: int,
@@ -192,7 +193,7 @@ def _learn_blocks(
 
 
 def _begun(
-    settings: Settings, before: ModelState | None, stream: Stream, first: Block, h: int, layout: ModelState | None
+    settings: ModelSettings, before: ModelState | None, stream: Stream, first: Block, h: int, layout: ModelState | None
 ) -> tuple[ModelState, np.dtype[Any]]:
     """Return the state before the first block is learnt, and the type of all labels so far."""
     chosen = None if stream.classes is None else label_array(stream.classes)
@@ -205,7 +206,7 @@ def _begun(
     label_dtype = common_label_dtype(*kinds)
     state = before
     if state is None:
-        columns, facts = Columns(h), _stream_facts(first, chosen)
+        columns, facts = ColumnSchema(h), _stream_facts(first, chosen)
         if layout is None:
             plan = choose.by_stream(settings, columns, facts, settings.seed())
         else:
@@ -216,7 +217,7 @@ def _begun(
     return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), label_dtype
 
 
-def forget_stream(settings: Settings, state: ModelState, stream: Stream) -> tuple[ModelState, bool]:
+def forget_stream(settings: ModelSettings, state: ModelState, stream: Stream) -> tuple[ModelState, bool]:
     """Remove whole documents; return whether the kept documents, if there are any, knew that each was learnt whole."""
     refuse_numbers(state)
     labels, kept = stream.labels(), state.documents
@@ -235,7 +236,7 @@ def forget_stream(settings: Settings, state: ModelState, stream: Stream) -> tupl
     return _forget_blocks(settings, state, blocks, cutting, labels)
 
 
-def forget_cases(settings: Settings, state: ModelState, ids: Sequence[Any]) -> ModelState:
+def forget_cases(settings: ModelSettings, state: ModelState, ids: Sequence[Any]) -> ModelState:
     """Remove all documents of some cases."""
     kept = state.documents
     if kept is None or not kept.holds_all:
@@ -246,7 +247,7 @@ def forget_cases(settings: Settings, state: ModelState, ids: Sequence[Any]) -> M
     return _forget_found(settings, state, kept.of_ids(ids))
 
 
-def _forget_found(settings: Settings, state: ModelState, documents: KeptDocuments) -> ModelState:
+def _forget_found(settings: ModelSettings, state: ModelState, documents: KeptDocuments) -> ModelState:
     """Remove documents that are kept."""
     state = forget_kept(state, documents)
     for examples in documents.batches():
@@ -255,7 +256,7 @@ def _forget_found(settings: Settings, state: ModelState, documents: KeptDocument
 
 
 def _forget_blocks(
-    settings: Settings, state: ModelState, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None
+    settings: ModelSettings, state: ModelState, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None
 ) -> tuple[ModelState, bool]:
     memory, keeper = state.memory.snapshot(), Keeper(state.store, Way.of(cutting, labels), -1)
     for block in keeper.through(blocks):
@@ -321,7 +322,7 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def with_counted_stream(
-    settings: Settings, state: ModelState, memory: Memory, kept: Kept | None, cutting: Cutting, sample: Examples
+    settings: ModelSettings, state: ModelState, memory: Memory, kept: Kept | None, cutting: Cutting, sample: Examples
 ) -> ModelState:
     """Take the counts of a stream that others have read; the state has learnt a sample of it, and nothing else."""
     state = state.with_memory(memory, store=kept, cutting=cutting)

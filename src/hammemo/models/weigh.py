@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
-    from hammemo.models.settings import Settings
+    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.contexts import Examples
     from hammemo.votes import Vote
 
 
-def weigh(settings: Settings, state: ModelState, learnt: Examples | None = None) -> ModelState:
+def weigh(settings: ModelSettings, state: ModelState, learnt: Examples | None = None) -> ModelState:
     """Fit the vote to what is kept, or to what was learnt where nothing is kept; not at all if that is too few."""
     kept = state.store
     examples = learnt if kept is None else kept.fitting_sample(state.vote) if len(kept) else None
@@ -35,19 +35,19 @@ def weigh(settings: Settings, state: ModelState, learnt: Examples | None = None)
     return state.but(vote=fitted_vote(state, examples))
 
 
-def weigh_anew(settings: Settings, state: ModelState) -> ModelState:
+def weigh_anew(settings: ModelSettings, state: ModelState) -> ModelState:
     """Fit a vote of the same settings, without what was fitted before."""
     state = weigh(settings, state.but(vote=settings.with_class_weight(clone(state.vote))))
     return with_fitted_weights(settings, state.but(refitted=WEIGHTS_FITTED))
 
 
-def with_fitted_weights(settings: Settings, state: ModelState) -> ModelState:
+def with_fitted_weights(settings: ModelSettings, state: ModelState) -> ModelState:
     """Note that the weights depend on no forgotten row any more; a layout that was chosen by rows still may."""
     by_rows = state.cells is not None or settings.kernel_is_automatic
     return state.but(stale=state.stale and by_rows and not state.pinned)
 
 
-def with_forgotten(settings: Settings, state: ModelState, examples: Examples | None) -> ModelState:
+def with_forgotten(settings: ModelSettings, state: ModelState, examples: Examples | None) -> ModelState:
     """Note that rows were forgotten; None where it is not known which."""
     witness = state.witness
     if witness is not None and examples is not None:
@@ -56,7 +56,7 @@ def with_forgotten(settings: Settings, state: ModelState, examples: Examples | N
     return state.but(witness=witness, stale=depends or bool(state.vote.state()))
 
 
-def with_weights(settings: Settings, state: ModelState, stored: StoredArrays) -> ModelState:
+def with_weights(settings: ModelSettings, state: ModelState, stored: StoredArrays) -> ModelState:
     """Take weights that were fitted to another version of a model; ValueError if they are of another model."""
     vote = clone(state.vote)
     vote.restore(stored, state.sites)
@@ -111,6 +111,6 @@ def _fit_trees(state: ModelState, vote: LogLinear, cells: Cells, examples: Examp
         fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all)
 
 
-def _is_enough(settings: Settings, examples: Examples) -> bool:
+def _is_enough(settings: ModelSettings, examples: Examples) -> bool:
     """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
     return not is_auto(settings.vote) or int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES

@@ -9,7 +9,7 @@ from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.gaussian.encoding import site_keys
 from hammemo.memories.gaussian.given import GIVEN
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.settings import Settings
+from hammemo.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,9 +90,11 @@ class MeMoClassifier(MemoryClassifier):
         self.distribution = distribution
         self.device = device
 
-    def settings(self) -> Settings:
+    def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
-        return Settings(self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian, False)
+        return ModelSettings(
+            self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian, False
+        )
 
     def _gaussian(self) -> Memory:
         codes, outputs, projection = (

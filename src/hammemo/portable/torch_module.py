@@ -31,9 +31,9 @@ class TorchPredictor(nn.Module):
         super().__init__()
         self._graph = graph
         self.classes = graph.classes
-        self._buffer_names = {name: name.replace(".", "_") for name in graph.constants}
+        self.buffer_names = {name: name.replace(".", "_") for name in graph.constants}
         for name, array in graph.constants.items():
-            self.register_buffer(self._buffer_names[name], torch.as_tensor(array))
+            self.register_buffer(self.buffer_names[name], torch.as_tensor(array))
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return the scores of each context."""
@@ -65,7 +65,7 @@ class _TorchOperations:
         self._device = device
 
     def constant(self, name: str) -> torch.Tensor:
-        found: torch.Tensor = getattr(self._module, self._module._buffer_names[name])
+        found: torch.Tensor = getattr(self._module, self._module.buffer_names[name])
         return found
 
     def word(self, value: int) -> torch.Tensor:

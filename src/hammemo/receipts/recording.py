@@ -53,7 +53,7 @@ class Moment:
         state = now.state
         return cls(
             getattr(now, "version_", 0) if version is None else version,
-            part_digests(now),
+            part_digests(now, state),
             state.n_examples,
             frozenset(state.memory.labels.tolist()),
             state.refitted,

@@ -226,7 +226,7 @@ def _refit_nothing(fresh: MemoryClassifier) -> None:
 
 
 def _compared(model: MemoryClassifier, other: MemoryClassifier) -> dict[str, bool]:
-    mine, theirs = part_digests(model), part_digests(other)
+    mine, theirs = part_digests(model, model.state), part_digests(other, other.state)
     return {part: digest == theirs[part] for part, digest in mine.items()}
 
 
@@ -235,7 +235,7 @@ def _same(model: MemoryClassifier, other: MemoryClassifier) -> bool:
 
 
 def _proven(model: MemoryClassifier) -> Check:
-    return Check(Result.PROVEN, _n_rows(model), dict.fromkeys(part_digests(model), True))
+    return Check(Result.PROVEN, _n_rows(model), dict.fromkeys(part_digests(model, model.state), True))
 
 
 def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryClassifier) -> Check:

@@ -7,7 +7,7 @@ missing values). A stream has one letter for all its positions.
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -107,8 +107,9 @@ class ColumnKinds:
 
 def _level_of_the_user() -> int:
     """Return how many calls above the caller this package was called: questions come in several ways."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("hammemo."):
+    here, level = inspect.currentframe(), 1
+    frame = None if here is None else here.f_back
+    while frame is not None and frame.f_back is not None and frame.f_globals["__name__"].startswith("hammemo."):
         frame, level = frame.f_back, level + 1
     return level
 

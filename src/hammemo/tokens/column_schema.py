@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ColumnSchema:
     """The columns of X, or the positions of a context.
 
     Parameters
@@ -50,11 +50,11 @@ class Columns:
         """Return a column as errors name it."""
         return repr(place if self.names is None else self.names[place])
 
-    def of_kinds(self, kinds: str) -> Columns:
+    def of_kinds(self, kinds: str) -> ColumnSchema:
         """Return columns of these kinds."""
         return replace(self, kinds=None if set(kinds) <= {NAMES} else kinds)
 
-    def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> Columns:
+    def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""
         if first:
             return replace(self, learnt=kinds)

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo.tokens.column_evidence import Evidence, asked_columns
-from hammemo.tokens.column_schema import Columns
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import (
     NUMBERS,
     category_places,
@@ -73,14 +73,14 @@ class CheckedRows:
     tokens: NDArray[Any]
     labels: NDArray[Any]
     counts: NDArray[np.int64]
-    columns: Columns
+    columns: ColumnSchema
 
     @classmethod
     def from_user(
         cls,
         estimator: Any,
         rules: ReadingRules,
-        columns: Columns | None,
+        columns: ColumnSchema | None,
         X: Any,
         y: Any,
         sample_weight: ArrayLike | None = None,
@@ -137,12 +137,12 @@ TOKEN_RULES: Final[ReadingRules] = _TokenRules()
 """How kernels and baselines read: every value is a token, and none may be missing."""
 
 
-def taken_columns(estimator: Any) -> Columns:
+def taken_columns(estimator: Any) -> ColumnSchema:
     """Return the number and the names of columns that scikit-learn's checks gave to an estimator."""
-    return Columns(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
+    return ColumnSchema(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
 
 
-def asked_contexts(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
+def asked_contexts(estimator: Any, rules: ReadingRules, columns: ColumnSchema | None, X: Any) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns.
 
     Without columns, the estimator takes those of X.
@@ -181,12 +181,12 @@ def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
 def _table(
     estimator: Any,
     rules: ReadingRules,
-    known: Columns | None,
+    known: ColumnSchema | None,
     X: Any,
     *,
     y: Any = "no_validation",
     learning: bool = False,
-) -> tuple[Columns, NDArray[Any]]:
+) -> tuple[ColumnSchema, NDArray[Any]]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
     is_frame, reset = hasattr(X, "columns"), known is None
     if is_frame and hasattr(X, "shape"):
@@ -217,22 +217,22 @@ def _table(
     return found, tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning)
 
 
-def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
+def _as_taken(estimator: Any, columns: ColumnSchema, *, reset: bool) -> ColumnSchema:
     """Return columns with the number and the names that scikit-learn's check has given to the estimator."""
     taken = taken_columns(estimator) if reset else columns
     return replace(columns, n=taken.n, names=taken.names)
 
 
-def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | None) -> Columns:
+def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | None) -> ColumnSchema:
     """Return the columns of a table that is learnt first, of kinds that its values show; names come later."""
     if not listed:
-        return Columns(0)
+        return ColumnSchema(0)
     evidence = evidence_of(rules, X, listed)
     names = column_names(X) if hasattr(X, "columns") else None
     kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
         warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
-    return Columns(len(listed), types=evidence.types).of_kinds(kinds)
+    return ColumnSchema(len(listed), types=evidence.types).of_kinds(kinds)
 
 
 def evidence_of(rules: ReadingRules, X: Any, columns: list[NDArray[Any]]) -> Evidence:
@@ -273,7 +273,7 @@ def _plain_rows(X: Any, kinds: str) -> Any:
     return array
 
 
-def _is_plain(columns: Columns, X: Any) -> bool:
+def _is_plain(columns: ColumnSchema, X: Any) -> bool:
     """Return whether X is an array of the shape that a fitted model without column names takes.
 
     Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an answer.

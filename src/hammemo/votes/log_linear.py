@@ -146,7 +146,7 @@ class LogLinear(Vote):
         """Return this vote with class weights, checked."""
         weighed = copy.copy(self)
         weighed.class_weight = class_weight
-        weighed._named_class_weights()
+        weighed.named_class_weights()
         return weighed
 
     @property
@@ -190,12 +190,12 @@ class LogLinear(Vote):
         """Return the logarithm of each label's weight."""
         if self.class_weight is None:
             return np.zeros(len(labels))
-        named = self._named_class_weights()
+        named = self.named_class_weights()
         if named is None:
             return np.asarray(-np.log(len(labels) * prior))
         return np.asarray(np.log([named.get(label, 1.0) for label in labels]), np.float64)
 
-    def _named_class_weights(self) -> dict[Token, float] | None:
+    def named_class_weights(self) -> dict[Token, float] | None:
         """Return the weight of each label that `class_weight` names, checked; None for "balanced"."""
         given: Any = self.class_weight
         if isinstance(given, str) and given == "balanced":
@@ -209,7 +209,7 @@ class LogLinear(Vote):
 
     def check_class_weight(self, labels: Vocabulary) -> None:
         """Refuse a class weight of a label that is none of these."""
-        named = {} if self.class_weight is None else self._named_class_weights() or {}
+        named = {} if self.class_weight is None else self.named_class_weights() or {}
         known = set(labels)
         unknown = next((label for label in named if label not in known), None)
         if unknown is not None:
@@ -327,7 +327,7 @@ class LogLinear(Vote):
 
     def _check_numbers(self) -> None:
         if self.class_weight is not None:
-            self._named_class_weights()
+            self.named_class_weights()
         for name in ("ridge", "shared_ridge"):
             value = getattr(self, name)
             if (name == "ridge" or value is not None) and not (_is_number(value) and 0 < value < np.inf):

@@ -110,8 +110,8 @@ def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
 
 
 def stacks(memory: Exact) -> SignedSum:
-    assert not memory._stored.is_live
-    return memory._stored
+    assert not memory.signed_sum.is_live
+    return memory.signed_sum
 
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])

@@ -55,7 +55,7 @@ def test_the_plain_table_gives_the_same_answers(vote: Any, kernel: Any, monkeypa
         copy = pickle.loads(pickle.dumps(model))  # noqa: S301  (just written)
         found.append(answers(copy, asked))
         if vote in ("sum", "mean") or (not entries and not getattr(vote, "per_label", True)):
-            assert copy.memory_._stored.is_live == (not entries)  # weights of each label need no live table
+            assert copy.memory_.signed_sum.is_live == (not entries)  # weights of each label need no live table
     for plain, live in zip(*found, strict=True):
         np.testing.assert_array_equal(plain, live)
 
@@ -77,14 +77,14 @@ def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> N
 def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) -> None:
     save(learnt("sum"), tmp_path / "small")
     model = asked_once(load(tmp_path / "small"))
-    assert asked_once(model).memory_._stored.is_live  # so small that it costs nothing
+    assert asked_once(model).memory_.signed_sum.is_live  # so small that it costs nothing
     stream = [row.tolist() for row in zipf_stream(40_000, 3000, seed=3).reshape(-1, 4)]
     save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
     model = load(tmp_path / "large")
-    assert not asked_once(model).memory_._stored.is_live
+    assert not asked_once(model).memory_.signed_sum.is_live
     for _ in range(20):
         asked_once(model)
-    assert model.memory_._stored.is_live
+    assert model.memory_.signed_sum.is_live
     reader = model.memory_.reader()
     assert reader.rows._plain is None
     assert reader.rows.stored.is_live
@@ -98,6 +98,6 @@ def asked_once(model: MemoryClassifier) -> MemoryClassifier:
 def test_an_edit_after_a_question_goes_on_with_the_live_table_that_was_made() -> None:
     model = learnt("sum")
     model.predict([[1, 2, 3]])
-    live = model.memory_._stored.live
+    live = model.memory_.signed_sum.live
     model.learn_one([1, 2, 3], 4)
-    assert model.memory_._stored.live.store is live.store
+    assert model.memory_.signed_sum.live.store is live.store

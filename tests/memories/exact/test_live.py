@@ -47,7 +47,7 @@ class Exact(memories.Exact):
         return False
 
     def make_reader(self) -> SparseCounts:
-        return SparseCounts(self._stored, self.declared, static=True)
+        return SparseCounts(self.signed_sum, self.declared, static=True)
 
 
 def assert_same(live: memories.Exact, plain: Exact, queries: list[list[Any]]) -> None:
@@ -120,7 +120,7 @@ def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any
         if kind == "again":
             live = pickle.loads(pickle.dumps(live))  # noqa: S301  (just written)
         queries += [context for context, _, _ in batch]
-        assert live._stored.is_live
+        assert live.signed_sum.is_live
         assert_same(live, plain, queries)
     for ours, theirs in kept:
         assert_same(ours, theirs, queries)
@@ -165,7 +165,7 @@ def test_long_rows_are_edited_and_read_like_the_plain_table(kernel: SiteKernel) 
             (memory.add if growing else memory.remove)(part)
         if step % 6 == 0:
             assert_same(live, plain, X[rng.integers(0, 3000, 5)].tolist())
-    assert live._stored.is_live
+    assert live.signed_sum.is_live
     assert live.state_bytes() == plain.state_bytes()
 
 
@@ -234,7 +234,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
     rng = np.random.default_rng(1)
     live.add(Examples.of(rng.integers(0, 9, (500, H)), rng.integers(0, 200, 500)))
     make_live(live)
-    version = live._stored.live.version
+    version = live.signed_sum.live.version
     pages, before = version.n_pages, live.state_bytes()
 
     def fails(memory: memories.Exact) -> None:
@@ -247,7 +247,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
         gc.collect()
         assert (version.n_versions, version.n_pages) == (1, pages)
     change(live, [1, 2, 3, 4], 7, 1)
-    assert live._stored.live.store is not None
+    assert live.signed_sum.live.store is not None
     assert version.n_versions == 2  # `version` holds the one before
     change(live, [1, 2, 3, 4], 7, -1)
     assert live.state_bytes() == before
@@ -281,7 +281,7 @@ def test_old_versions_stay_as_they_are_and_are_freed() -> None:
         if i % 10 == 0:
             readers.append(live.reader())
             expected.append(readers[-1].scores(contexts, live.sites.weights))
-    assert live._stored.live.version.n_versions == 21
+    assert live.signed_sum.live.version.n_versions == 21
     for reader, scores in zip(readers, expected, strict=True):
         np.testing.assert_array_equal(reader.scores(contexts, live.sites.weights), scores)
     order = np.random.default_rng(3).permutation(len(readers))
@@ -289,7 +289,7 @@ def test_old_versions_stay_as_they_are_and_are_freed() -> None:
     for place in order:
         readers[place] = None  # type: ignore[call-overload]
         gc.collect()
-    version = live._stored.live.version
+    version = live.signed_sum.live.version
     assert version.n_versions == 1
 
 
@@ -300,7 +300,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
     live = memories.Exact().open(Suffixes(2).resolve(H))
     live.add(Examples.of(rng.integers(0, 3, (900, H)), rng.integers(0, 150, 900)))
     make_live(live)
-    version = live._stored.live.version
+    version = live.signed_sum.live.version
     tried = 0
     for by, label in ((1, 3), (-1, 3), (1, 1000)):
         before = live.state_bytes()
@@ -316,7 +316,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
             finally:
                 loops.fail_allocation(-1)
             break
-        version = live._stored.live.version
+        version = live.signed_sum.live.version
         assert tried > 5
         tried = 0
 
@@ -363,7 +363,7 @@ def test_copies_share_a_version_and_part_at_the_next_edit() -> None:
     live.add(Examples.of([[0, 1], [1, 1]], ["a", "b"]))
     make_live(live)
     other = copy.deepcopy(live)
-    assert other._stored.live is live._stored.live
+    assert other.signed_sum.live is live.signed_sum.live
     change(other, [0, 1], "c", 1)
     change(live, [0, 1], "d", 1)
     assert (list(live.labels), list(other.labels)) == (["a", "b", "d"], ["a", "b", "c"])
@@ -388,8 +388,8 @@ def test_tokens_that_come_and_go_do_not_pile_up() -> None:
         change(live, [i, i + 1], i, 1)
         if i >= 20:
             change(live, [i - 20, i - 19], i - 20, -1)
-    assert live._stored.is_live
-    stored = live._stored.live
+    assert live.signed_sum.is_live
+    stored = live.signed_sum.live
     assert len(stored.store.tokens) + len(stored.store.labels) < 5000
     assert stored.version.n_rows < 2500
     fresh = memories.Exact().open(Suffixes(2).resolve(2))
@@ -416,9 +416,9 @@ def test_many_small_streams_make_the_table_live(
     small = 0
     for number, document in enumerate(documents):
         tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)
-        was_live = live._stored.is_live
+        was_live = live.signed_sum.is_live
         for memory in (live, plain):
             memory.edited(partial(learn_stream, tokens, chosen))
         assert live.state_bytes() == plain.state_bytes()
         if number != large and set(tokens) != {NO_TOKEN}:
-            assert live._stored.is_live == (was_live or small > 16)
+            assert live.signed_sum.is_live == (was_live or small > 16)

@@ -68,24 +68,24 @@ class InSegments(Memory):
         return self.now().terms.total
 
     @property
-    def _companion(self) -> Memory | None:
+    def companion(self) -> Memory | None:
         """What is kept beside the table: a memory of the same examples, or None."""
         return None
 
     @abstractmethod
-    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what the state has beside the labels and the table, under the names that it has there."""
 
     @abstractmethod
-    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
+    def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in segments has counted, and what is beside it, in place of all that is stored."""
 
     @abstractmethod
-    def _with_empty_table(self: Self) -> Self:
+    def with_empty_table(self: Self) -> Self:
         """Return a memory with an empty table, and all that is stored beside it."""
 
     @abstractmethod
-    def _restore_terms(
+    def restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in segments; `opened` as in `restore_in_segments`."""
@@ -133,8 +133,8 @@ class Exact(InSegments):
     """
 
     keeps_free_sites = True
-    _stored: SignedSum
-    _free: tuple[Exact, ...] = ()
+    signed_sum: SignedSum
+    free_tables: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
     _small_streams: int = 0
     """How many small streams were learnt one after another."""
@@ -143,54 +143,54 @@ class Exact(InSegments):
         """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
         if self.sites.free:
             raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self.edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
+        self.edited(lambda memory: setattr(memory, "signed_sum", SignedSum.of(table)))
 
-    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
+    def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
         if companion is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
-        self.edited(lambda memory: setattr(memory, "_stored", stored))
+        self.edited(lambda memory: setattr(memory, "signed_sum", stored))
 
     @property
     def terms(self) -> SignedSum:
         """The table as a sum of terms."""
-        return self._stored
+        return self.signed_sum
 
-    def _with_empty_table(self) -> Exact:
+    def with_empty_table(self) -> Exact:
         """Return a memory with an empty table; what sites without a position have counted stays."""
         version = self.snapshot()
-        version._stored = SignedSum.of(CountTable.empty(self.sites))
+        version.signed_sum = SignedSum.of(CountTable.empty(self.sites))
         return version
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
         self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
         if self._takes_rows(len(examples)):
-            self._stored = self._stored.changed(examples, sign)
+            self.signed_sum = self.signed_sum.changed(examples, sign)
         else:
-            self._stored = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
+            self.signed_sum = self.signed_sum.changed_by(CountTable.of(examples, self.sites), sign)
 
     def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
         """Add rows with numbers, or remove them: many rows that trees cut are counted at their leaves."""
         n = len(examples)
         if not holds_trees(self.sites, cells):
             super().update_cells(cells, examples, sign)
-        elif self._takes_rows(n) or (native() is not None and n <= self._stored.n_examples // MIN_TIMES_LARGER):
+        elif self._takes_rows(n) or (native() is not None and n <= self.signed_sum.n_examples // MIN_TIMES_LARGER):
             # a table of the leaves costs as much as the trees are large, so it does not pay for few rows
             for part in row_pieces(n, cells.h):
                 rows = examples.rows(np.arange(n)[part]).with_used_labels()
-                self._stored = self._stored.changed(cells.counted(rows), sign)
+                self.signed_sum = self.signed_sum.changed(cells.counted(rows), sign)
         else:
-            self._stored = self._stored.changed_by(table_of_trees(cells, examples, self.sites), sign)
+            self.signed_sum = self.signed_sum.changed_by(table_of_trees(cells, examples, self.sites), sign)
 
     def _takes_rows(self, n_examples: int) -> bool:
         """Return whether this many examples are edited row by row."""
-        return self._stored.takes_rows(n_examples)
+        return self.signed_sum.takes_rows(n_examples)
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
-        if self._takes_rows(1) and not self._free:
-            self._stored = self._stored.changed_by_one(tokens, label, by)
+        if self._takes_rows(1) and not self.free_tables:
+            self.signed_sum = self.signed_sum.changed_by_one(tokens, label, by)
         else:
             super().update_one(tokens, label, by)
 
@@ -200,44 +200,44 @@ class Exact(InSegments):
         for block in blocks:
             n = len(block.targets())
             self._small_streams = self._small_streams + 1 if n <= MAX_EXAMPLES_BY_ROW else 0
-            is_edited = self._stored.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
-            if is_edited and not self._stored.in_folder and self._takes_rows(n):
+            is_edited = self.signed_sum.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
+            if is_edited and not self.signed_sum.in_folder and self._takes_rows(n):
                 super().update_from_blocks([block], labels)
                 continue
             examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
             self._change_free(partial(_count_derived, examples))
-            self._stored = self._stored.changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
+            self.signed_sum = self.signed_sum.changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
 
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
         """Change the tables of the sites without a position: each in a version of its own, which replaces the old."""
         changed = []
-        for inner, site in zip(self._free, tabled(self.sites), strict=True):
+        for inner, site in zip(self.free_tables, tabled(self.sites), strict=True):
             version = inner.snapshot()
             change(version, site)
             changed.append(version)
-        self._free = tuple(changed)
+        self.free_tables = tuple(changed)
 
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
         version = self.now()
-        version._stored = version._stored.kept_once()
-        for inner in version._free:
+        version.signed_sum = version.signed_sum.kept_once()
+        for inner in version.free_tables:
             inner.reader()
         return super(Exact, version).reader()
 
     def make_reader(self) -> SparseCounts:
         """Return what answers from the counts; from those of files, read from the disk as needed."""
-        reader = SparseCounts(self._stored, self.declared)
-        reader.free = tuple(cast("SparseCounts", inner.reader()) for inner in self._free)
+        reader = SparseCounts(self.signed_sum, self.declared)
+        reader.free = tuple(cast("SparseCounts", inner.reader()) for inner in self.free_tables)
         return reader
 
     def static_reader(self) -> Reader:
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
         version = self.now()
-        if version._stored.is_live or version._stored.in_folder:
+        if version.signed_sum.is_live or version.signed_sum.in_folder:
             return version.reader()
-        reader = SparseCounts(version._stored, version.declared, static=True)
-        reader.free = tuple(cast("SparseCounts", inner.static_reader()) for inner in version._free)
+        reader = SparseCounts(version.signed_sum, version.declared, static=True)
+        reader.free = tuple(cast("SparseCounts", inner.static_reader()) for inner in version.free_tables)
         return reader
 
     def compile(
@@ -257,27 +257,27 @@ class Exact(InSegments):
 
     def clear(self) -> None:
         """Hold nothing."""
-        self._stored = SignedSum.of(CountTable.empty(self.sites))
-        self._free = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
+        self.signed_sum = SignedSum.of(CountTable.empty(self.sites))
+        self.free_tables = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self._stored = SignedSum.of(table, on_disk=stored.trusted)
+        self.signed_sum = SignedSum.of(table, on_disk=stored.trusted)
         self._restore_free(stored)
 
-    def _restore_terms(
+    def restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in segments."""
-        self._stored = opened(all_labels, stored)
+        self.signed_sum = opened(all_labels, stored)
         self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
         parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
-        self._free = tuple(Exact()._restored_inside(part, self.seed) for part in parts)
+        self.free_tables = tuple(Exact().restored_inside(part, self.seed) for part in parts)
 
-    def _restored_inside(self, stored: StoredArrays, seed: int) -> Exact:
+    def restored_inside(self, stored: StoredArrays, seed: int) -> Exact:
         """Return the table of a site without a position, which has labels of its own."""
         frame = free_frame(stored)
         self.sites, self.seed, self.declared = ONE_TOKEN, seed, Vocabulary()
@@ -286,41 +286,41 @@ class Exact(InSegments):
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
-        theirs = dict(zip(tabled(self.sites), other._free, strict=True))
+        theirs = dict(zip(tabled(self.sites), other.free_tables, strict=True))
         self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
-        self._stored = self._stored.plus(other._stored, sign)
+        self.signed_sum = self.signed_sum.plus(other.signed_sum, sign)
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
-        return self._stored.label_counts
+        return self.signed_sum.label_counts
 
     def observed_labels(self) -> Vocabulary:
         """Return the labels that have examples: of a live table, or one in a folder, without counting all."""
-        return self._stored.labels
+        return self.signed_sum.labels
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
-        return {**self.table().arrays_for(self.labels), **self._companion_arrays()}
+        return {**self.table().arrays_for(self.labels), **self.companion_arrays()}
 
-    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the sites without a position."""
-        named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self._free)]
+        named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self.free_tables)]
         return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
 
     @property
     def nbytes(self) -> int:
         """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
-        stored = self._stored
+        stored = self.signed_sum
         if not stored.in_folder:
             return super().nbytes
-        return stored.nbytes + sum(inner.nbytes for inner in self._free)
+        return stored.nbytes + sum(inner.nbytes for inner in self.free_tables)
 
 
 def head_state(memory: InSegments, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the state with other arrays in place of the table: in a head, what its segments do not say."""
     version = memory.now()
     named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
-    return {**version.frame().arrays(), **version._companion_arrays(), **named}
+    return {**version.frame().arrays(), **version.companion_arrays(), **named}
 
 
 def restore_in_segments(
@@ -337,11 +337,11 @@ def restore_in_segments(
     """
 
     def take(memory: InSegments, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        memory._restore_terms(all_labels, stored, opened)
+        memory.restore_terms(all_labels, stored, opened)
 
-    memory._restore(StoredArrays(state), sites, seed, declared, take)
+    memory.restore_stored(StoredArrays(state), sites, seed, declared, take)
 
 
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
     """Add to the table of a site without a position, in bulk."""
-    inner._stored = inner._stored.changed_by(CountTable.of(derived_examples(examples, site), inner.sites), 1)
+    inner.signed_sum = inner.signed_sum.changed_by(CountTable.of(derived_examples(examples, site), inner.sites), 1)

@@ -76,7 +76,7 @@ class SparseCounts(Compiled):
 
     Shapes: (S, 6)."""
 
-    _static_tables: Any = None
+    known_static_tables: Any = None
     """A cache of the mixture vote: tables for reading single entries."""
 
     def __init__(self, stored: SignedSum, declared: Vocabulary | None = None, *, static: bool = False) -> None:

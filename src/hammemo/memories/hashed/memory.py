@@ -86,7 +86,7 @@ class Hashed(Memory):
     _rows: RowLayout | None
     _tables: Tables
     _counts: LabelCounts
-    _previous: PreviousTable | None = None
+    previous_tables: PreviousTable | None = None
 
     def __init__(
         self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
@@ -100,9 +100,10 @@ class Hashed(Memory):
 
         All sites of one position share one list, of the tokens most frequent at any of them taken together.
         """
-        self.edited(lambda memory: memory._reserve(examples))
+        self.edited(lambda memory: memory.reserve_rows(examples))
 
-    def _reserve(self, examples: Examples) -> None:
+    def reserve_rows(self, examples: Examples) -> None:
+        """Give the most frequent tokens of examples rows of their own."""
         if self._rows is not None:
             raise ValueError("The layout is settled already; open() the memory again to start over.")
         self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
@@ -118,7 +119,7 @@ class Hashed(Memory):
             self._take_back(examples)
         elif len(examples):  # else the layout stays open
             if self._rows is None:
-                self._reserve(examples)
+                self.reserve_rows(examples)
             counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
             self._grow(counts.labels)
             self._tables = self._tables.plus(self._deltas(examples))
@@ -157,7 +158,7 @@ class Hashed(Memory):
         counter: StreamCounter | None = None
         for block in blocks:
             if self._rows is None:
-                self._reserve(block.examples())
+                self.reserve_rows(block.examples())
             assert self._rows is not None
             if self._rows.compiled is None:
                 super().update_from_blocks([block], labels)
@@ -206,13 +207,13 @@ class Hashed(Memory):
     def snapshot(self: Self) -> Self:
         """Return a memory of its own that holds this version; it can make its compiled table from this one's."""
         copied = super().snapshot()
-        reader = self._reader
+        reader = self.known_reader
         if isinstance(reader, HashedTables):
-            copied._previous = reader.latest()
+            copied.previous_tables = reader.latest()
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_previous": None}  # made again when needed
+        return {**super().__getstate__(), "previous_tables": None}  # made again when needed
 
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
@@ -247,7 +248,7 @@ class Hashed(Memory):
         _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
-        self._rows, self._previous = None, None
+        self._rows, self.previous_tables = None, None
         self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
@@ -384,7 +385,7 @@ class Hashed(Memory):
         tables = self._tables
         if not tables.sites:
             tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
-        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self._previous)
+        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self.previous_tables)
 
     def _source(self, labels: Vocabulary) -> NDArray[np.int64]:
         """Return the column of each of these labels, -1 for those that have none."""

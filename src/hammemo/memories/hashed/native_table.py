@@ -90,7 +90,7 @@ class NativeTable:
         starts = self._layout.first_rows[:-1]
         stacked = np.concatenate([part + start for part, start in zip(rows, starts, strict=True)])
         changed = copy.copy(self)
-        changed._divisor = divisor
+        changed.__dict__["_divisor"] = divisor
         try:
             changed.loops = self.loops.replaced(stacked, np.concatenate(weighted), divisor)
         except OverflowError:

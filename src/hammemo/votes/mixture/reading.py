@@ -86,10 +86,10 @@ class StaticTables(Cached):
 
 def static_tables(reader: SparseCounts, components: Components) -> StaticTables:
     """Return the static tables of a reader, made once for the components asked for last."""
-    known: StaticTables | None = vars(reader).get("_static_tables")
+    known: StaticTables | None = vars(reader).get("known_static_tables")
     if known is None or known.components != components:
         known = StaticTables(reader, components)
-        reader._static_tables = known
+        reader.known_static_tables = known
     return known
 
 

@@ -205,22 +205,23 @@ class Live(Cached):
         """Return the version with examples added or removed, or refuse to go below zero."""
         if sign > 0:
             check_total(self.version.examples, int(examples.multiplicity.sum()))
-        return self._rebuilt_if_needed(lambda live: live._change(examples, sign))
+        return self._rebuilt_if_needed(lambda live: live.change(examples, sign))
 
     def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Live:
         """Return the version with `by` copies of one example added or, below zero, removed."""
         if by > 0:
             check_total(self.version.examples, by)
-        return self._rebuilt_if_needed(lambda live: live._change_by_one(tokens, as_token(label), by))
+        return self._rebuilt_if_needed(lambda live: live.change_by_one(tokens, as_token(label), by))
 
     def _rebuilt_if_needed(self, change: Callable[[Live], Live]) -> Live:
         try:
             made = change(self)
         except _RebuildError as error:
             return change(Live.of(self.total, wide=error.wide))
-        return Live.of(made.total) if made._needs_rebuild() else made
+        return Live.of(made.total) if made.needs_rebuild() else made
 
-    def _change(self, examples: Examples, sign: int) -> Live:
+    def change(self, examples: Examples, sign: int) -> Live:
+        """Return the version with examples added or removed; it may ask for a new table."""
         contexts = examples.contexts
         with lock_of(self.store):
             known = self.store.tokens
@@ -233,7 +234,8 @@ class Live(Cached):
             by = sign * examples.multiplicity
             return self._next(lambda: self.version.edit(tokens, labels[examples.label_ranks], by))
 
-    def _change_by_one(self, tokens: Sequence[Any], label: Token, by: int) -> Live:
+    def change_by_one(self, tokens: Sequence[Any], label: Token, by: int) -> Live:
+        """Return the version with one example added or removed; it may ask for a new table."""
         with lock_of(self.store):
             known = self.store.tokens
             numbers = known.give_each(tokens) if by > 0 else list(map(known.get, tokens))
@@ -286,7 +288,7 @@ class Live(Cached):
         if (held < removed).any():
             raise fewer_stored(labels[int(np.flatnonzero(held < removed)[0])])
 
-    def _needs_rebuild(self) -> bool:
+    def needs_rebuild(self) -> bool:
         """Return whether much more is numbered, or kept for longer tuples, than is used."""
         rows, bare = self.version.n_rows, self.version.n_bare
         return bare > 4 * (rows - bare) + 1000 or self.store.has_doubled()

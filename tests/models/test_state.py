@@ -1,0 +1,62 @@
+"""The state of a model is a value, and its edits are functions from state to state."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+import hammemo.models
+from hammemo import MemoryClassifier
+from hammemo.models import choose, learn, state
+
+STEPS = ["choose", "column_changes", "count", "counted_tables", "forget", "learn", "learn_one", "merge", "refit"]
+STEPS += ["streams", "weigh"]
+X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 20, ["no", "no", "yes", "yes"] * 20
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_no_step_takes_an_estimator(name: str) -> None:
+    path = Path(hammemo.models.__path__[0], f"{name}.py")
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    assert len(functions) >= 2
+    for function in functions:
+        for argument in [*function.args.args, *function.args.kwonlyargs]:
+            assert argument.arg not in ("model", "estimator", "clf")
+            assert argument.annotation is None or "Classifier" not in ast.unparse(argument.annotation)
+
+
+@pytest.mark.parametrize("module", [state, choose, learn])
+def test_the_rule_fits_a_few_screens(module: object) -> None:
+    assert len(inspect.getsource(module).splitlines()) < 300  # type: ignore[arg-type]
+
+
+def test_a_state_stays_as_it_is() -> None:
+    clf = MemoryClassifier().fit(X, Y)
+    before, bytes_before = clf.state, clf.memory_.state_bytes()
+    clf.forget(X[:1], Y[:1]).learn_one(X[0], "other").refit()
+    assert before.memory.state_bytes() == bytes_before
+    assert before.n_examples == 80
+    assert not before.stale
+    with pytest.raises(FrozenInstanceError):
+        before.stale = True  # type: ignore[misc]
+    for name in ("memory_", "vote_", "sites_", "kernel_", "label_dtype_", "cutting_", "choices_", "state"):
+        with pytest.raises(AttributeError):
+            setattr(clf, name, None)
+
+
+def test_before_a_fit_there_is_no_state() -> None:
+    clf = MemoryClassifier()
+    assert not hasattr(clf, "memory_")
+    with pytest.raises(AttributeError, match="has learnt nothing yet"):
+        _ = clf.state
+
+
+def test_copies_share_no_witness() -> None:
+    clf = MemoryClassifier().fit(X, Y)
+    marked = clf.state.but(witness=object())
+    assert copy.deepcopy(marked).witness is None
