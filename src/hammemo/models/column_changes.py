@@ -15,7 +15,7 @@ Here kinds are decided and kept rows converted; who decides counts the rows agai
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
+
+
+_NO_TIMES: Final = frozenset({str, int, float, bool})
+"""The types of most values: they are not asked whether they are a date."""
 
 
 def asked(settings: ModelSettings, columns: ColumnSchema) -> Asked:
@@ -142,8 +146,9 @@ def waits_for(settings: ModelSettings, state: ModelState, row: Sequence[Any]) ->
     types = state.columns.types
     if types is None or "o" not in types or len(row) != len(types):
         return False
-    waits = (kind == "o" and not is_missing(value) for kind, value in zip(types, row, strict=True))
-    return any(waits) and (settings.kernel_is_automatic or any(map(is_time, row)))
+    if not settings.kernel_is_automatic:
+        return any(type(value) not in _NO_TIMES and is_time(value) for value in row)
+    return any(kind == "o" and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
 def evidence(state: ModelState) -> Evidence:

@@ -137,7 +137,7 @@ class ModelState:
     def but(self, **changes: Any) -> ModelState:
         """Return it with other values: `dataclasses.replace`, quickly, because single edits take microseconds."""
         changed = object.__new__(ModelState)
-        vars(changed).update(vars(self), **changes)
+        object.__setattr__(changed, "__dict__", {**self.__dict__, **changes})
         return changed
 
     def with_memory(self, memory: Memory, **changes: Any) -> ModelState:
