@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -137,3 +137,9 @@ def test_a_caller_who_does_not_read_loses_the_connection(tmp_path: Path, monkeyp
             while server.connections and time.monotonic() < until:
                 time.sleep(0.01)
             assert not server.connections
+            connection.settimeout(60)
+            held = 0
+            with suppress(ConnectionError):
+                while piece := connection.recv(65_536):
+                    held += len(piece)
+            assert held < 20_000_000  # it was cut, and not answered in full

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
@@ -162,6 +162,8 @@ DTYPES = {"INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8", "UINT8"
 
 
 @given(st.sampled_from(sorted(DTYPES)), st.binary(max_size=64))
+@example("FP64", np.array([1.0, np.inf]).tobytes())  # random bytes are hardly ever infinite
+@example("FP64", np.array([-np.inf, np.nan]).tobytes())
 @settings(max_examples=200)
 def test_numbers_are_those_of_numpy(datatype: str, data: bytes) -> None:
     dtype = np.dtype(DTYPES[datatype])

@@ -73,11 +73,12 @@ def test_synthetic_writes_the_same_results_twice(tmp_path: Path) -> None:
 
 def test_claims_as_json_and_as_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["reproduce", "synthetic", "--quick", "--jobs", "1", "--out", str(tmp_path), "--json", "--check"]
-    claims = [synthetic.Claim("nothing is wrong", holds=False, figures="0")]
+    claims = [synthetic.Claim("nothing is wrong", holds=False, paper="1", figures="0", error=0.5)]
     monkeypatch.setattr(synthetic, "claims", lambda results: claims)
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1
-    assert json.loads(result.stdout) == [{"text": "nothing is wrong", "holds": False, "figures": "0"}]
+    shown = {"text": "nothing is wrong", "holds": False, "paper": "1", "figures": "0", "error": 0.5}
+    assert json.loads(result.stdout) == [shown]
 
 
 def test_too_few_draws_are_no_claim(tmp_path: Path) -> None:

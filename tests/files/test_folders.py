@@ -91,12 +91,13 @@ def test_any_sequence_of_edits_gives_the_plain_model(
             for model in (plain, segmented):
                 model.learn_one(X[0].tolist(), y[0]).learn_one(X[0].tolist(), y[0]).forget_one(X[0].tolist(), y[0])
             held.append((X[:1], y[:1]))
-        elif step == "wrong":  # some of these could be there, and some are not
-            found = {outcome(lambda: model.forget(X[:3], y[:3])) for model in (plain, segmented)}  # noqa: B023
+        elif step == "wrong":  # never learnt; the counts of a single row are often there, those of three are not
+            X, y = X[: 1 + number % 3], y[: 1 + number % 3]
+            found = {outcome(lambda: model.forget(X, y)) for model in (plain, segmented)}  # noqa: B023
             assert len(found) == 1
             if found == {"made"}:
                 for model in (plain, segmented):
-                    model.partial_fit(X[:3], y[:3])
+                    model.partial_fit(X, y)
         elif step == "forget" and held:
             X, y = held.pop()
             cut = len(X) // 2
@@ -301,20 +302,22 @@ def test_answers_go_on_while_the_folder_is_compacted(tmp_path: Path) -> None:
     save(load(tmp_path).partial_fit(*rows(20, 8)), tmp_path)
     plain.partial_fit(*rows(20, 8))
     reader, asked = load(tmp_path), rows(20, 9)[0]
-    wrong: list[Any] = []
-    stop = threading.Event()
+    right: list[bool] = []
+    begun, stop = threading.Event(), threading.Event()
 
     def ask() -> None:
         while not stop.is_set():
-            if not np.array_equal(reader.class_scores(asked), plain.class_scores(asked)):
-                wrong.append(1)
+            right.append(np.array_equal(reader.class_scores(asked), plain.class_scores(asked)))
+            begun.set()
 
     thread = threading.Thread(target=ask)
     thread.start()
+    begun.wait()
     compact(tmp_path, segments=2)
     stop.set()
     thread.join()
-    assert not wrong
+    assert right
+    assert all(right)
 
 
 @pytest.mark.parametrize("kind", ["flipped", "shorter", "missing", "swapped", "empty"])
@@ -326,7 +329,6 @@ def test_a_damaged_segment_is_named_and_never_answered_from(kind: str, tmp_path:
     asked = rows(60, 5)[0]
     data = bytearray(victim.read_bytes())
     places = range(0, size, 37) if kind == "flipped" else [0]
-    answered, named = 0, [True]
     for place in places:
         if kind == "flipped":
             damaged = bytearray(data)
@@ -340,17 +342,10 @@ def test_a_damaged_segment_is_named_and_never_answered_from(kind: str, tmp_path:
             shutil.copy(segments[2], victim)
         else:
             victim.write_bytes(b"")
-        try:
-            found = load(tmp_path).class_scores(asked)
-        except FileError as error:
-            named.append(victim.name in str(error))
-        else:
-            answered += 1
-            np.testing.assert_array_equal(found, plain.class_scores(asked))  # the damage is where nothing was read
+        with pytest.raises(FileError, match=victim.name):
+            load(tmp_path).class_scores(asked)
         facts = inspect(tmp_path)
         assert facts["wrong_segments"] == [victim.name]
-    assert all(named)
-    assert answered <= len(places) // 10  # the digits of the checksum itself, which only `inspect` compares
 
 
 def test_a_head_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:

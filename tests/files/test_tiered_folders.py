@@ -54,24 +54,26 @@ def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> N
     known.append((plain.class_scores(asked).tolist(), plain.predict(asked).tolist()))
     plain.forget(X, y)
     assert known[0] != known[1]
-    wrong: list[Any] = []
-    done = threading.Event()
+    right: list[bool] = []
+    begun, done = threading.Barrier(3), threading.Event()
 
     def ask() -> None:
-        while not done.is_set():
+        begun.wait()
+        while not (done.is_set() and right):
             now = model.snapshot()
-            if (now.class_scores(asked).tolist(), now.predict(asked).tolist()) not in known:
-                wrong.append(1)
+            right.append((now.class_scores(asked).tolist(), now.predict(asked).tolist()) in known)
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
+    begun.wait()
     for _ in range(8):
         model.partial_fit(X, y).forget(X, y)
     done.set()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert right
+    assert all(right)
     assert_same(model, plain)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from importlib.metadata import version
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times a
 def everything(
     context: typer.Context,
     run_all: Annotated[
-        bool, typer.Option("--all", help="Run synthetic, bounds and wikitext, and write one report: 40 minutes.")
+        bool, typer.Option("--all", help="Run synthetic, bounds and wikitext, and write one report: 20 minutes.")
     ] = False,
     out: Annotated[Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")] = None,
     data: opt.WikiText = None,
@@ -52,21 +53,21 @@ def everything(
         started = time.perf_counter()
         run(out / name)
         seconds[name] = time.perf_counter() - started
-    _write_report(out, seconds)
+    made_by = f"hammemo {version('hammemo')}, {jobs} process{'' if jobs == 1 else 'es'}"
+    _write_report(out, seconds, f"`hammemo reproduce --all` ({made_by})")
 
 
-def _write_report(out: Path, seconds: dict[str, float]) -> None:
+def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
     """Write the report from what the commands have written to folders of their names."""
     from hammemo.paper.experiments.paper_report import report
-    from hammemo.paper.experiments.report import reproduction
+    from hammemo.paper.experiments.report import evaluation
 
     results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
     figures = out / "figures"
     figures.mkdir(exist_ok=True)
     for name in ("synthetic", "wikitext"):
         shutil.copyfile(out / name / f"{name}.png", figures / f"{name}.png")
-    page = reproduction(results["wikitext"], "figures/wikitext.png")
-    text = report(results, page, seconds, "hammemo reproduce --all")
+    text = report(results, evaluation(results["wikitext"], "figures/wikitext.png"), seconds, run)
     (out / "report.md").write_text(text, encoding="utf-8")
     console().print(f"Written to {out}: report.md, figures, {', '.join(seconds)}")
 
@@ -88,7 +89,7 @@ def synthetic(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
-    """Validate the analysis on planted data, three panels of figure 1: 4 minutes."""
+    """Validate the analysis on planted data, three panels of figure 1: 5 minutes."""
     from hammemo.paper.experiments import synthetic as experiment
     from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
@@ -146,7 +147,7 @@ def wikitext(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 30 minutes."""
+    """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 15 minutes."""
     from hammemo.paper.experiments import throughput, vocabulary
     from hammemo.paper.experiments import wikitext as experiment
     from hammemo.paper.experiments.figures import require_matplotlib, wikitext_figure

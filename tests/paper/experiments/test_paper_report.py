@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
+import hammemo
 from hammemo.cli import reproduce as commands
 from hammemo.cli.app import app
 from hammemo.paper.experiments import throughput
 from hammemo.paper.experiments.paper_report import PAPER_DEVIATIONS, lines, report
-from hammemo.paper.experiments.report import reproduction
+from hammemo.paper.experiments.report import evaluation, reproduction
 from hammemo.paper.experiments.synthetic import planted_quantities
 from hammemo.paper.experiments.wikitext import MEASURES, PAPER, TaskSettings
 
@@ -20,16 +22,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def results(top1: float = 16.35, deviation: float = 0.79, violations: int = 0) -> dict[str, Any]:
-    """Return results with the paper's own figures, but for one method's top-1, a deviation and a bound."""
+def results(
+    top1: float = 16.35, deviation: float = 0.79, violations: int = 0, unique: float = 99.34, sum_top1: float = 22.30
+) -> dict[str, Any]:
+    """Return results with the paper's own figures, but for those that are given."""
     whole = TaskSettings()
     methods = {method: dict(zip(MEASURES, figures, strict=True)) for method, figures in PAPER.items()}
     for d, (first, agreement) in PAPER_DEVIATIONS.items():
         methods[f"MeMo, d = {d}"] |= {"top1_sd": first, "top5_sd": 0.0, "macro_f1_sd": 0.0, "agreement_sd": agreement}
     methods["MeMo, d = 128"]["top1_sd"] = deviation
+    methods["sum prototype"]["top1"] = sum_top1
     draws = [
-        {"draw": i, "h": 8, "unambiguous": 99.34, "neighbours": 25, "svm": {"alpha": 1e-5, "average": True}}
+        {"draw": i, "h": h, "unambiguous": share, "neighbours": 25, "svm": {"alpha": 1e-5, "average": True}}
         | {"rows": methods}
+        for h, share in ((8, 99.78), (4, unique))
         for i in range(2)
     ]
     table = [
@@ -67,9 +73,13 @@ def results(top1: float = 16.35, deviation: float = 0.79, violations: int = 0) -
     synthetic = {
         "settings": {"realisations": 1000},
         "planted": planted_quantities(),
-        "context_error_slopes": [{"h": 8, "slope": -0.5, "interval_99%": [-0.51, -0.49]}],
-        "output_error": [],
-        "agreement": [],
+        "context_error_slopes": [{"h": 8, "slope": -0.49, "interval_99%": [-0.51, -0.48], "error": 0.005}],
+        "output_error_ratios": [{"d": 512, "ratio": 1.98, "error": 0.02}],
+        "agreement": [
+            {"labels": labels, "h": 8, "d": d, "hits": hits, "realisations": 1000, "agreement": hits / 1000}
+            | {"wilson_99%": [hits / 1000 - 0.005, hits / 1000 + 0.003]}
+            for labels, d, hits in (("original", 512, 400), ("original", 4096, 995), ("merged", 512, 200))
+        ],
     }
     bounds = {"bounds": [{**bound, "violations": violations, "looseness": 1.6, "perfect": 1.3, "expected": 1.2}]}
     return {"synthetic": synthetic, "bounds": bounds, "wikitext": wikitext}
@@ -95,11 +105,39 @@ def test_the_paper_s_own_figures_agree_and_the_gpu_is_not_run() -> None:
         ({"top1": 18.3}, "Table 1: MeMo, d = 128, top-1 (%)", "differs"),  # 0.5 * sqrt(1.5) * 3 = 1.84
         ({"top1": 18.1}, "Table 1: MeMo, d = 128, top-1 (%)", "agrees"),
         ({"deviation": 2.0}, "Table 1: MeMo, d = 128, deviation of top-1 over codebooks", "differs"),
+        ({"unique": 99.2}, "section 6.2: queries with one ideal winner, least over h (%)", "differs"),
+        ({"sum_top1": 22.4}, "section 6.2: MeMo, d = 1024, top-1 below the sum prototype (points)", "differs"),
         ({"violations": 20}, "bound on output (the output theorem), planted: share of draws that violate it", ""),
     ],
 )
 def test_a_figure_that_is_far_from_the_paper_s_is_told(changed: dict[str, Any], item: str, verdict: str) -> None:
     assert verdicts(results(**changed))[item] == (verdict or "does not hold")
+
+
+def test_every_claim_has_the_paper_s_statement_and_an_error() -> None:
+    found = [line for line in lines(results()) if line["item"].startswith("section 6.1")]
+    assert len(found) == 3 + 4 + 1  # planted quantities, claims, agreement that rises
+    assert all(line["paper"] and line["ours"] and line["verdict"] for line in found)
+    errors = [line["error"] for line in found]
+    assert errors == ["exact", "exact", "exact", "0.005", "0.02", "0.02", "0.0026", ""]
+
+
+def test_the_report_counts_verdicts_and_says_what_few_draws_cannot() -> None:
+    found = results(violations=20)
+    page = report(found, "## The task\n\nnothing\n", dict.fromkeys(found, 600.0), "a command (hammemo 1)")
+    assert "the results of a command (hammemo 1); do not edit this page. The run took 30 minutes" in page
+    counts = {name: int(number) for name, number in re.findall(r"^\| ([a-z ]+) \| (\d+) \| ", page, re.MULTILINE)}
+    assert counts["does not hold"] == 1
+    assert counts["differs"] == 0
+    assert sum(counts.values()) == len(lines(found))
+    assert f"The table below has {len(lines(found))} lines" in page
+    assert "-0.490 at h = 8: 2.0 standard errors" in page
+    assert "\n## WikiText-2\n\n### The task\n" in page
+    assert "cannot decide" not in page
+    found["synthetic"]["settings"]["realisations"] = 160
+    page = report(found, "", dict.fromkeys(found, 600.0), "")
+    assert "| too few draws to say | 2 | the draws of this run cannot decide the claim |" in page
+    assert "With 160 draws of the codes" in page
 
 
 def test_a_quick_run_is_not_compared() -> None:
@@ -136,9 +174,10 @@ def test_all_runs_the_paper_s_commands_and_writes_one_report(tmp_path: Path, mon
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["synthetic.png", "wikitext.png"]
     assert "(figures/synthetic.png)" in text
     assert "(figures/wikitext.png)" in text
-    page = reproduction(found["wikitext"], "figures/wikitext.png")
+    sections = evaluation(found["wikitext"], "figures/wikitext.png")
     seconds = dict.fromkeys(found, 0.0)
-    assert text.partition("## Every figure")[2] == report(found, page, seconds, "").partition("## Every figure")[2]
+    run = f"`hammemo reproduce --all` (hammemo {hammemo.__version__}, 3 processes)"
+    assert text == report(found, sections, seconds, run)
 
 
 def test_help_lists_the_paper_s_commands_only() -> None:

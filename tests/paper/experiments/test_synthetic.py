@@ -110,6 +110,42 @@ def test_claims_on_slopes_and_agreement_say_that_they_start_at_512() -> None:
     assert all(f"from d = {synthetic.FIRST_CLAIMED} on" in text for text in started)
 
 
+@pytest.mark.parametrize(
+    ("merged", "original", "draws", "holds"),
+    [(44, 60, 160, None), (42, 94, 160, True), (94, 42, 160, False), (0, 2, 2, None)],
+)
+def test_a_merged_instance_recovers_less_often_by_three_errors(
+    merged: int, original: int, draws: int, holds: bool | None
+) -> None:
+    results = synthetic.summary(TINY, [])
+    results["agreement"] = [
+        {"labels": name, "h": 8, "d": 512, "hits": hits, "realisations": draws, "agreement": hits / draws}
+        for name, hits in (("merged", merged), ("original", original))
+    ]
+    (claim,) = synthetic.claims(results)
+    assert claim.text.startswith("the merged instance is recovered less often")
+    assert claim.holds is holds
+
+
+def test_errors_of_slopes_and_ratios_are_those_of_new_draws() -> None:
+    rng = np.random.default_rng(0)
+
+    def drawn() -> dict[str, list[dict[str, float]]]:
+        points = []
+        for d in (512, 1024):
+            context, output = rng.lognormal(0, 0.3, 200) / np.sqrt(d), rng.lognormal(0, 0.3, 200)
+            merged = 2 * output * rng.lognormal(0, 0.1, 200)
+            each = zip(context, output, merged, strict=True)
+            points.append(synthetic.Point(8, d, [synthetic.Realisation(*row, True, True) for row in each]))
+        return synthetic.summary(TINY, points)
+
+    many = [drawn() for _ in range(60)]
+    for name, value in (("context_error_slopes", "slope"), ("output_error_ratios", "ratio")):
+        found = np.array([[row[value] for row in results[name]] for results in many])
+        errors = np.array([[row["error"] for row in results[name]] for results in many])
+        assert 0.6 < np.std(found[:, 0]) / np.mean(errors[:, 0]) < 1.6
+
+
 @pytest.mark.slow
 def test_the_paper_s_claims_on_two_thousand_realisations() -> None:
     settings = synthetic.SyntheticSettings(realisations=2000, dimensions=(512, 1024, 2048, 4096))

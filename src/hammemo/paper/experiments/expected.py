@@ -24,7 +24,7 @@ PROBE_SECONDS: Final = 0.054
 
 PROCESSOR_SECONDS: Final[dict[str, float]] = {
     "inference": 39,
-    "wikitext": 3600,  # half an hour on two cores, as docs/benchmarks.md says
+    "wikitext": 1850,  # a quarter of an hour on two cores, as docs/reproduction.md says
     "wikitext, quick": 56,
 }
 """Processor seconds of ``hammemo reproduce``, by command and what was asked of it, with one process."""
