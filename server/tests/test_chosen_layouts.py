@@ -306,7 +306,7 @@ def histories(draw: st.DrawFn) -> list[Content]:
 @settings(max_examples=40)
 def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most: int) -> None:
     """Also where rows are dropped in between, so that there is nothing to choose by any more."""
-    from hammemo.models.kept_rows import KeptRows
+    from hammemo.stores.kept_rows import KeptRows
 
     given_settings = Settings.checked({"columns": 2, "seed": 3}, Limits())
     start = first_state(given_settings).model

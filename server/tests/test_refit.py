@@ -17,7 +17,7 @@ from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.memories import Exact, Ledgered
 from hammemo.models.classifiers import take_state
-from hammemo.models.kept_rows import KeptRows
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
 from hammemo_server.edits import weights as weights_module
 from hammemo_server.edits.limits import Limits

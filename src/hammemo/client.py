@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.models.explanations import Explanation
+    from hammemo.explain.explanations import Explanation
 
     Row = Sequence[Any]
 
@@ -61,7 +61,7 @@ class Explained(dict[str, Any]):
 
     def explanation(self) -> Explanation:
         """Return it as `MemoryClassifier.explain` does, to be drawn, for example."""
-        from hammemo.models.explanations import Explanation
+        from hammemo.explain.explanations import Explanation
 
         return Explanation.from_dict(self)
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
 from hammemo.memories import Exact, Hashed, Ledgered
-from hammemo.models import choose, kept_rows
+from hammemo.models import choose
+from hammemo.stores import kept_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

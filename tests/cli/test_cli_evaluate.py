@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
-from hammemo.models.evaluation import evaluate
-from hammemo.models.splits import TableMaterial, folds
+from hammemo.evaluate.evaluation import evaluate
+from hammemo.evaluate.splits import TableMaterial, folds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ pytest.importorskip("pyarrow")
 from hammemo import MemoryClassifier, load, save
 from hammemo.engines import GroupReport, fit
 from hammemo.kernels import Bag, Suffixes
-from hammemo.models.kept import EVERYTHING
-from hammemo.models.kept_rows import KeptRows
 from hammemo.paper.experiments.drawing import zipf_stream
 from hammemo.sources.documents import Source, open_source
+from hammemo.stores.kept import EVERYTHING
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from hammemo.votes import LogLinear, Mixture
 

@@ -20,8 +20,8 @@ import pyarrow.dataset as ds  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.memories import Exact, Hashed, Ledgered, Tiered  # noqa: E402
-from hammemo.models.kept_rows import KeptRows  # noqa: E402
 from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
+from hammemo.stores.kept_rows import KeptRows  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.models.classifiers import read_rows
-from hammemo.models.kept_rows import KeptRows
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN

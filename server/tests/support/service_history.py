@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hammemo.models.kept_rows import KeptRows, row_of
+from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.contexts import Examples
 from hammemo_server.edits.operations import Edit
 

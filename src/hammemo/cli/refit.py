@@ -1,7 +1,7 @@
 """``hammemo refit``, and ``--refit`` of the commands that change a model: fit the vote to what the model keeps.
 
 The weights of a fitted vote depend on forgotten examples until they are fitted again. A model keeps a sample of its
-examples for this (:mod:`hammemo.models.kept`), so no data is needed.
+examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.kept import Kept
     from hammemo.sources.shards import Shard
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 

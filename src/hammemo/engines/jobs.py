@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hammemo.engines.states import Arrays, pack, unpack
-from hammemo.models.documents import Way
-from hammemo.models.kept_documents import Keeper
+from hammemo.stores.documents import Way
+from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import stream_blocks
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
     from hammemo.sources.documents import Source
     from hammemo.sources.shards import Shard
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.kept import Kept
     from hammemo.sources.documents import Source
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
+    from hammemo.stores.kept import Kept
 
 ENGINES: Final = ("local", "threads", "processes", "ray")
 _MAX_GROUPS: Final = 4096

@@ -56,12 +56,12 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.kept_rows import KeptRows
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
+    from hammemo.stores.kept_rows import KeptRows
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."

@@ -28,11 +28,11 @@ from hammemo.memories.ledgered import Ledgered
 from hammemo.models.choose import held_out
 from hammemo.models.classifiers import take_state
 from hammemo.models.digests import UNSTORED
-from hammemo.models.kept import EVERYTHING, Kept
-from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.state import Choices, Layout, ModelState, Part
+from hammemo.stores.kept import EVERYTHING, Kept
+from hammemo.stores.kept_documents import KeptDocuments
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema

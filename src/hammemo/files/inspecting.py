@@ -14,7 +14,7 @@ from hammemo.files.archive import Archive, refusing, stated_checksum
 from hammemo.files.descriptions import field
 from hammemo.files.registry import PARTS
 from hammemo.files.segment_files import SegmentFacts
-from hammemo.models.kept import EVERYTHING
+from hammemo.stores.kept import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

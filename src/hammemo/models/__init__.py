@@ -1,4 +1,4 @@
-"""Models: the classifiers, what answers questions for them, the compiled predictor, explanations, and baselines.
+"""Models: one state, the steps that choose, count and weigh, the edits made of them, and the classifier in front.
 
-Imports votes, memories, kernels and tokens; files, theory, engines and the command line build on it.
+Imports explain, stores, votes, memories, kernels and tokens; files, theory, engines and the command line build on it.
 """

@@ -13,10 +13,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from hammemo.kernels import (
@@ -33,10 +31,7 @@ from hammemo.kernels import (
 from hammemo.memories import Exact, Hashed, Ledgered, Memory
 from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
-from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, plain_log_linear
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from hammemo.votes.choosing import plain_log_linear
 
 
 def resolved_memory(memory: Any) -> Memory:
@@ -44,50 +39,6 @@ def resolved_memory(memory: Any) -> Memory:
     if memory is None:
         return Hashed()
     return Exact() if is_auto(memory) else clone(MEMORIES.resolved(memory))
-
-
-SHORT_DOCUMENT: Final = 64
-"""Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
-
-FEW_REPEATS: Final = 0.05
-"""Documents are item histories, too, where a smaller share of tokens has occurred before in its document."""
-
-_JUDGED_TOKENS: Final = 2**20
-
-
-@dataclass(frozen=True)
-class StreamFacts:
-    """What the first block of a stream, or the labels given, tell of it."""
-
-    n_labels: int
-    mean_length: float
-    repeats: float
-    """The share of tokens that have occurred before in their document."""
-
-    @property
-    def are_items(self) -> bool:
-        """Whether documents are clicks or purchases, not text."""
-        return self.mean_length < SHORT_DOCUMENT or self.repeats < FEW_REPEATS
-
-    @property
-    def has_many_labels(self) -> bool:
-        """Whether there are too many labels for weights of their own."""
-        return self.n_labels > MAX_OWN_WEIGHT_LABELS
-
-
-def repeated_share(codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> float:
-    """Return the share of tokens that occur before in their document, among the first million tokens.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.models.automatic import repeated_share
-    >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
-    0.25
-    """
-    owners = np.repeat(np.arange(len(lengths)), lengths)[:_JUDGED_TOKENS]
-    keys = owners * (int(codes.max(initial=0)) + 2) + codes[: len(owners)]
-    return 1 - len(np.unique(keys)) / max(len(keys), 1)
 
 
 def mixture_kernel(h: int, *, items: bool) -> SiteKernel:

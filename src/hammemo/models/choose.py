@@ -29,11 +29,11 @@ from hammemo.votes.tree_weights import chosen_tree_vote
 if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.automatic import StreamFacts
-    from hammemo.models.kept import Kept
-    from hammemo.models.kept_rows import KeptRows
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_rows import KeptRows
+    from hammemo.stores.stream_facts import StreamFacts
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
     from hammemo.votes import Vote

@@ -28,9 +28,9 @@ from hammemo.tokens.user_input import evidence_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hammemo.models.kept_rows import KeptRows
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples

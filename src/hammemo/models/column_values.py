@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.explain import column_plot
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
-from hammemo.models import column_plot
 from hammemo.tokens.columns import NAMES
 from hammemo.tokens.contexts import joined_examples
 from hammemo.tokens.labels import classes_array

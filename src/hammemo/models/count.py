@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.choose import LayoutPlan
-    from hammemo.models.kept import Kept
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.contexts import Examples
 
 

@@ -12,11 +12,11 @@ from hammemo.kernels import AutoSites
 from hammemo.models import choose
 from hammemo.models.automatic import resolved_kernel
 from hammemo.models.count import count, settled
-from hammemo.models.kept_rows import KeptRows
 from hammemo.models.learn import CountAll, counted, like_given, started
 from hammemo.models.size_warning import warn_if_large
 from hammemo.models.state import is_in_segments
 from hammemo.models.weigh import check_class_weight, weigh
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array

@@ -8,15 +8,15 @@ from hammemo.memories import Ledgered
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import not_held
 from hammemo.models.count import count, count_batch
-from hammemo.models.kept import EVERYTHING
 from hammemo.models.weigh import with_forgotten
+from hammemo.stores.kept import EVERYTHING
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
-    from hammemo.models.kept_rows import KeptRows
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.contexts import Examples
 
 

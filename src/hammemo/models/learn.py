@@ -22,10 +22,10 @@ from hammemo.models.column_changes import (
     with_kinds,
 )
 from hammemo.models.count import count, count_batch, empty_memory
-from hammemo.models.kept_rows import KeptRows
 from hammemo.models.names import is_auto
 from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part
 from hammemo.models.weigh import check_class_weight, weigh
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.choose import LayoutPlan
-    from hammemo.models.kept import Kept
     from hammemo.models.settings import ModelSettings
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
+from hammemo.explain.explanations import one_context
 from hammemo.memories.ledgered import not_held
 from hammemo.models.column_changes import waits_for
-from hammemo.models.explanations import one_context
 from hammemo.models.forget import ledger_rows, with_checked_memory
-from hammemo.models.kept_rows import row_of
 from hammemo.models.learn import admit, label_ends
 from hammemo.models.weigh import with_forgotten
+from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import common_label_dtype, holds_label, label_array

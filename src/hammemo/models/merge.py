@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.cutting import Cutting
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
+from hammemo.explain.explanations import one_context
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.explanations import one_context
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
 from hammemo.portable.tree_graph import tree_graph

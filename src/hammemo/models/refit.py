@@ -20,9 +20,9 @@ from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
     from hammemo.models.choose import LayoutPlan
-    from hammemo.models.kept import Kept
-    from hammemo.models.kept_documents import KeptDocuments
     from hammemo.models.settings import ModelSettings
+    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.tokens.user_input import CheckedRows
 
 ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]

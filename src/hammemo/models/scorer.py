@@ -14,7 +14,7 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
-from hammemo.models.explanations import Explanation
+from hammemo.explain.explanations import Explanation
 from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
 

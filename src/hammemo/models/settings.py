@@ -9,16 +9,16 @@ from sklearn.utils import check_random_state
 
 from hammemo.kernels import AutoSites
 from hammemo.models.automatic import resolved_vote
-from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.kept_rows import KeptRows
 from hammemo.models.names import is_auto
+from hammemo.stores.kept_documents import KeptDocuments
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
+    from hammemo.stores.kept import Kept
     from hammemo.votes import Vote
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hammemo.memories.exact import InSegments
-from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.kept_rows import KeptRows
+from hammemo.stores.kept_documents import KeptDocuments
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
+    from hammemo.stores.kept import Kept
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting

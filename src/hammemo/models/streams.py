@@ -14,16 +14,16 @@ import numpy as np
 
 from hammemo._progress import advance, progress_bar
 from hammemo.models import choose
-from hammemo.models.automatic import StreamFacts, repeated_share
-from hammemo.models.documents import Way
 from hammemo.models.forget import forget_kept, with_checked_memory
-from hammemo.models.kept_documents import Keeper
 from hammemo.models.learn import label_ends, like_given, refuse_to_record, started
 from hammemo.models.merge import joint_cutting
 from hammemo.models.names import is_auto
 from hammemo.models.refit import fit_documents
 from hammemo.models.size_warning import watched
 from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
+from hammemo.stores.documents import Way
+from hammemo.stores.kept_documents import Keeper
+from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.memories import Memory
-    from hammemo.models.kept import Kept
-    from hammemo.models.kept_documents import KeptDocuments
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 

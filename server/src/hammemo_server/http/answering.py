@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.explain.explanations import Explanation
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.explanations import Explanation
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Token

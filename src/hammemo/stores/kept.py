@@ -7,7 +7,7 @@ threshold falls to the highest of the grid with no more examples below it. So af
 function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
 `empty_like()` and `layout=` hand it on.
 
-A key is an example (:mod:`hammemo.models.kept_rows`) or a document (:mod:`hammemo.models.kept_documents`).
+A key is an example (:mod:`hammemo.stores.kept_rows`) or a document (:mod:`hammemo.stores.kept_documents`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.models.kept import highest_threshold
+    >>> from hammemo.stores.kept import highest_threshold
     >>> words = np.array([9, 40, 70, 100], np.uint64)
     >>> highest_threshold(words, np.ones(4, np.int64), 2), highest_threshold(words, np.full(4, 5), 2)
     (69, 10)

@@ -1,7 +1,7 @@
 """The rows that a model keeps: what its layout and its weights are functions of.
 
 Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored
-(:mod:`hammemo.models.kept`); for small tables, all rows. Rows are held as integer codes in the order of their
+(:mod:`hammemo.stores.kept`); for small tables, all rows. Rows are held as integer codes in the order of their
 hashes; rows with equal hashes stay apart, in the order of their tokens. That base never changes. Single edits go into
 an overlay, a sum of small layers, and the two become one base again when the overlay has grown to a sixteenth of it,
 and for files, pickles and `examples`.
@@ -21,7 +21,7 @@ from hammemo._arrays.integers import distinct_numbers, narrow, object_array
 from hammemo._versions import cached_property
 from hammemo.memories.errors import never_stored
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.stores.kept import EVERYTHING, Kept, highest_threshold
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, as_label
 from hammemo.tokens.distinct import distinct_order, example_words, window_words
 from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes
@@ -76,7 +76,7 @@ class KeptRows(Kept):
 
     Examples
     --------
-    >>> from hammemo.models.kept_rows import KeptRows
+    >>> from hammemo.stores.kept_rows import KeptRows
     >>> from hammemo.tokens.contexts import Examples
     >>> two = Examples.of([["a", "b"], ["c", "b"]], ["x", "y"])
     >>> kept = KeptRows.empty(h=2, seed=0).changed(two, 1).changed(two, 1)

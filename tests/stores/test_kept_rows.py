@@ -20,8 +20,8 @@ from hammemo import NO_TOKEN, FileError, MemoryClassifier, NotStoredError, Rolli
 from hammemo._arrays.checked import StoredArrays
 from hammemo.kernels import Suffixes
 from hammemo.memories import Exact, Hashed, Ledgered
-from hammemo.models.kept import EVERYTHING, THRESHOLDS
-from hammemo.models.kept_rows import KeptRows
+from hammemo.stores.kept import EVERYTHING, THRESHOLDS
+from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.streams import stream_blocks
@@ -421,7 +421,7 @@ def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.models.kept_rows.MOST_ROWS", 600)
+    monkeypatch.setattr("hammemo.stores.kept_rows.MOST_ROWS", 600)
     monkeypatch.setattr("hammemo.models.choose.CHOICE_ROWS", 400)
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (1500, 6))

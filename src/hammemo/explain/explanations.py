@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from hammemo.models.explanation_plot import draw
+from hammemo.explain.explanation_plot import draw
 from hammemo.tokens.columns import NAMES, array_values
 from hammemo.tokens.missing import MISSING
 
@@ -216,7 +216,7 @@ class Explanation:
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> from hammemo.models.explanations import Explanation
+        >>> from hammemo.explain.explanations import Explanation
         >>> found = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"]], ["x", "y"]).explain(["a", "b"])
         >>> str(Explanation.from_dict(found.to_dict())) == str(found)
         True

@@ -18,8 +18,8 @@ import numpy as np
 from hammemo._arrays.integers import narrow, object_array
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.kept import EVERYTHING
-from hammemo.models.kept_rows import MOST_TOKENS
+from hammemo.stores.kept import EVERYTHING
+from hammemo.stores.kept_rows import MOST_TOKENS
 from hammemo.tokens.contexts import joined
 from hammemo.tokens.hashing import key_words, mix, vocabulary_hashes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.models.explanation_plot import COLOURS, shortened
+from hammemo.explain.explanation_plot import COLOURS, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,11 +16,11 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed, Ledgered
-from hammemo.models import documents as documents_module
 from hammemo.models.classifiers import take_state
-from hammemo.models.documents import NO_CASE, PIECE, DocumentCutter, Way
-from hammemo.models.kept import THRESHOLDS
-from hammemo.models.kept_documents import Keeper, KeptDocuments
+from hammemo.stores import documents as documents_module
+from hammemo.stores.documents import NO_CASE, PIECE, DocumentCutter, Way
+from hammemo.stores.kept import THRESHOLDS
+from hammemo.stores.kept_documents import Keeper, KeptDocuments
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
@@ -127,7 +127,7 @@ def test_what_is_kept_depends_on_what_is_stored_only(
         small = with_some(KeptDocuments(h=2, seed=3, most=most), [documents[k] for k in stored.elements()]).base
         held = small.held
         assert len(held.codes) <= most or small.threshold == min(t for t in THRESHOLDS if t > int(held.words[0]))
-        assert packed(small)["codes"] == packed(kept._below(small.threshold))["codes"]
+        assert packed(small)["codes"] == packed(kept.below(small.threshold))["codes"]
 
 
 @pytest.mark.parametrize("way", [Way("drop"), Way("pad"), Way("pad", "(start)")])

@@ -1,9 +1,9 @@
 """The documents that a model keeps: what its layout and its weights are functions of, as kept rows are for a table.
 
 Kept is every distinct document whose hash lies below a threshold, with how it was cut into windows and how often it is
-stored (:mod:`hammemo.models.kept`); up to `MOST_TOKENS` tokens, all of them. They are held as integer codes, one
+stored (:mod:`hammemo.stores.kept`); up to `MOST_TOKENS` tokens, all of them. They are held as integer codes, one
 document after the other, in the order of their hashes; documents with equal hashes stay apart. Small edits go into an
-overlay, as in :mod:`hammemo.models.kept_rows`. A row that such a model learns alone, by `partial_fit` or `learn_one`,
+overlay, as in :mod:`hammemo.stores.kept_rows`. A row that such a model learns alone, by `partial_fit` or `learn_one`,
 is a document with one window.
 
 A document of more than an eighth of the tokens is not kept. Its hash is, so that the model knows that it does not hold
@@ -30,8 +30,7 @@ from hammemo._arrays.integers import narrow
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.automatic import StreamFacts, repeated_share
-from hammemo.models.documents import (
+from hammemo.stores.documents import (
     NO_CASE,
     NONE,
     PIECE,
@@ -47,8 +46,9 @@ from hammemo.models.documents import (
     not_kept,
     summed,
 )
-from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
-from hammemo.models.kept_rows import MOST_TOKENS, KeptRows
+from hammemo.stores.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
+from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.event_frames import case_words
@@ -90,7 +90,7 @@ class KeptDocuments(Kept):
 
     Examples
     --------
-    >>> from hammemo.models.kept_documents import Keeper, KeptDocuments, Way
+    >>> from hammemo.stores.kept_documents import Keeper, KeptDocuments, Way
     >>> from hammemo.tokens.streams import stream_blocks
     >>> keeper = Keeper(KeptDocuments(h=2, seed=0, most=100), Way("pad"))
     >>> _ = list(keeper.through(stream_blocks([["a", "b", "c"], ["d", "b"]], h=2, short="pad")))
@@ -525,7 +525,7 @@ def matched_documents(events: Key, held: Counter[Key]) -> Counter[Key]:
     Examples
     --------
     >>> from collections import Counter
-    >>> from hammemo.models.kept_documents import matched_documents
+    >>> from hammemo.stores.kept_documents import matched_documents
     >>> held = Counter({("pad", 7, "a", "b"): 1, ("pad", 7, "c"): 1, ("pad", 7, "a"): 1})
     >>> sorted(matched_documents(("pad", 7, "a", "b", "c"), held))
     [('pad', 7, 'a', 'b'), ('pad', 7, 'c')]

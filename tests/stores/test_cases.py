@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, NotStoredError, load, save
 from hammemo._arrays.checked import StoredArrays
-from hammemo.models.kept_documents import KeptDocuments, matched_documents
+from hammemo.stores.kept_documents import KeptDocuments, matched_documents
 
 if TYPE_CHECKING:
     from pathlib import Path
