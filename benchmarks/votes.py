@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.evaluate.evaluation import expected_calibration_error
+from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier

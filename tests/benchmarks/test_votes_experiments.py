@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import events
 import votes
 from experiments import app
-from hammemo.evaluate.evaluation import expected_calibration_error
+from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.paper.experiments.wikitext import build_task
 
 if TYPE_CHECKING:

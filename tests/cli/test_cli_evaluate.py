@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
-from hammemo.evaluate.evaluation import evaluate
-from hammemo.evaluate.splits import TableMaterial, folds
+from hammemo.evaluation.measures import evaluate
+from hammemo.evaluation.splits import TableMaterial, folds
 
 if TYPE_CHECKING:
     from pathlib import Path

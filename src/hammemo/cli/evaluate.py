@@ -24,8 +24,8 @@ from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
-    from hammemo.evaluate.evaluation import Evaluation, Measures
-    from hammemo.evaluate.splits import DocumentMaterial, Material, Split, TableMaterial
+    from hammemo.evaluation.measures import Evaluation, Measures
+    from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
@@ -73,7 +73,7 @@ def evaluate_files(
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, folds, holdout, parameters.seed)
-        from hammemo.evaluate.evaluation import evaluate
+        from hammemo.evaluation.measures import evaluate
 
         with progress_bar("Evaluating") as tell:
             found = evaluate(model, material, split, tell)
@@ -110,7 +110,7 @@ def _material(
 
 def _rows(model: MemoryClassifier, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
     """Return all rows of tables, and tell the model which columns are numbers."""
-    from hammemo.evaluate.splits import TableMaterial
+    from hammemo.evaluation.splits import TableMaterial
     from hammemo.sources.kinds import ordered_columns
     from hammemo.tokens.contexts import joined
 
@@ -134,7 +134,7 @@ def _rows(model: MemoryClassifier, schema: TableSchema, files: list[str], file_f
 
 def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> DocumentMaterial:
     """Return all documents of files."""
-    from hammemo.evaluate.splits import DocumentMaterial
+    from hammemo.evaluation.splits import DocumentMaterial
     from hammemo.tokens.contexts import windows
     from hammemo.tokens.labels import most_frequent_labels
 
@@ -157,7 +157,7 @@ def _documents(schema: SequenceSchema, files: list[str], file_format: str | None
 
 def _split(material: Material, number: int | None, share: float | None, seed: int) -> Split:
     """Return what the options mean; --time alone means the last fifth."""
-    from hammemo.evaluate import splits
+    from hammemo.evaluation import splits
 
     if number is None and (share is not None or material.moments is not None):
         if material.moments is not None:

@@ -1,6 +1,6 @@
 r"""How good a model is on held-out examples, compared with two simple models.
 
-A `Split` says which examples are learnt and which are held out (:mod:`hammemo.evaluate.splits`).
+A `Split` says which examples are learnt and which are held out (:mod:`hammemo.evaluation.splits`).
 
 **What is measured**, over all held-out examples: the share of right answers; the share whose label is among the
 five best; the mean log-loss in nats; and the expected calibration error: over 15 bins of equal width of the highest
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from hammemo.evaluate.splits import Material, Split
+    from hammemo.evaluation.splits import Material, Split
 
 BINS: Final = 15
 SHORT_LIST: Final = 5
@@ -131,10 +131,10 @@ class Evaluation:
 
     def plot(self) -> Figure:
         """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
-        from hammemo.evaluate import evaluation_plot
+        from hammemo.evaluation import figure
 
         error = next(iter(self.measures.values())).calibration_error
-        return evaluation_plot.draw(self.confusion, self.confusion_labels, self.n_asked, self.calibration, error)
+        return figure.draw(self.confusion, self.confusion_labels, self.n_asked, self.calibration, error)
 
 
 def evaluate(
@@ -158,8 +158,8 @@ def evaluate(
     --------
     >>> import numpy as np
     >>> from hammemo import MemoryClassifier
-    >>> from hammemo.evaluate.evaluation import evaluate
-    >>> from hammemo.evaluate.splits import TableMaterial, folds
+    >>> from hammemo.evaluation.measures import evaluate
+    >>> from hammemo.evaluation.splits import TableMaterial, folds
     >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
     >>> rows = TableMaterial(X, (X[:, 0] == X[:, 1]).astype(int))
     >>> found = evaluate(MemoryClassifier(), rows, folds(rows, 5)).measures
@@ -335,7 +335,7 @@ def expected_calibration_error(probabilities: NDArray[np.float64], right: NDArra
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.evaluate.evaluation import expected_calibration_error
+    >>> from hammemo.evaluation.measures import expected_calibration_error
     >>> expected_calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])).__round__(12)
     0.15
     """

@@ -153,7 +153,7 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.evaluate.splits import TableMaterial, folds
+    >>> from hammemo.evaluation.splits import TableMaterial, folds
     >>> rows = TableMaterial(np.zeros((10, 1), int), np.array(list("aaaaabbbbb")))
     >>> [sorted(rows.y[asked].tolist()) for _, asked in folds(rows, 5).parts][:2]
     [['a', 'b'], ['a', 'b']]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, top_k_accuracy_score
 
 from hammemo import MemoryClassifier
-from hammemo.evaluate import evaluation
-from hammemo.evaluate.evaluation import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
-from hammemo.evaluate.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
+from hammemo.evaluation import measures as evaluation
+from hammemo.evaluation.measures import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
+from hammemo.evaluation.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
 from hammemo.votes import Mixture
 
 
