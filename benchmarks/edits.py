@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed, Ledgered
-from hammemo.models.classifiers import read_rows
+from hammemo.models.editing import read_rows
 from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.measuring import Row, unseen
 from measures import after, latencies, options, show, thread_seconds
@@ -73,7 +73,7 @@ def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | N
     if labels is None:
         model.contexts(rows)
     else:
-        read_rows(model, rows, labels, None, model.state)
+        read_rows(model, rows, labels, model.state)
 
 
 def measured(

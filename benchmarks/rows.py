@@ -37,7 +37,7 @@ from hammemo._progress import progress_bar
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import AutoSites, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
 from hammemo.votes import LogLinear, Mixture
 from measures import options, show

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, save
 from hammemo.memories import Exact, Hashed, Ledgered, Tiered
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded

@@ -16,7 +16,7 @@ import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.memories import Exact, Ledgered
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
 from hammemo_server.edits import weights as weights_module

@@ -20,7 +20,7 @@ from hammemo.explain.explanations import Explanation
 from hammemo.kernels import Bag, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 from hammemo.memories.row_rules import RowRule
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear
 from memory_catalogue import MEMORIES, Entry, batches

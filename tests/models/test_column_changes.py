@@ -15,7 +15,7 @@ from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
-from hammemo.models.classifiers import edit, take_state
+from hammemo.models.editing import edit, take_state
 from hammemo.models.refit import with_choice
 from hammemo.tokens.column_evidence import CONTENTS, Evidence, converted, unpacked_types
 from hammemo.tokens.contexts import Contexts

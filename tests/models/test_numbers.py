@@ -23,7 +23,7 @@ from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
-from hammemo.models.classifiers import read_rows
+from hammemo.models.editing import read_rows
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
@@ -309,7 +309,7 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     X, y = frame(90, seed)
     X["town"] = X["town"].where(np.random.default_rng(seed).random(90) < 0.9)
     clf: Any = MemoryClassifier(missing="empty" if seed % 2 else "token").fit(X, y)
-    examples = read_rows(clf, X[:60], y[:60], np.arange(60) % 3, clf.state).examples()
+    examples = read_rows(clf, X[:60], y[:60], clf.state, np.arange(60) % 3).examples()
     assert holds_trees(clf.sites_, clf.state.cells)
     by_leaf = table_of_trees(clf.state.cells, examples, clf.sites_)
     of_cells = CountTable.of(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
@@ -319,7 +319,7 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     for (name, mine), theirs in zip(found.items(), expected.values(), strict=True):
         assert mine.dtype == theirs.dtype, name
         assert np.array_equal(mine, theirs), name
-    none = table_of_trees(clf.state.cells, read_rows(clf, X[:1], y[:1], [0], clf.state).examples(), clf.sites_)
+    none = table_of_trees(clf.state.cells, read_rows(clf, X[:1], y[:1], clf.state, [0]).examples(), clf.sites_)
     assert not none.n_examples
 
 
@@ -349,7 +349,7 @@ def test_rows_of_an_edit_are_counted_one_by_one_or_at_leaves(n: int) -> None:
     more, labels = frame(n, seed=1)
     model: Any = MemoryClassifier().fit(X, y)
     by_leaf = model.memory_.snapshot()
-    examples = read_rows(model, more, labels, None, model.state).examples()
+    examples = read_rows(model, more, labels, model.state).examples()
     by_leaf.signed_sum = by_leaf.signed_sum.changed_by(table_of_trees(model.state.cells, examples, model.sites_), 1)
     edited = model.snapshot().partial_fit(more, labels, choose=False)
     assert edited.memory_.state_bytes() == by_leaf.state_bytes()

@@ -12,7 +12,7 @@ from hammemo import MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes
 from hammemo.files.descriptions import stored_held_out
 from hammemo.models.choose import held_out
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.receipts import check_documents, check_rows
 from hammemo.receipts.verifying import Check, Result
 

@@ -16,7 +16,7 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed, Ledgered
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.stores import documents as documents_module
 from hammemo.stores.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.stores.kept import THRESHOLDS

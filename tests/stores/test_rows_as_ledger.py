@@ -14,7 +14,7 @@ from hammemo.files.archive import FileError
 from hammemo.files.contents import file_bytes
 from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
-from hammemo.models.classifiers import take_state
+from hammemo.models.editing import take_state
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns

@@ -15,7 +15,8 @@ from hammemo.files.archive import FileError
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.models.classifiers import MemoryClassifier, mute_forgetting_warning, name_columns
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.editing import mute_forgetting_warning, name_columns
 from hammemo.models.predictor import Predictor
 from hammemo.sources.kinds import ORDERED
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes

@@ -23,7 +23,7 @@ from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
 from hammemo.engines.tables import fit_table
 from hammemo.memories import Hashed
-from hammemo.models.classifiers import edit
+from hammemo.models.editing import edit
 from hammemo.models.names import is_auto
 from hammemo.models.size_warning import warn_if_large
 from hammemo.models.streams import with_counted_stream

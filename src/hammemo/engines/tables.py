@@ -32,8 +32,9 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupJob, GroupReader
 from hammemo.engines.running import GroupObserver
-from hammemo.models.classifiers import edit, state_of_layout
+from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
+from hammemo.models.editing import edit
 from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_kinds import ColumnKinds

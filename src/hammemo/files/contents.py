@@ -26,8 +26,8 @@ from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.ledgered import Ledgered
 from hammemo.models.choose import held_out
-from hammemo.models.classifiers import take_state
 from hammemo.models.digests import UNSTORED
+from hammemo.models.editing import take_state
 from hammemo.models.predictor import Predictor
 from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.stores.kept import EVERYTHING, Kept

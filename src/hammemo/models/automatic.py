@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
@@ -32,6 +32,9 @@ from hammemo.memories import Exact, Hashed, Ledgered, Memory
 from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
 from hammemo.votes.choosing import plain_log_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def resolved_memory(memory: Any) -> Memory:
@@ -113,3 +116,10 @@ def _innermost(memory: Memory) -> Memory:
     while isinstance(memory, Ledgered):
         memory = Hashed() if memory.memory is None else memory.memory
     return memory
+
+
+def parts_for(estimator: object, params: Iterable[str]) -> dict[str, Any]:
+    """Return objects for the "auto" or None parts of which parameters are to be set, such as ``memory__buckets``."""
+    nested = [name.partition("__") for name in params if "__" in name]
+    known = {part: getattr(estimator, part, 0) for part, _, _ in nested}
+    return {part: part_for(part, name) for part, _, name in nested if known[part] is None or is_auto(known[part])}

@@ -9,46 +9,39 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
-import copy
 import warnings
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._arrays.threads import threads_used
-from hammemo._progress import progress_lines
 from hammemo._versions import Versioned
 from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.automatic import part_for, resolved_memory, resolved_vote
+from hammemo.models.automatic import parts_for, resolved_memory, resolved_vote
 from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
-from hammemo.models.count import with_ledger
 from hammemo.models.digests import part_digests, whole_digest
+from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.learn_one import change_one
 from hammemo.models.names import is_auto
-from hammemo.models.predictor import Predictor
-from hammemo.models.report import Report, site_names
-from hammemo.models.scorer import Scorer, check_probabilities
+from hammemo.models.predictor import compiled
+from hammemo.models.report import report_of
+from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
-from hammemo.models.state import ModelState, way_to_refit
 from hammemo.models.streams import Stream
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.streams import stream_blocks
-from hammemo.tokens.user_input import CheckedRows, asked_contexts
+from hammemo.tokens.user_input import asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
@@ -56,14 +49,14 @@ if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.models.state import Choices
+    from hammemo.models.predictor import Predictor
+    from hammemo.models.report import Report
+    from hammemo.models.state import Choices, ModelState
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
-
-_ASKED_AT_ONCE: Final = 2**22
-"""Tokens of all contexts that `log_loss_stream` asks for at a time, about."""
 
 
 class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
@@ -180,13 +173,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         MemoryClassifier(kernel=AutoSites(budget=8),
                          vote=LogLinear(ridge=2.0, uniform=0.002))
         """
-        parts: dict[str, Any] = {}
-        for name in params:
-            part, nested, parameter = name.partition("__")
-            if nested and part not in params and hasattr(self, part):
-                value = getattr(self, part)
-                if value is None or is_auto(value):
-                    parts[part] = part_for(part, parameter)
+        parts = {name: value for name, value in parts_for(self, params).items() if name not in params}
         super().set_params(**parts, **params)
         return self
 
@@ -278,7 +265,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         edit(
             self,
             lambda model: learn.fit(
-                model.settings(), known_state(model), read_rows(model, X, y, sample_weight, None), classes
+                model.settings(), known_state(model), read_rows(model, X, y, None, sample_weight), classes
             ),
         )
         return self
@@ -316,7 +303,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         def fit(model: MemoryClassifier) -> ModelState:
             state = model.state
-            examples = read_rows(model, X, y, sample_weight, state).examples()
+            examples = read_rows(model, X, y, state, sample_weight).examples()
             state = state.but(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
             return weigh.with_fitted_weights(model.settings(), state)
 
@@ -355,16 +342,10 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if rows is not None and what == "weights":
             raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights', or use fit_vote(X, y).")
 
-        def again(model: MemoryClassifier) -> ModelState:
-            if rows is None:
-                return refit.refit(model.settings(), model.state, what)
-
-            def read(X: Any, y: Any, state: ModelState) -> CheckedRows:
-                return read_rows(model, X, y, None, state)
-
-            return refit.refit_to(model.settings(), model.state, rows, read)
-
-        edit(self, again)
+        if rows is None:
+            edit(self, lambda model: refit.refit(model.settings(), model.state, what))
+        else:
+            edit(self, lambda model: refit.refit_to(model.settings(), model.state, rows, partial(read_rows, model)))
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -439,7 +420,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
             settings, state = model.settings(), known_state(model)
             if state is not None:
                 state = learn.admit(settings, state, X, choose_again=choose)
-            rows = read_rows(model, X, y, sample_weight, state)
+            rows = read_rows(model, X, y, state, sample_weight)
             return learn.learn(settings, state, rows, classes, given, choose_again=choose)
 
         edit(self, learnt)
@@ -465,7 +446,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         def forgotten(model: MemoryClassifier) -> ModelState:
             state = model.state
-            return forget.forget(model.settings(), state, read_rows(model, X, y, sample_weight, state).examples())
+            return forget.forget(model.settings(), state, read_rows(model, X, y, state, sample_weight).examples())
 
         edit(self, forgotten)
         return self
@@ -722,15 +703,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         True
         """
         self._check_is_fitted()
-        view, state = self.view(), self.state
-        check_probabilities(view.scorer.vote)
-        streams.refuse_numbers(state)
-        losses = [np.empty(0)]
-        cutting = None if short is None and pad is None else Cutting(short or "drop", pad)
-        cutting = cutting or view.cutting or Cutting()
-        for block in stream_blocks(tokens, view.scorer.sites.h, starts, cutting.short, cutting.pad):
-            losses += [view.scorer.losses(examples) for examples in block.batches(_ASKED_AT_ONCE)]
-        return np.concatenate(losses)
+        streams.refuse_numbers(self.state)
+        return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, (short, pad)))
 
     def merge(self: Self, other: MemoryClassifier) -> Self:
         """Add everything that another classifier has learnt.
@@ -750,18 +724,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         given = self._operand(other, "merge")
 
-        def added(model: MemoryClassifier) -> ModelState:
-            return merge.merge(model.settings(), model.state, given)
-
-        edit(self, added)
-        mine, theirs = self.vote_, given.vote
-        if mine.state() and theirs.state() and not mine.is_fitted_like(theirs):
-            warnings.warn(
-                "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
-                "both have learnt with refit(), or with fit_vote(X, y).",
-                UserWarning,
-                stacklevel=2,
-            )
+        edit(self, lambda model: merge.merge(model.settings(), model.state, given))
+        merge.warn_of_other_weights(self.vote_, given.vote)
         return self
 
     def unmerge(self: Self, other: MemoryClassifier) -> Self:
@@ -791,17 +755,17 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
         changed. `refit` fits a log-linear vote to the sum.
         """
-        return self._apart().merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+        return apart(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
 
     def __radd__(self: Self, other: Any) -> Self:
         """Return a copy for ``0 + model``, which is how `sum` begins."""
         if not (isinstance(other, int) and other == 0):
             return NotImplemented
-        return self._apart()
+        return apart(self)
 
     def __sub__(self: Self, other: Any) -> Self:
         """Return a new model without what the right one has learnt; neither operand is changed."""
-        return self._apart().unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+        return apart(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
 
     def empty_like(self: Self) -> Self:
         """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
@@ -819,11 +783,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
         True
         """
-        fresh = self._apart()
-        state = fresh.state
-        store = None if state.store is None else state.store.emptied()
-        state = state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0)
-        take_state(fresh, with_ledger(state, None))
+        fresh = apart(self)
+        take_state(fresh, merge.emptied(fresh.state))
         return fresh
 
     def _operand(self, other: Any, name: str) -> ModelState:
@@ -835,15 +796,6 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         state = other.state
         check_names(self.state.columns, state.columns)
         return state
-
-    def _apart(self: Self) -> Self:
-        """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
-        check_is_fitted(self)
-        version = self.snapshot()
-        state: ModelState = version.__dict__.pop("_state")
-        model = copy.deepcopy(version)
-        take_state(model, state.with_memory(state.memory.snapshot(), vote=copy.deepcopy(state.vote)))
-        return model
 
     def snapshot(self: Self) -> Self:
         """Return an object of its own that holds this version: what either learns later, the other does not see."""
@@ -873,15 +825,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
             -1 for all processors.
         """
         check_is_fitted(self)
-        state = self.state
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        memory = state.memory.now()
-        compiled = memory.compile(form, tokens, effective_n_jobs(n_jobs))
-        compiled.forgot_unchecked = memory.forgot_unchecked
-        missing = self.settings().missing
-        return Predictor(
-            compiled, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells
-        ).prepare()
+        return compiled(self.state, self.settings().missing, form, tokens, effective_n_jobs(n_jobs))
 
     @overload
     def digest(self, parts: Literal[False] = False) -> str: ...
@@ -916,34 +861,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     def report(self) -> Report:
         """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
-        model = self.now()
-        state = model.state
-        positions, kept, cells = state.sites.positions, state.store, state.cells
-        counts = state.memory.label_counts
-        return Report(
-            n_examples=int(counts.sum()),
-            n_labels=len(state.memory.labels),
-            n_positions=state.columns.n,
-            tuples=site_names(positions, state.columns.listed()),
-            n_single=sum(len(site) == 1 for site in positions),
-            n_trees=0 if cells is None or cells.forest is None else cells.forest.n_trees,
-            memory=repr(state.memory),
-            nbytes=state.memory.nbytes,
-            vote=repr(state.vote),
-            n_kept=None if kept is None else len(kept),
-            keeps_all=kept is not None and kept.holds_all,
-            chosen_at=state.chosen_at,
-            is_pinned=state.pinned,
-            choices=replace(state.layout.choices, held_out=choose.held_out(state)),
-            free=tuple(site.name for site in state.sites.free),
-            keeps_documents=state.documents is not None,
-            is_stream=state.documents is not None or state.cutting is not None,
-            unread=state.vote.unread(state.sites),
-            is_stale=state.stale,
-            is_weighed=getattr(state.vote, "class_weight", None) is not None,
-            most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
-            model=model,
-        )
+        return report_of(self.now())
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -1043,15 +961,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         return contexts
 
     def _question(self, X: Any) -> tuple[ModelView, Contexts]:
-        state = known_state(self)
-        if state is not None and state.stale and "_warned" not in vars(self):
-            mute_forgetting_warning(self)
-            warnings.warn(
-                "Rows were forgotten, but what was chosen and fitted still depends on them until "
-                f"{way_to_refit(state)}. Each model warns once.",
-                UserWarning,
-                stacklevel=4,
-            )
+        warn_of_forgotten_rows(self)
         return super()._question(X)
 
     def vote_in_use(self) -> str | Vote:
@@ -1067,54 +977,6 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         return tags
 
 
-def edit(model: MemoryClassifier, change: Callable[[Any], ModelState]) -> None:
-    """Let a model take the state that `change` makes of a private version of it, as the next version."""
-
-    def changed(private: MemoryClassifier) -> None:
-        before = known_state(model)
-        if before is not None:
-            private.__dict__["_state"] = before.but(refitted=frozenset()) if before.refitted else before
-        private.__dict__.pop("_bits", None)  # `Report.bits` of the version before
-        n_jobs, verbose = getattr(private, "n_jobs", None), getattr(private, "verbose", 0)
-        if verbose or n_jobs is not None:
-            with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
-                after = change(private)
-        else:  # single edits take microseconds
-            after = change(private)
-        if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
-            learn.refuse_to_record(before)
-        take_state(private, with_ledger(after, None if before is None else before.store))
-        private.version_ = getattr(private, "version_", 0) + 1
-
-    model.edited(changed)
-
-
-def known_state(model: MemoryClassifier) -> ModelState | None:
-    """Return the state of a model; None before it has learnt anything."""
-    return vars(model).get("_state")
-
-
-def take_state(model: MemoryClassifier, state: ModelState) -> None:
-    """Give a private version of a model a state, and what scikit-learn keeps of its columns."""
-    known = model.__dict__
-    before = known.get("_state")
-    known["_state"] = state
-    if before is not None and before.columns is state.columns:
-        return
-    known["n_features_in_"] = state.columns.n
-    if state.columns.names is None:
-        known.pop("feature_names_in_", None)
-    else:
-        known["feature_names_in_"] = state.columns.names
-
-
-def name_columns(model: MemoryClassifier, names: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Give the columns of a fitted model other names, or none; return those that they had."""
-    state = model.state
-    take_state(model, state.but(columns=replace(state.columns, names=names)))
-    return state.columns.names
-
-
 def state_of_layout(layout: Any) -> ModelState:
     """Return the state of the model whose layout is to be used, or refuse what has none."""
     if not isinstance(layout, MemoryClassifier):
@@ -1123,33 +985,3 @@ def state_of_layout(layout: Any) -> ModelState:
         )
     check_is_fitted(layout)
     return layout.state
-
-
-def read_rows(model: MemoryClassifier, X: Any, y: Any, sample_weight: Any, state: ModelState | None) -> CheckedRows:
-    """Return what a user hands over to be learnt or forgotten, checked; without a state, as the first rows."""
-    settings = model.settings()
-    check_missing_rule(settings.missing)
-    if state is None:
-        return CheckedRows.from_user(model, settings, None, X, y, sample_weight)
-    columns, cutting = state.columns, state.cutting
-    X = X if cutting is None else cutting.contexts(X, columns.n)
-    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight)
-
-
-def mute_forgetting_warning(model: MemoryClassifier) -> None:
-    """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
-    model.__dict__["_warned"] = True
-
-
-def _n_rows(state: ModelState) -> int:
-    """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
-    return state.n_examples + (0 if state.witness is None else state.witness.rows)
-
-
-def _n_threads(n_jobs: Any) -> int:
-    """Return how many threads `n_jobs` means, as in scikit-learn: -1 for all cores, -2 for all but one."""
-    if n_jobs is None:
-        return 1
-    if not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or not n_jobs:
-        raise ValueError(f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one.")
-    return int(effective_n_jobs(int(n_jobs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hammemo.models.column_changes import (
     may_become,
     with_kinds,
 )
-from hammemo.models.count import count
+from hammemo.models.count import count, with_ledger
 from hammemo.models.forget import forget_kept
 from hammemo.models.learn import with_other_kinds
 from hammemo.models.weigh import with_forgotten
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hammemo.models.state import ModelState
     from hammemo.stores.kept import Kept
     from hammemo.tokens.cutting import Cutting
+    from hammemo.votes import Vote
 
 
 def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
@@ -169,3 +171,20 @@ def _memories(state: ModelState, other: ModelState) -> tuple[Memory, Memory]:
 
 def _classes(state: ModelState) -> NDArray[Any]:
     return classes_array(state.memory.labels, state.label_dtype)
+
+
+def emptied(state: ModelState) -> ModelState:
+    """Return a state of the same layout with nothing stored, whose layout counts as given."""
+    store = None if state.store is None else state.store.emptied()
+    return with_ledger(state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0), None)
+
+
+def warn_of_other_weights(mine: Vote, theirs: Vote) -> None:
+    """Say that of two sets of fitted weights one is kept."""
+    if mine.state() and theirs.state() and not mine.is_fitted_like(theirs):
+        warnings.warn(
+            "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
+            "both have learnt with refit(), or with fit_vote(X, y).",
+            UserWarning,
+            stacklevel=3,
+        )

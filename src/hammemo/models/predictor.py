@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
+    from hammemo.models.state import ModelState
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 
 
@@ -228,3 +230,11 @@ class Predictor(Answering):
 def _one(tokens: Any) -> Sequence[Any]:
     """Return the tokens of one context as a list or a tuple; a row of a frame is read in order, not by its names."""
     return tokens if type(tokens) is list or type(tokens) is tuple else one_context(tokens, call="a predictor")
+
+
+def compiled(state: ModelState, missing: str, form: str | None, tokens: Vocabulary | None, threads: int) -> Predictor:
+    """Return a predictor of a state, in a compiled form of its memory."""
+    memory = state.memory.now()
+    made = memory.compile(form, tokens, threads)
+    made.forgot_unchecked = memory.forgot_unchecked
+    return Predictor(made, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells).prepare()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from hammemo.kernels.cells.forest import LEVELS
+from hammemo.models.choose import held_out
 from hammemo.models.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo.kernels.sites import Site
-    from hammemo.models.state import Choices
+    from hammemo.models.state import Choices, ModelState
 
 _MAX_SHOWN_TUPLES = 12
 
@@ -202,3 +203,34 @@ class Report:
 def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the sites of several positions as they are shown: by the names of columns, or by positions."""
     return tuple(shown_site(site, names) for site in sites if len(site) > 1)
+
+
+def report_of(model: Any) -> Report:
+    """Return the report of one version of a fitted model."""
+    state: ModelState = model.state
+    positions, kept, cells = state.sites.positions, state.store, state.cells
+    counts = state.memory.label_counts
+    return Report(
+        n_examples=int(counts.sum()),
+        n_labels=len(state.memory.labels),
+        n_positions=state.columns.n,
+        tuples=site_names(positions, state.columns.listed()),
+        n_single=sum(len(site) == 1 for site in positions),
+        n_trees=0 if cells is None or cells.forest is None else cells.forest.n_trees,
+        memory=repr(state.memory),
+        nbytes=state.memory.nbytes,
+        vote=repr(state.vote),
+        n_kept=None if kept is None else len(kept),
+        keeps_all=kept is not None and kept.holds_all,
+        chosen_at=state.chosen_at,
+        is_pinned=state.pinned,
+        choices=replace(state.layout.choices, held_out=held_out(state)),
+        free=tuple(site.name for site in state.sites.free),
+        keeps_documents=state.documents is not None,
+        is_stream=state.documents is not None or state.cutting is not None,
+        unread=state.vote.unread(state.sites),
+        is_stale=state.stale,
+        is_weighed=getattr(state.vote, "class_weight", None) is not None,
+        most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
+        model=model,
+    )

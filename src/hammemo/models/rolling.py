@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import forget, learn
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.classifiers import MemoryClassifier, edit, mute_forgetting_warning, read_rows, take_state
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.column_changes import as_kinds
 from hammemo.models.count import with_ledger
+from hammemo.models.editing import edit, mute_forgetting_warning, read_rows, take_state
 from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         if not reset:
             state = learn.admit(settings, model.state, X)
             take_state(model, state)
-        learnt = read_rows(model, X, y, sample_weight, state)
+        learnt = read_rows(model, X, y, state, sample_weight)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "The window was begun with times= and goes on without: give times= in every call, because the system's "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hammemo.models.learn import label_ends, like_given, refuse_to_record, start
 from hammemo.models.merge import joint_cutting
 from hammemo.models.names import is_auto
 from hammemo.models.refit import fit_documents
+from hammemo.models.scorer import check_probabilities
 from hammemo.models.size_warning import watched
 from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
 from hammemo.stores.documents import Way
@@ -40,12 +41,17 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.memories import Memory
+    from hammemo.models.answering import ModelView
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
+
+
+_ASKED_AT_ONCE: Final = 2**22
+"""Tokens of all contexts that `stream_losses` asks for at a time, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +91,8 @@ class Stream:
         starts: ArrayLike | None,
         classes: Any,
         cut: tuple[Literal["drop", "pad"] | None, Any],
-        columns: tuple[str | None, str | None, str | None],
-        cases: Iterable[Any] | None,
+        columns: tuple[str | None, str | None, str | None] = (None, None, None),
+        cases: Iterable[Any] | None = None,
     ) -> Stream:
         """Return a stream of what a user gives: `cut` is (short, pad), `columns` those of a frame of events."""
         short, pad = cut
@@ -331,3 +337,12 @@ def with_counted_stream(
     if isinstance(state.vote, LogLinear) and is_auto(settings.vote):  # now it is known how many labels there are
         state = state.but(vote=settings.with_class_weight(settings.vote_for(len(memory.labels), memory)))
     return state.but(vote=fitted_vote(state, sample if kept is None else kept.fitting_sample(state.vote)))
+
+
+def stream_losses(view: ModelView, stream: Stream) -> NDArray[np.float64]:
+    """Return minus the logarithm of the probability of every token of a stream that has a context."""
+    check_probabilities(view.scorer.vote)
+    losses = [np.empty(0)]
+    for block in stream.blocks(view.scorer.sites.h, stream.cutting or view.cutting or Cutting()):
+        losses += [view.scorer.losses(examples) for examples in block.batches(_ASKED_AT_ONCE)]
+    return np.concatenate(losses)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.models.classifiers import take_state
 from hammemo.models.digests import part_digests, whole_digest
+from hammemo.models.editing import take_state
 from hammemo.receipts.receipt import new_receipt
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sklearn.base import clone
 
 from hammemo.memories import Gaussian, Ledgered
-from hammemo.models.classifiers import take_state
 from hammemo.models.digests import part_digests
+from hammemo.models.editing import take_state
 from hammemo.models.streams import known_cutting
 from hammemo.receipts.receipt import used_libraries, used_processor
 

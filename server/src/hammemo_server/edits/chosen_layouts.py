@@ -11,7 +11,8 @@ the choice is applied to the version that it meets.
 from __future__ import annotations
 
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.models.classifiers import MemoryClassifier, edit, take_state
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.editing import edit, take_state
 from hammemo.models.learn import chosen_if_doubled
 from hammemo.models.refit import with_choice
 from hammemo_server.edits.weights import compressed, decompressed

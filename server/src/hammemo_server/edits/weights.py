@@ -15,7 +15,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo.models.classifiers import edit
+from hammemo.models.editing import edit
 from hammemo.models.weigh import with_weights
 from hammemo_server.edits.operations import TooLarge
 

@@ -22,7 +22,7 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.classifiers import mute_forgetting_warning, take_state
+from hammemo.models.editing import mute_forgetting_warning, take_state
 from hammemo.models.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice

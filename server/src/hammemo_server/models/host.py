@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
-from hammemo.models.classifiers import MemoryClassifier, name_columns
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.editing import name_columns
 from hammemo.models.masking import ListedLabels
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
 from hammemo_server.edits.limits import Limits

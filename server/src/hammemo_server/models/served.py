@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
-from hammemo.models.classifiers import name_columns
+from hammemo.models.editing import name_columns
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
 from hammemo_server.edits.quotas import Usage
