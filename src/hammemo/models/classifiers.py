@@ -722,7 +722,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
         ['no', 'yes']
         """
-        given = self._operand(other, "merge")
+        given = _operand(self, other, "merge")
 
         edit(self, lambda model: merge.merge(model.settings(), model.state, given))
         merge.warn_of_other_weights(self.vote_, given.vote)
@@ -745,7 +745,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
         True
         """
-        given = self._operand(other, "unmerge")
+        given = _operand(self, other, "unmerge")
         edit(self, lambda model: merge.unmerge(model.settings(), model.state, given))
         return self
 
@@ -786,16 +786,6 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         fresh = apart(self)
         take_state(fresh, merge.emptied(fresh.state))
         return fresh
-
-    def _operand(self, other: Any, name: str) -> ModelState:
-        """Return the state of a model to be merged, or refuse it."""
-        check_is_fitted(self)
-        if not isinstance(other, MemoryClassifier):
-            raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
-        check_is_fitted(other)
-        state = other.state
-        check_names(self.state.columns, state.columns)
-        return state
 
     def snapshot(self: Self) -> Self:
         """Return an object of its own that holds this version: what either learns later, the other does not see."""
@@ -985,3 +975,14 @@ def state_of_layout(layout: Any) -> ModelState:
         )
     check_is_fitted(layout)
     return layout.state
+
+
+def _operand(model: MemoryClassifier, other: Any, name: str) -> ModelState:
+    """Return the state of a model that is to be merged with another one, or refuse it."""
+    check_is_fitted(model)
+    if not isinstance(other, MemoryClassifier):
+        raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
+    check_is_fitted(other)
+    state = other.state
+    check_names(model.state.columns, state.columns)
+    return state
