@@ -22,7 +22,7 @@ from rows import CaseHistory, DocumentHistory, Held, History
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 _VALUES: Final[dict[str, list[Any]]] = {
     "names": ["a", "b", "ü", "x y", "Z"],
@@ -287,9 +287,9 @@ class ServerHistory(TableHistory):
             _host().delete("t", "model")
 
     @property
-    def hosted(self) -> HostedModel:
+    def hosted(self) -> ServedModel:
         """The model on the server."""
-        model: HostedModel = _host().get("t", "model")
+        model: ServedModel = _host().get("t", "model")
         return model
 
     def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo_server.edits.operations import Content
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -48,11 +48,11 @@ def online(X: list[list[Any]], y: list[Any]) -> MemoryClassifier:
     return MemoryClassifier(memory=Ledgered(Exact()), random_state=5).partial_fit(X, y)
 
 
-def model_of(model: HostedModel) -> MemoryClassifier:
+def model_of(model: ServedModel) -> MemoryClassifier:
     return model.answering()[0]
 
 
-def chosen(model: HostedModel, version: int) -> MemoryClassifier:
+def chosen(model: ServedModel, version: int) -> MemoryClassifier:
     """Return the model after its choice, which is the edit of this version."""
     return model.answering(version, wait=patience(60))[0]
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -75,7 +75,7 @@ def fitted(clf: MemoryClassifier) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in clf.vote_.state().items()}
 
 
-def weights(model: HostedModel) -> dict[str, bytes]:
+def weights(model: ServedModel) -> dict[str, bytes]:
     clf = model.state().model
     assert clf is not None
     return fitted(clf)

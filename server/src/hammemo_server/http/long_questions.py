@@ -28,7 +28,7 @@ from hammemo_server.http.tenant_slots import SharedThreads, Shares
 if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.models.host import Host
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 _IDLE_SECONDS: Final = 300.0
 """How long a process waits for another question before it ends."""
@@ -64,7 +64,7 @@ class Answered(msgspec.Struct, frozen=True):
 class LongQuestions(Protocol):
     """Answers long questions."""
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
 
     async def end(self) -> None:
@@ -78,7 +78,7 @@ class InThreads:
         self._host = host
         self._threads = SharedThreads(threads, "long")
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
         host, stop = self._host, Stopping(self._host.limits.deadline)
         try:
@@ -113,7 +113,7 @@ class InProcesses:
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
         tenant = hosted.tenant
         await self._shares.enter_within(tenant, self._limits.deadline / 2)
