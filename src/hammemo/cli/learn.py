@@ -23,10 +23,7 @@ from hammemo.cli.console import (
 from hammemo.cli.input_options import (
     NOT_FOR_TABLES,
     SEQUENCES,
-    InputOptions,
-    NewLabel,
-    NewLength,
-    Numeric,
+    NewInputOptions,
     WindowOptions,
     refuse,
 )
@@ -131,16 +128,13 @@ def fit_files(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --segments.")],
-    label: NewLabel = None,
-    h: NewLength = None,
-    numeric: Numeric = None,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
     *,
-    given: InputOptions,
+    given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     machines: EngineOptions,
+    wait: opt.Wait = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
@@ -154,9 +148,9 @@ def fit_files(
     with one_line_errors():
         _check_before_work(out, sequences, machines)
         model, layout = parameters.classifiers()
-        schema, classes = sequences.refined(given.new_schema(label, h, numeric))
+        schema, classes = sequences.refined(given.schema())
         if isinstance(schema, TableSchema):
-            schema = _for_layout(schema, layout, numeric)
+            schema = _for_layout(schema, layout, given.numeric)
             set_table_parameters(model, schema)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
