@@ -305,7 +305,7 @@ def histories(draw: st.DrawFn) -> list[Content]:
 @given(edits=histories(), most=st.sampled_from([3, 6, 50_000]))
 @settings(max_examples=40)
 def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most: int) -> None:
-    """Also where rows are dropped in between, so that there is nothing to choose by any more."""
+    """Also where rows are dropped in between, so that no rows are left to choose by."""
     from hammemo.stores.kept_rows import KeptRows
 
     given_settings = Settings.checked({"columns": 2, "seed": 3}, Limits())

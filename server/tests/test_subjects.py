@@ -443,7 +443,7 @@ def test_random_histories_hold_what_the_twin_holds(
 def test_a_subject_that_is_forgotten_while_keys_are_wrapped_anew_stays_unknown(
     hosts: Callable[..., Host], keys: Path, monkeypatch: Any
 ) -> None:
-    """Keys of one bucket are read, wrapped anew and written: an erasure between must not be undone."""
+    """Keys of one bucket are read, wrapped again and written: an erasure between must not be undone."""
     model = hosts(keys=keys).create("t", "m", {**SETTINGS, "kernel": "positional", "vote": "sum"})
     for subject in ("a", "b"):
         done(model, learn(f"learn {subject}".replace(" ", "-"), subject, [subject, "r"]))

@@ -1,4 +1,4 @@
-"""Tables on engines: what `fit` makes of the whole frame, to the byte, whoever reads the rows and whatever dies."""
+"""Tables on engines: what `fit` makes of the whole frame, to the byte, on each engine, also after a worker dies."""
 
 from __future__ import annotations
 

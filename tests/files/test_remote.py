@@ -54,7 +54,7 @@ def address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which the size of each range is added that is asked for."""
+    """Return a list to which the size of each requested range is added."""
     sizes: list[int] = []
     ranges = Remote.ranges
 

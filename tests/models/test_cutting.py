@@ -1,4 +1,4 @@
-"""A model of streams remembers how documents were cut: contexts of any length are asked, learnt and forgotten alike.
+"""A model of streams remembers how documents were cut: contexts of any length are queried, learnt and forgotten alike.
 
 The plain twin is `hammemo.windows`: row i of a document is what its first i tokens must become.
 """

@@ -174,7 +174,7 @@ class Predictions:
         return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
 
     def reserved(self, number: int) -> list[int]:
-        """Return how many features each group of sites reserves where `number` are asked for."""
+        """Return how many features each group of sites reserves where `number` are requested."""
         return [
             min(number, round(self.sample.features_in_group(group, self.n))) for group in range(len(self.sample.pooled))
         ]

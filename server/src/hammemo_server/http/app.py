@@ -1,6 +1,6 @@
 """The application: everything that can be asked, as one table of operations.
 
-Routes, roles, the document of the interface and the tests of who may ask what all come from the table. Edits wait for
+Routes, roles, the document of the interface and the tests of who may call what all come from the table. Edits wait for
 the core's writer, which makes groups of them; questions get a version from `Service`.
 """
 

@@ -1,10 +1,10 @@
 """Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
 
-An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. So long
+An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. Long
 questions go to other processes (:mod:`hammemo_server.http.question_process`). These are started when they are first
 needed and end after a while without questions. Such a process follows the log as a worker does: it opens a model when
 it is first asked, and answers when it has reached the version that the server has published, so no answer is older than
-an acknowledged edit. It costs a copy of each model that is asked.
+an acknowledged edit. It costs a copy of each model that is queried.
 
 Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
 between two blocks of rows, and the process goes on to the next one.

@@ -1,6 +1,6 @@
 """Figures for Prometheus: one set for each tenant, so that no tenant sees another one's, and one for the process.
 
-Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is asked of
+Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is read from
 it when the figures are read.
 """
 

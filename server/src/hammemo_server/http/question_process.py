@@ -1,6 +1,6 @@
 """A process that answers long questions; the server starts it, and sends questions to its standard input.
 
-It follows the log of each model that it is asked about and never writes. It ends with its standard input.
+It follows the log of each model that it gets questions about and never writes. It ends with its standard input.
 """
 
 from __future__ import annotations

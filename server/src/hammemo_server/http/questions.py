@@ -65,7 +65,7 @@ class QuestionKind:
         return question
 
     def is_long(self, ready: ReadyVersion, question: Any, may_take_time: Callable[[], bool]) -> bool:
-        """Return whether a question would keep others waiting; `may_take_time` is asked about one in between."""
+        """Return whether a question would keep others waiting; `may_take_time` decides about one in between."""
         cost = ready.cost(self.ask, question)
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
 

@@ -30,7 +30,7 @@ class _Draws:
         return mix_one(self._state) % size
 
 
-class _TreeRows(NamedTuple):
+class _TrainingRows(NamedTuple):
     """All rows that trees grow from: codes (columns, m), which columns hold names, labels and weights (m,)."""
 
     codes: NDArray[np.uint8]
@@ -61,7 +61,7 @@ def grow_tree(
     ------
     codes : (columns, m); labels, weights : (m,)
     """
-    every = _TreeRows(codes, names, labels, weights)
+    every = _TrainingRows(codes, names, labels, weights)
     column: list[int] = []
     step: list[int] = []
     right: list[int] = []
@@ -93,7 +93,7 @@ def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> NDArray[np.bool
 
 
 def _best_split(
-    every: _TreeRows,
+    every: _TrainingRows,
     rows: NDArray[np.int32],
     by_label: NDArray[np.int64],
     min_weight: int,
