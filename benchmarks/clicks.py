@@ -230,15 +230,12 @@ def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, s
     from joblib.externals.loky import get_reusable_executor
 
     from hammemo import MemoryClassifier
-    from hammemo.engines import GroupReport, fit
+    from hammemo.engines import GroupReport, Machines, fit_table
 
     resource.setrlimit(resource.RLIMIT_DATA, (limit * 2**20,) * 2)  # of this process, and of those that it starts
     out, reports = Path(folder, f"{rows}-{seed}"), list[GroupReport]()
     started = time.process_time()
-    model = fit(
-        MemoryClassifier(numeric="none", memory="exact"),
-        table=click_files(seed, rows),
-        label=LABEL,
+    machines = Machines(
         engine="processes",
         workers=workers,
         segments=segments,
@@ -247,6 +244,8 @@ def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, s
         group_size=max(1, -(-rows // (64 * BLOCK))),
         on_report=reports.append,
     )
+    estimator = MemoryClassifier(numeric="none", memory="exact")
+    model = fit_table(estimator, click_files(seed, rows), LABEL, machines=machines)
     spent = time.process_time() - started + sum(report.cpu_seconds for report in reports)
     get_reusable_executor().shutdown(wait=True)  # else this process would wait for its workers for ever
     asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)

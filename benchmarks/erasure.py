@@ -51,7 +51,7 @@ from hammemo_server.store.vault import Vault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 SETTINGS: dict[str, Any] = {"columns": 3, "kernel": "positional", "vote": "log-linear", "seed": 1}
 
@@ -115,7 +115,7 @@ def edit_of(number: int, n_subjects: int, *, subjects: bool = True) -> Edit:
     )
 
 
-def send(model: HostedModel, edits: Iterable[Edit], in_flight: int = 1_000) -> None:
+def send(model: ServedModel, edits: Iterable[Edit], in_flight: int = 1_000) -> None:
     """Send edits, so many at the same time."""
     waiting: deque[Any] = deque()
     for edit in edits:
@@ -127,7 +127,7 @@ def send(model: HostedModel, edits: Iterable[Edit], in_flight: int = 1_000) -> N
         waiting.popleft().result()
 
 
-def wait_erased(model: HostedModel, op: str) -> None:
+def wait_erased(model: ServedModel, op: str) -> None:
     while (found := model.erasure(op)) is None or found.state != "erased":
         time.sleep(0.002)
 
@@ -220,7 +220,7 @@ def compared(folder: Path, host: Host, args: argparse.Namespace, gone: set[int])
     return same
 
 
-def wrong_receipts(folder: Path, model: HostedModel, subjects: list[int], rng: random.Random) -> dict[str, int]:
+def wrong_receipts(folder: Path, model: ServedModel, subjects: list[int], rng: random.Random) -> dict[str, int]:
     """Return how many receipts do not verify, and how many do although a byte was changed."""
     public, wrong, passed = read_keys(folder / "keys" / "keys.json").public_key, 0, 0
     previous: dict[str | None, str] = {}
@@ -272,7 +272,7 @@ def edit_seconds(n: int, n_subjects: int, *, subjects: bool) -> float:
             return (time.process_time() - began) / n
 
 
-def erasure_seconds(model: HostedModel, name: str, *, refit: bool) -> tuple[float, float]:
+def erasure_seconds(model: ServedModel, name: str, *, refit: bool) -> tuple[float, float]:
     """Return how long it takes to erase a subject of 100 rows: until it is applied, until it is erased."""
     rows: list[list[Any]] = [[name, f"a{i % 10}", f"b{i // 10}"] for i in range(100)]
     model.edit(Edit(f"learn-{name}", "learn", rows, ["l0"] * 100, subjects=[name] * 100)).result()

@@ -22,7 +22,7 @@ from rows import CaseHistory, DocumentHistory, Held, History
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 _VALUES: Final[dict[str, list[Any]]] = {
     "names": ["a", "b", "ü", "x y", "Z"],
@@ -34,6 +34,7 @@ _VALUES: Final[dict[str, list[Any]]] = {
         *[pd.NaT] * 3,
     ],
 }
+_ONE_THREAD: Final = engines.Machines("threads", workers=1, shard_bytes=512)
 _SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
 _DTYPES: Final = {"names": object, "integers": np.int64, "measures": float, "lacking": float, "dates": "datetime64[us]"}
 
@@ -100,7 +101,7 @@ class TableHistory(History):
 
 
 class EngineHistory(TableHistory):
-    """A history that begins with `engines.fit` of files, and half of which end with it."""
+    """A history that begins with `engines.fit_table` of files, and half of which end with it."""
 
     way = "engines"
 
@@ -116,14 +117,7 @@ class EngineHistory(TableHistory):
         """Return what an engine makes of rows in a file."""
         with tempfile.TemporaryDirectory() as folder:
             where = self.written(rows, folder)
-            return engines.fit(
-                MemoryClassifier(**self.params),
-                table=where,
-                label="label",
-                engine="threads",
-                workers=1,
-                shard_bytes=512,
-            )
+            return engines.fit_table(MemoryClassifier(**self.params), where, "label", machines=_ONE_THREAD)
 
     def fitted(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these rows."""
@@ -149,8 +143,8 @@ class EngineDocumentHistory(DocumentHistory):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "documents.jsonl"
             path.write_text("".join(json.dumps(document) + "\n" for document, _ in rows), encoding="utf-8")
-            options: dict[str, Any] = {"engine": "threads", "workers": 1, "shard_bytes": 512}
-            return engines.fit(MemoryClassifier(**self.params), str(path), self.h, **self.how, **options)
+            estimator = MemoryClassifier(**self.params)
+            return engines.fit_documents(estimator, str(path), self.h, **self.how, machines=_ONE_THREAD)
 
     def fitted(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these documents; an engine chooses by a sample of them, and refit by all."""
@@ -293,9 +287,9 @@ class ServerHistory(TableHistory):
             _host().delete("t", "model")
 
     @property
-    def hosted(self) -> HostedModel:
+    def hosted(self) -> ServedModel:
         """The model on the server."""
-        model: HostedModel = _host().get("t", "model")
+        model: ServedModel = _host().get("t", "model")
         return model
 
     def edit(self, kind: Any, rows: Sequence[tuple[list[Any], Any]] = ()) -> None:

@@ -29,7 +29,7 @@ from statistics import median
 
 import scale_segments
 from hammemo import MemoryClassifier
-from hammemo.engines import GroupReport, fit
+from hammemo.engines import GroupReport, Machines, fit_documents
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
 from hammemo.memories import Exact, Hashed
@@ -58,7 +58,8 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
     reports: list[GroupReport] = []
     load, watch, started = os.getloadavg()[0], Watch(), time.perf_counter()
     clf = MemoryClassifier("positional", memory=MEMORIES[memory], vote="sum")
-    model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
+    machines = Machines(engine, workers, on_report=reports.append)
+    model = fit_documents(clf, open_source(folder), H, classes=N_LABELS, machines=machines)
     took, all_cpu = time.perf_counter() - started, watch.stop()["all_cpu_seconds"]
     tokens = sum(report.tokens for report in reports)
     reading = sum(report.reading_seconds for report in reports)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo import MemoryClassifier, compact, load, save
-from hammemo.engines import GroupReport, fit
+from hammemo.engines import GroupReport, Machines, fit_documents
 from hammemo.engines.segments import SegmentsJob
 from hammemo.memories import Exact
 from hammemo.paper.experiments.drawing import zipf_stream
@@ -65,8 +65,8 @@ def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
     SegmentsJob.segmented = noted  # type: ignore[method-assign, assignment]
     started = time.perf_counter()
     estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
-    options: dict[str, Any] = {"engine": engine, "workers": 2, "segments": segments, "out": out}
-    model = fit(estimator, open_source(str(Path(folder, "files"))), H, on_report=reports.append, **options)
+    machines = Machines(engine, 2, segments=segments, out=out, on_report=reports.append)
+    model = fit_documents(estimator, open_source(str(Path(folder, "files"))), H, machines=machines)
     took = time.perf_counter() - started
     tokens, learning = (sum(getattr(report, name) for report in reports) for name in ("tokens", "cpu_seconds"))
     watched = watch.stop()

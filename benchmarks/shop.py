@@ -13,7 +13,7 @@ ends with status 3.
 (60) with nine of ten answers in less than 7 ms, by the clock (:mod:`shop_serving`); beside it VMIS-kNN, called in this
 process, since it has no server.
 
-The model is in memory. `engines.fit(segments=…)` refuses it: the default kernel has sites without a position, and each
+The model is in memory. `Machines(segments=…)` refuses it: the default kernel has sites without a position, and each
 of them has a table of its own, while segments are cut from the one table of the sites with positions.
 """
 

@@ -14,6 +14,7 @@ import pytest
 from places import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.quick
@@ -58,6 +59,51 @@ def test_no_two_classes_have_one_name() -> None:
         if isinstance(node, ast.ClassDef)
     ]
     assert {name for name, times in Counter(names).items() if times > 1} == {"Acknowledgement"}
+
+
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+MOST_PARAMETERS = 8
+LONG_SIGNATURES = {
+    # estimators and their streams: documented keyword arguments
+    "memories.gaussian.memory.Gaussian.__init__",
+    "models.classifiers.MemoryClassifier.__init__",
+    "models.classifiers.MemoryClassifier.fit_stream",
+    "models.classifiers.MemoryClassifier.forget_stream",
+    "models.classifiers.MemoryClassifier.partial_fit_stream",
+    "paper.memo.MeMoClassifier.__init__",
+    "planning.planner.plan",
+    "votes.log_linear.LogLinear.__init__",
+    # plain twins of compiled functions: the same arguments
+    "kernels.cells.plain_trees.grow_tree",
+    "votes.tree_weights.plain_tree_features",
+}
+
+
+def parameter_counts(node: ast.AST, name: str) -> Iterator[tuple[str, int]]:
+    """Yield the name of each function below a node, and how many parameters it has beside self or cls."""
+    for child in ast.iter_child_nodes(node):
+        inner = (
+            f"{name}.{child.name}" if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else name
+        )
+        if isinstance(child, FUNCTION):
+            given = child.args
+            taken = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+            yield inner, len([one for one in taken if one is not None and one.arg not in ("self", "cls")])
+        yield from parameter_counts(child, inner)
+
+
+def test_no_function_has_more_than_eight_parameters() -> None:
+    """Others take a settings object. The list of exceptions may only become shorter."""
+    found = {
+        name
+        for package in (PACKAGE, SERVER)
+        for path in package.rglob("*.py")
+        for name, number in parameter_counts(
+            ast.parse(path.read_text(encoding="utf-8")), ".".join(path.relative_to(package).with_suffix("").parts)
+        )
+        if number > MOST_PARAMETERS
+    }
+    assert found == LONG_SIGNATURES
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)

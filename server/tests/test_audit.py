@@ -19,7 +19,7 @@ from hammemo.client import Client
 from hammemo_server.edits.operations import Edit, NotStored, Unavailable
 from hammemo_server.http.tokens import ROLES, new_token, write_entries
 from hammemo_server.models.host import Host
-from hammemo_server.models.served import HostedModel
+from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
 from hammemo_server.store.audit import Line, Linked, Start, chained, first_broken
 from postgres_server import postgres
@@ -172,7 +172,7 @@ def test_a_commit_that_fails_leaves_lines_of_what_was_written(
 def test_over_http_it_has_the_name_of_the_token_and_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, entry = new_token("acme", ROLES, "shop")
     write_entries(tmp_path / "tokens.json", [entry])
-    monkeypatch.setattr(HostedModel.audit, "__defaults__", (0, 2))  # two lines a page
+    monkeypatch.setattr(ServedModel.audit, "__defaults__", (0, 2))  # two lines a page
     with in_thread(tmp_path / "models", tmp_path / "tokens.json") as server, Client(server.url, token) as client:
         client.create("m", columns=1)
         for i in range(5):

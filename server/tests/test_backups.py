@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -63,7 +63,7 @@ def erase(op: str, subject: str) -> Edit:
     return Edit(op, "forget_subject", subjects=[subject])
 
 
-def digest(model: HostedModel) -> Any:
+def digest(model: ServedModel) -> Any:
     return model.describe(digest=True)["digest"]
 
 

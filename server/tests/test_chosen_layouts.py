@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo_server.edits.operations import Content
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -48,11 +48,11 @@ def online(X: list[list[Any]], y: list[Any]) -> MemoryClassifier:
     return MemoryClassifier(memory=Ledgered(Exact()), random_state=5).partial_fit(X, y)
 
 
-def model_of(model: HostedModel) -> MemoryClassifier:
+def model_of(model: ServedModel) -> MemoryClassifier:
     return model.answering()[0]
 
 
-def chosen(model: HostedModel, version: int) -> MemoryClassifier:
+def chosen(model: ServedModel, version: int) -> MemoryClassifier:
     """Return the model after its choice, which is the edit of this version."""
     return model.answering(version, wait=patience(60))[0]
 
@@ -305,7 +305,7 @@ def histories(draw: st.DrawFn) -> list[Content]:
 @given(edits=histories(), most=st.sampled_from([3, 6, 50_000]))
 @settings(max_examples=40)
 def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most: int) -> None:
-    """Also where rows are dropped in between, so that there is nothing to choose by any more."""
+    """Also where rows are dropped in between, so that no rows are left to choose by."""
     from hammemo.stores.kept_rows import KeptRows
 
     given_settings = Settings.checked({"columns": 2, "seed": 3}, Limits())

@@ -45,7 +45,7 @@ def test_tables_are_sent_and_a_customer_is_erased(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         for wrong, told in (
             ([str(table)], "subjects"),
-            ([str(table), "--subject", "nobody"], "no column"),
+            ([str(table), "--subject", "absent"], "no column"),
             ([str(table), "--subject", "customer", "--columns", "customer,size"], "--columns"),
             ([str(table), "--subject", "customer", "--forget", "--columns", "size,colour"], "not stored"),
         ):

@@ -1,4 +1,4 @@
-"""Whole documents on a server: the same bytes as in the library, once, also after a crash and for whoever follows."""
+"""Whole documents on a server: the same bytes as in the library, once, also after a crash and on a replica."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_lease_is_prolonged_while_many_are_learnt(
 
     def slow(self: MemoryClassifier, documents: Visits) -> MemoryClassifier:
         renewed.clear()
-        assert renewed.wait(patience(60)), "nobody looks after the log"
+        assert renewed.wait(patience(60)), "no process renews the lease of the log"
         return learn_documents(self, documents)
 
     monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
@@ -357,7 +357,7 @@ def test_groups_equal_single_edits(cutting: Cutting, memory: Any, bodies: list[C
             refused[i] = type(single.refused[0])
     assert {i: type(error) for i, error in together.refused.items()} == refused
     assert held(together.model) == held(model)
-    again = Applier(start, chosen)  # what was accepted is applied by whoever replays
+    again = Applier(start, chosen)  # what was accepted is applied again by a replay
     again.apply([body for i, body in enumerate(bodies) if i not in refused])
     assert not again.refused
     assert held(again.model) == held(model)

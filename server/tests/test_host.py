@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -58,7 +58,7 @@ def forget(op: str, *rows: list[Any], label: Any = "x") -> Edit:
     return Edit(op, "forget", list(rows), [label] * len(rows))
 
 
-def state_bytes(model: HostedModel) -> bytes:
+def state_bytes(model: ServedModel) -> bytes:
     clf = model.state().model
     assert clf is not None
     return clf.memory_.state_bytes()

@@ -37,7 +37,7 @@ PROXIES = networks(["10.0.0.0/8", "fd00::/8"])
         ("10.0.0.1", [], "10.0.0.1"),
         ("fd00::1", ["[2001:db8:1:2:3::4]:80"], "2001:db8:1:2::/64"),
         ("::ffff:10.0.0.1", ["::ffff:192.0.2.1"], "192.0.2.1"),
-        ("192.0.2.9", ["192.0.2.1"], None),  # no trusted proxy: what it says is not believed
+        ("192.0.2.9", ["192.0.2.1"], None),  # no trusted proxy: what it says is not trusted
         ("", ["192.0.2.1"], None),
     ],
 )

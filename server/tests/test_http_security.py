@@ -1,4 +1,4 @@
-"""Who may ask: tenants, roles, hosts, other sites, tokens; and how much: sizes, rates, slow and silent callers."""
+"""Who may call: tenants, roles, hosts, other sites, tokens; and how much: sizes, rates, slow and silent callers."""
 
 from __future__ import annotations
 

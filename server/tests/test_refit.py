@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -75,7 +75,7 @@ def fitted(clf: MemoryClassifier) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in clf.vote_.state().items()}
 
 
-def weights(model: HostedModel) -> dict[str, bytes]:
+def weights(model: ServedModel) -> dict[str, bytes]:
     clf = model.state().model
     assert clf is not None
     return fitted(clf)
@@ -190,7 +190,7 @@ def test_a_model_that_holds_nothing(tmp_path: Path, uploaded: Path) -> None:
             assert done(host.create("t", vote, {"columns": 2, "vote": vote}), Edit("1", REFIT)).version == 1
         model = host.upload("t", "m", uploaded)
         done(model, Edit("1", "forget", X, y))
-        done(model, Edit("2", REFIT))  # the weights tell of nobody any more
+        done(model, Edit("2", REFIT))  # the weights no longer depend on the person
         assert weights(model) == {}
     with Host(tmp_path / "models") as host:
         assert weights(host.get("t", "m")) == {}
@@ -324,7 +324,7 @@ def test_a_lease_is_prolonged_while_it_fits(tmp_path: Path, uploaded: Path, monk
 
     def slow(self: MemoryClassifier, what: Any = "all") -> MemoryClassifier:
         renewed.clear()
-        assert renewed.wait(patience(60)), "nobody looks after the log"
+        assert renewed.wait(patience(60)), "no process renews the lease of the log"
         return refit(self, what)
 
     monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
@@ -471,7 +471,7 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
             client.refit("empty")
         assert (empty.value.status, empty.value.code) == (409, "nothing_learnt")
         with pytest.raises(ServerError) as missing:
-            client.refit("nobody")
+            client.refit("absent")
         assert missing.value.status == 404
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres", "uploaded"]
 
@@ -41,7 +41,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def signed(model: HostedModel, edit: Edit) -> SignedReceipt:
+def signed(model: ServedModel, edit: Edit) -> SignedReceipt:
     return SignedReceipt.decoded(done(model, edit).receipt.encode())
 
 
@@ -171,7 +171,7 @@ def test_receipts_of_edits_and_erasures_are_one_chain(hosts: Callable[..., Host]
         assert not path.is_file() or b"Zq0" not in path.read_bytes()
 
 
-def _receipt(model: HostedModel, edit: Edit) -> str:
+def _receipt(model: ServedModel, edit: Edit) -> str:
     """Return a receipt that is there; of an edit that was not an erasure, by sending it again."""
     if edit.kind != "forget_subject":
         return done(model, edit).receipt

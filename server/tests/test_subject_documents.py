@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -44,11 +44,11 @@ def learn(op: str, documents: list[list[Any]], subjects: list[str], kind: Any = 
     return Edit(op, kind, documents=documents, subjects=subjects)
 
 
-def digest(model: HostedModel) -> Any:
+def digest(model: ServedModel) -> Any:
     return model.describe(digest=True)["digest"]
 
 
-def named(model: HostedModel) -> MemoryClassifier:
+def named(model: ServedModel) -> MemoryClassifier:
     found = model.named()
     assert found is not None
     return found

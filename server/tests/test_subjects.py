@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 __all__ = ["hosts", "postgres"]
 
@@ -75,11 +75,11 @@ def erase(op: str, subject: str, *, refit: bool = True) -> Edit:
     return Edit(op, "forget_subject", subjects=[subject], refit=refit)
 
 
-def is_at(model: HostedModel, version: int) -> bool:
+def is_at(model: ServedModel, version: int) -> bool:
     return model.version == version
 
 
-def held(model: HostedModel) -> int:
+def held(model: ServedModel) -> int:
     state = model.state()
     return 0 if state.model is None else int(state.model.memory_.label_counts.sum())
 
@@ -382,7 +382,7 @@ def test_a_cipher_opens_only_what_it_sealed_for_the_place() -> None:
 # Histories against a twin that knows whose each row is
 
 
-def history(model: HostedModel, rng: random.Random, steps: int, twin: dict[str, Counter[Any]], start: int) -> None:
+def history(model: ServedModel, rng: random.Random, steps: int, twin: dict[str, Counter[Any]], start: int) -> None:
     """Do random edits, most of them at the same time, and what they do to a dictionary."""
     for number in range(start, start + steps):
         subject = f"s{rng.randrange(8)}"
@@ -443,7 +443,7 @@ def test_random_histories_hold_what_the_twin_holds(
 def test_a_subject_that_is_forgotten_while_keys_are_wrapped_anew_stays_unknown(
     hosts: Callable[..., Host], keys: Path, monkeypatch: Any
 ) -> None:
-    """Keys of one bucket are read, wrapped anew and written: an erasure between must not be undone."""
+    """Keys of one bucket are read, wrapped again and written: an erasure between must not be undone."""
     model = hosts(keys=keys).create("t", "m", {**SETTINGS, "kernel": "positional", "vote": "sum"})
     for subject in ("a", "b"):
         done(model, learn(f"learn {subject}".replace(" ", "-"), subject, [subject, "r"]))

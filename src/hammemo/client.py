@@ -2,7 +2,7 @@
 
 An edit gets an id before it is sent. Where no answer comes, or the server is busy or restarting (429, 503), the same
 edit is sent again with the same id, after a pause that grows; the server applies it once. A question that names a
-version which is not reached yet (425) is asked again, too. All that has an end: `patience` seconds.
+version which is not reached yet (425) is sent again, too. All that has an end: `patience` seconds.
 
 Needs ``pip install 'hammemo[serve]'`` (httpx).
 """
@@ -194,7 +194,7 @@ class Client:
     ) -> ForgottenSubject:
         """Forget all rows of a subject, refit the model, and destroy the key of the subject's journal, once.
 
-        It is asked again until the subject is erased, for `patience` seconds; the answer then has the signed receipt.
+        It is sent again until the subject is erased, for `patience` seconds; the answer then has the signed receipt.
         Ask later with the same `op` if the state is still "applied". An unknown subject, and one that was erased
         under another id, are refused with status 404.
         """
@@ -240,7 +240,7 @@ class Client:
         A model with a given kernel, and one that does not keep all its rows or documents, only fits the weights.
         It takes seconds, in which questions are answered by the version before, and edits wait. A vote without
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
-        to wait for the answer, before the same is asked again. `receipt` is as in `forget`.
+        to wait for the answer, before the request is sent again. `receipt` is as in `forget`.
         """
         return self._edit(model, "refit", op, timeout, **_asked(receipt=receipt))
 
@@ -505,7 +505,7 @@ def _named(subjects: Any, n: int) -> dict[str, Any]:
 
 
 def _asked(*, receipt: bool) -> dict[str, Any]:
-    """Return what an edit says of a receipt: nothing where none is asked for, as servers without receipts take it."""
+    """Return what an edit says of a receipt: nothing where none is wanted, as servers without receipts take it."""
     return {"receipt": True} if receipt else {}
 
 

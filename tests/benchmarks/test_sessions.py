@@ -91,7 +91,7 @@ def test_purchases_leave_one_item_out(folder: Path) -> None:
     for valid, test in zip(task.valid.queries.prefixes, task.test.queries.prefixes, strict=True):
         assert test[:-1] == valid
     assert [items[-1] for items in task.test.queries.prefixes] == task.valid.queries.targets.tolist()
-    assert task.test.sessions == task.valid.sessions == task.valid.queries.prefixes  # what is asked is not learnt
+    assert task.test.sessions == task.valid.sessions == task.valid.queries.prefixes  # queries are not learnt
 
 
 def test_ratings_are_put_in_the_order_of_time(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_adding_and_merging_fit_again_too(model: Path, tmp_path: Path) -> None:
 def test_json_says_what_became_of_the_weights(model: Path, tmp_path: Path) -> None:
     assert json.loads(run("refit", model, "--json").stdout) == {"weights": "unchanged", "out": str(model)}
     told = json.loads(run("forget", model, tmp_path / "gone.csv", "--json").stdout)
-    assert "weights" not in told  # nobody asked
+    assert "weights" not in told  # not requested
     assert json.loads(run("refit", model, "--json").stdout)["weights"] == "changed"
 
 
@@ -188,7 +188,7 @@ def test_a_compiled_model_and_other_files_are_refused(model: Path, tmp_path: Pat
 
 
 def test_it_waits_for_the_lock_of_the_file(model: Path, tmp_path: Path) -> None:
-    """Whoever edits meanwhile is not undone."""
+    """An edit during a refit is not undone."""
     begun, done = threading.Event(), threading.Event()
 
     def edit() -> None:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
+from engine_fits import fit_docs  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
-from hammemo.engines import GroupReport, fit  # noqa: E402
+from hammemo.engines import GroupReport  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
@@ -70,7 +71,7 @@ def state(model: MemoryClassifier) -> bytes:
 @pytest.mark.parametrize("classes", [None, 20, [0, 1, 499, 777]])
 def test_every_engine_gives_the_bytes_of_one_stream(memory: Any, classes: Any, zipf: Source) -> None:
     clf = MemoryClassifier(KERNEL, memory, vote="sum")
-    one = fit(clf, zipf, 3, classes=classes, workers=1)
+    one = fit_docs(clf, zipf, 3, classes=classes, workers=1)
     stream = MemoryClassifier(KERNEL, memory, vote="sum").fit_stream(
         zipf.documents(), 3, classes=None if classes is None else one.classes_, layout=one
     )
@@ -86,14 +87,14 @@ def test_every_engine_gives_the_bytes_of_one_stream(memory: Any, classes: Any, z
     ]
     for options in every:
         if options["engine"] != "processes" or classes == 20:  # they take long to start
-            assert state(fit(clf, zipf, 3, classes=classes, **options)) == state(one), options
+            assert state(fit_docs(clf, zipf, 3, classes=classes, **options)) == state(one), options
 
 
 @pytest.mark.quick
 def test_one_file_is_learnt_as_fit_stream_learns_its_documents(words: Source) -> None:
     shorts: list[Any] = ["drop", "pad"]
     for short in shorts:
-        learnt = fit(
+        learnt = fit_docs(
             MemoryClassifier(memory="hashed", vote="sum"), words, 3, short=short, engine="threads", shard_bytes=500
         )
         assert state(learnt) == state(
@@ -111,7 +112,7 @@ def test_the_order_and_the_grouping_of_shards_change_nothing(memory: Any, order:
 
     shards = zipf.shards(zipf.nbytes // 8)
     assert len(shards) == 9
-    model = fit(MemoryClassifier(memory=memory, vote="sum"), zipf, 2, classes=10, engine="threads", workers=1)
+    model = fit_docs(MemoryClassifier(memory=memory, vote="sum"), zipf, 2, classes=10, engine="threads", workers=1)
     job = Job(model.memory_.empty_like(), zipf, 2, "drop", None, model.memory_.labels)
     total = model.memory_.empty_like()
     for first in range(0, 9, size):
@@ -123,8 +124,8 @@ def test_the_order_and_the_grouping_of_shards_change_nothing(memory: Any, order:
 
 def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
     paths = [file.path for file in zipf.files]
-    turned = fit(MemoryClassifier(memory="hashed", vote="sum"), paths[::-1], 3, classes=10)
-    assert state(turned) == state(fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=10))
+    turned = fit_docs(MemoryClassifier(memory="hashed", vote="sum"), paths[::-1], 3, classes=10)
+    assert state(turned) == state(fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=10))
 
 
 @pytest.mark.quick
@@ -147,24 +148,24 @@ def test_small_files_are_taken_together_and_large_ones_cut() -> None:
 @pytest.mark.parametrize("memory", [Gaussian(16, exact=True), Tiered(Hashed(16, 4)), Ledgered(Hashed(16, 4))])
 def test_every_memory_with_an_exact_state_travels(memory: Any, words: Source, tmp_path: Path) -> None:
     clf = MemoryClassifier(memory=memory, vote="sum")
-    one = fit(clf, words, 2, workers=1, shard_bytes=8000)
+    one = fit_docs(clf, words, 2, workers=1, shard_bytes=8000)
     options: list[Any] = [{"engine": "threads"}, {"engine": "processes"}, {"resume": tmp_path / "states"}]
     for option in options:
-        assert state(one) == state(fit(clf, words, 2, workers=2, shard_bytes=8000, **option))
+        assert state(one) == state(fit_docs(clf, words, 2, workers=2, shard_bytes=8000, **option))
 
 
 @pytest.mark.quick
 def test_a_layout_can_be_given_so_that_models_add_up(zipf: Source, words: Source) -> None:
     files = [replace(zipf, files=zipf.files[part : part + 1]) for part in range(3)]
-    whole = fit(MemoryClassifier(memory=Hashed(16, 8), vote="sum"), zipf, 3)
-    parts = [fit(MemoryClassifier(memory=Hashed(16, 8), vote="sum"), file, 3, layout=whole) for file in files]
+    whole = fit_docs(MemoryClassifier(memory=Hashed(16, 8), vote="sum"), zipf, 3)
+    parts = [fit_docs(MemoryClassifier(memory=Hashed(16, 8), vote="sum"), file, 3, layout=whole) for file in files]
     assert state(sum(parts)) == state(whole)  # type: ignore[arg-type]
 
 
 def test_progress_and_reports_are_told(zipf: Source) -> None:
     told: list[tuple[int, int]] = []
     reports: list[GroupReport] = []
-    fit(
+    fit_docs(
         MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=5, group_size=1,
         on_progress=lambda *numbers: told.append(numbers), on_report=reports.append,
     )  # fmt: skip
@@ -185,7 +186,7 @@ def test_progress_and_reports_are_told(zipf: Source) -> None:
 )
 def test_mistakes_are_named(arguments: Any, message: str, zipf: Source) -> None:
     with pytest.raises(ValueError, match=message):
-        fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, **{"h": 3, **arguments})
+        fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, **{"h": 3, **arguments})
 
 
 # ---------------------------------------------------------------- states and parts
@@ -240,7 +241,7 @@ def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     """The functions of the tasks, called here: what they do must not depend on where they run."""
     from hammemo.engines.jobs import Job
 
-    model = fit(MemoryClassifier(memory=Exact(), vote="sum"), zipf, 2, classes=10, engine="threads", workers=1)
+    model = fit_docs(MemoryClassifier(memory=Exact(), vote="sum"), zipf, 2, classes=10, engine="threads", workers=1)
     job = Job(model.memory_.empty_like(), zipf, 2, "drop", None, model.memory_.labels)
     shards = zipf.shards(zipf.nbytes)
     cuts = even_cuts(model.memory_.table(), 3)
@@ -279,16 +280,16 @@ def failing(source: Source, broken: str) -> Failing:
 def test_a_job_that_failed_is_resumed_and_repeats_nothing(memory: Any, zipf: Source, tmp_path: Path) -> None:
     folder, clf = str(tmp_path / "states"), MemoryClassifier(memory=memory, vote="sum")
     options: Any = {"classes": 10, "shard_bytes": 10_000, "group_size": 1, "engine": "threads", "workers": 1}
-    expected = fit(clf, zipf, 3, **options)
+    expected = fit_docs(clf, zipf, 3, **options)
     with pytest.raises(OSError, match="disk is gone"):
-        fit(clf, failing(zipf, "2.parquet"), 3, resume=folder, **options)
+        fit_docs(clf, failing(zipf, "2.parquet"), 3, resume=folder, **options)
     done = sorted(path.name for path in (tmp_path / "states").glob("group-*"))
     reports: list[GroupReport] = []
-    assert state(fit(clf, zipf, 3, resume=folder, on_report=reports.append, **options)) == state(expected)
+    assert state(fit_docs(clf, zipf, 3, resume=folder, on_report=reports.append, **options)) == state(expected)
     assert [f"group-{report.group:06d}" for report in reports if report.resumed] == done
     assert 0 < len(done) < len(reports)
     reports.clear()
-    assert state(fit(clf, zipf, 3, resume=folder, on_report=reports.append, **options)) == state(expected)
+    assert state(fit_docs(clf, zipf, 3, resume=folder, on_report=reports.append, **options)) == state(expected)
     assert all(report.resumed and report.tokens == 0 for report in reports)
     assert not list((tmp_path / "states").glob("*.part"))
 
@@ -296,14 +297,14 @@ def test_a_job_that_failed_is_resumed_and_repeats_nothing(memory: Any, zipf: Sou
 def test_a_worker_that_dies_is_named_and_the_job_resumed(zipf: Source, tmp_path: Path) -> None:
     options: Any = {"classes": 10, "engine": "processes", "workers": 2, "shard_bytes": 20_000, "resume": str(tmp_path)}
     with pytest.raises(RuntimeError, match="A worker process died"):
-        fit(MemoryClassifier(memory="hashed", vote="sum"), failing(zipf, "1.parquet"), 3, **options)
-    expected = fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=10)
-    assert state(fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, **options)) == state(expected)
+        fit_docs(MemoryClassifier(memory="hashed", vote="sum"), failing(zipf, "1.parquet"), 3, **options)
+    expected = fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=10)
+    assert state(fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, **options)) == state(expected)
 
 
 def test_a_damaged_state_counts_as_not_there(zipf: Source, tmp_path: Path) -> None:
     options: Any = {"classes": 10, "group_size": 1, "resume": str(tmp_path)}
-    expected = fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, **options)
+    expected = fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, **options)
     damaged = tmp_path / "group-000001"
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
@@ -311,7 +312,7 @@ def test_a_damaged_state_counts_as_not_there(zipf: Source, tmp_path: Path) -> No
     (tmp_path / "group-000002").write_bytes(b"")
     reports: list[GroupReport] = []
     assert state(
-        fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, on_report=reports.append, **options)
+        fit_docs(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, on_report=reports.append, **options)
     ) == state(expected)
     assert [report.resumed for report in reports] == [True, False, False]
 
@@ -329,7 +330,7 @@ def test_a_damaged_state_counts_as_not_there(zipf: Source, tmp_path: Path) -> No
 )
 def test_the_folder_of_another_job_is_refused_by_name(changed: Any, field: str, zipf: Source, tmp_path: Path) -> None:
     def run(memory: Any = None, h: int = 3, **options: Any) -> None:
-        fit(
+        fit_docs(
             MemoryClassifier(memory=memory, vote="sum"),
             zipf,
             h,
@@ -344,10 +345,10 @@ def test_the_folder_of_another_job_is_refused_by_name(changed: Any, field: str, 
 
 
 def test_a_source_that_changed_is_another_job(words: Source, tmp_path: Path) -> None:
-    fit(MemoryClassifier(memory="hashed", vote="sum"), words, 2, engine="threads", resume=str(tmp_path))
+    fit_docs(MemoryClassifier(memory="hashed", vote="sum"), words, 2, engine="threads", resume=str(tmp_path))
     file = replace(words.files[0], modified=words.files[0].modified + 1)
     with pytest.raises(ValueError, match="source is"):
-        fit(
+        fit_docs(
             MemoryClassifier(memory="hashed", vote="sum"),
             replace(words, files=(file,)),
             2,
@@ -358,14 +359,14 @@ def test_a_source_that_changed_is_another_job(words: Source, tmp_path: Path) -> 
 
 def test_a_log_linear_vote_is_fitted_to_the_sample_with_the_counts_of_everything(words: Source) -> None:
     estimator = MemoryClassifier(KERNEL, Exact(), LogLinear(sample=20_000))
-    model = fit(estimator, words, 3, classes=10, engine="threads", workers=2, shard_bytes=4_000)
+    model = fit_docs(estimator, words, 3, classes=10, engine="threads", workers=2, shard_bytes=4_000)
     block = words.sample(3)
     assert block is not None
     examples = block.examples().only(model.memory_.labels)
     again = LogLinear(sample=20_000)
     again.fit_to(model.memory_.reader(), examples, model.sites_, seed=model.memory_.seed)
     assert model.vote_.site_weights_.tolist() == again.site_weights_.tolist()
-    other = fit(estimator, words, 3, classes=10, engine="threads", workers=1)
+    other = fit_docs(estimator, words, 3, classes=10, engine="threads", workers=1)
     assert other.vote_.site_weights_.tolist() == again.site_weights_.tolist()
-    shard = fit(estimator, words, 3, classes=10, engine="threads", workers=1, layout=model)
+    shard = fit_docs(estimator, words, 3, classes=10, engine="threads", workers=1, layout=model)
     assert shard.vote_.site_weights_.tolist() == again.site_weights_.tolist()

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from engine_fits import fit_docs
 from hammemo import MemoryClassifier, load, save
-from hammemo.engines import GroupReport, fit
 from hammemo.kernels import Bag, Suffixes
 from hammemo.paper.experiments.drawing import zipf_stream
 from hammemo.sources.documents import Source, open_source
@@ -21,6 +21,8 @@ from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hammemo.engines import GroupReport
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def weights(model: MemoryClassifier) -> list[bytes]:
 
 def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifier:
     vote = LogLinear(sample=sample, steps=5)
-    return fit(MemoryClassifier(vote=vote, keep=sample), source, 2, classes=[f"w{i}" for i in range(5)], **options)
+    return fit_docs(MemoryClassifier(vote=vote, keep=sample), source, 2, classes=[f"w{i}" for i in range(5)], **options)
 
 
 def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
@@ -81,13 +83,13 @@ def test_a_small_source_is_kept_whole_and_refit_gives_the_same_weights(words: So
 
 def test_a_mixture_keeps_whole_documents_whatever_the_groups(words: Source) -> None:
     estimator = MemoryClassifier(Suffixes(2) + Bag(2), vote=Mixture(sample=300, steps=5))
-    whole = fit(estimator, words, 2, short="pad", engine="threads", workers=1)
+    whole = fit_docs(estimator, words, 2, short="pad", engine="threads", workers=1)
     cuttings: list[dict[str, Any]] = [
         {"engine": "threads", "shard_bytes": 500},
         {"engine": "processes", "shard_bytes": 4000},
     ]
     for options in cuttings:
-        other = fit(estimator, words, 2, short="pad", workers=2, **options)
+        other = fit_docs(estimator, words, 2, short="pad", workers=2, **options)
         assert other.memory_.state_bytes() == whole.memory_.state_bytes()
         assert kept(other) == kept(whole)
         assert weights(other) == weights(whole)

@@ -30,8 +30,8 @@ from sklearn.base import clone  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
+from engine_fits import fit_docs, fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
-from hammemo.engines import fit  # noqa: E402
 from hammemo.kernels import Bag, Suffixes, Together  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
 from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
@@ -168,7 +168,7 @@ def test_sites_without_a_position_are_learnt_too(cluster: Any, tmp_path: Path) -
     path.write_text("\n".join(" ".join(map(str, line)) for line in words))
     estimator = MemoryClassifier(Suffixes(2) + Bag(2) + Together(3), vote=Mixture(sample=300, steps=5))
     here, there = (
-        fit(estimator, open_source(path), 3, short="pad", engine=engine, shard_bytes=2000)
+        fit_docs(estimator, open_source(path), 3, short="pad", engine=engine, shard_bytes=2000)
         for engine in ("threads", "ray")
     )
     assert here.memory_.state_bytes() == there.memory_.state_bytes()
@@ -306,7 +306,7 @@ def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) 
 def learn_in_segments(source: Any, folder: Path, memory: Any = None, **options: Any) -> dict[str, bytes]:
     """Return the files of a model that a source teaches, in segments."""
     told = {"classes": 20, "shard_bytes": marked_source.SHARD_BYTES, "group_size": 1, "segments": 3, "out": folder}
-    fit(MemoryClassifier(memory=memory or Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
+    fit_docs(MemoryClassifier(memory=memory or Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
     return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
@@ -353,7 +353,7 @@ def test_a_table_gives_the_file_of_fit_when_workers_die_in_both_passes(
     source = marked_source.Dying(**vars(open_table(rows)), marks=str(marks), fatal="1.parquet", deaths=(1, 3))
     clf = MemoryClassifier(memory="exact", keep=150)
     options: Any = {} if segments is None else {"segments": segments, "out": tmp_path / "model"}
-    model = fit(clone(clf), table=source, label="y", engine="ray", group_size=1, **options)
+    model = fit_rows_of(clone(clf), source, "y", engine="ray", group_size=1, **options)
     expected = clf.fit(pd.DataFrame(X, columns=["c0", "c1", "c2"], dtype=object), y.astype(object))
     assert model.digest() == expected.digest()
     assert len(list(marks.glob("1.parquet-*"))) == 4  # each pass has read it twice

@@ -17,10 +17,10 @@ pd = pytest.importorskip("pandas")
 from typer.testing import CliRunner  # noqa: E402
 
 import running_servers as serving  # noqa: E402
+from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load  # noqa: E402
 from hammemo.cli.app import app  # noqa: E402
 from hammemo.client import Client  # noqa: E402
-from hammemo.engines import fit  # noqa: E402
 from hammemo.memories import Exact, Ledgered  # noqa: E402
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_engines_learn_the_model_of_the_frame(table: Any) -> None:
             whole = MemoryClassifier().fit(expected, LABELS)
             write = expected.assign(label=LABELS)
             getattr(write, f"to_{form}")(folder / f"a.{form}", index=False)
-            found = fit(MemoryClassifier(), table=folder / f"a.{form}", label="label", engine="threads", workers=1)
+            found = fit_rows_of(MemoryClassifier(), folder / f"a.{form}", "label", engine="threads", workers=1)
             assert found.digest(parts=True) == whole.digest(parts=True)
             found.forget(expected[:4], LABELS[:4]).refit()
             assert found.digest() == MemoryClassifier().fit(expected[4:], LABELS[4:]).digest()

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import forked
+from engine_fits import fit_docs
 from hammemo import MemoryClassifier, load
-from hammemo.engines import adding, fit, segments
+from hammemo.engines import adding, segments
 from hammemo.files import segment_files
 from hammemo.kernels import Bag, PositionalHamming, Suffixes
 from hammemo.memories import Exact, Hashed, Tiered
@@ -49,7 +50,7 @@ def learnt(
 ) -> MemoryClassifier:
     estimator = MemoryClassifier(kernel or PositionalHamming(), MEMORIES[memory], vote)
     options = {"engine": "threads", "workers": 1, "short": "pad", "shard_bytes": 9000, **options}
-    return fit(estimator, open_source(words, tokens="words"), H, **options)
+    return fit_docs(estimator, open_source(words, tokens="words"), H, **options)
 
 
 def recorded_writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -220,9 +221,9 @@ def test_a_driver_that_was_killed_is_gone_on_with(
 def test_what_cannot_be_learnt_in_segments_is_refused(words: Path, tmp_path: Path) -> None:
     source = open_source(words, tokens="words")
     with pytest.raises(ValueError, match="segments= cuts an exact table"):
-        fit(MemoryClassifier(memory=Hashed(8), vote="sum"), source, H, segments=2, out=tmp_path)
+        fit_docs(MemoryClassifier(memory=Hashed(8), vote="sum"), source, H, segments=2, out=tmp_path)
     with pytest.raises(ValueError, match="without Bag"):
-        fit(MemoryClassifier(Suffixes(2) + Bag(2), Exact()), source, H, segments=2, out=tmp_path)
+        fit_docs(MemoryClassifier(Suffixes(2) + Bag(2), Exact()), source, H, segments=2, out=tmp_path)
     with pytest.raises(ValueError, match="out= names the folder"):
         learnt(words, segments=2)
     with pytest.raises(ValueError, match="resume= is not used"):

@@ -1,4 +1,4 @@
-"""Tables on engines: what `fit` makes of the whole frame, to the byte, whoever reads the rows and whatever dies."""
+"""Tables on engines: what `fit` makes of the whole frame, to the byte, on each engine, also after a worker dies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 import pyarrow.dataset as ds  # noqa: E402
 
+from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
-from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.memories import Exact, Hashed, Ledgered, Tiered  # noqa: E402
 from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
 from hammemo.stores.kept_rows import KeptRows  # noqa: E402
@@ -26,6 +26,7 @@ from hammemo.stores.kept_rows import KeptRows  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hammemo.engines import GroupReport
     from hammemo.sources.shards import Shard
     from hammemo.sources.tables import Batch
 
@@ -76,7 +77,7 @@ def file_bytes(model: MemoryClassifier, path: Path) -> bytes:
 
 def learnt(where: Any, parameters: Any = SOME_KEPT, **options: Any) -> MemoryClassifier:
     options = {"engine": "threads", "workers": 1, **options}
-    return fit(MemoryClassifier(**parameters), table=where, label="answer", **options)
+    return fit_rows_of(MemoryClassifier(**parameters), where, "answer", **options)
 
 
 def twin(frame: Any, parameters: Any = SOME_KEPT) -> MemoryClassifier:
@@ -353,17 +354,10 @@ def test_models_that_keep_no_rows_are_refused_where_something_depends_on_rows(tm
             learnt(where, parameters)
 
 
-def test_documents_and_tables_are_told_apart(tmp_path: Path) -> None:
+def test_wrong_labels_are_refused(tmp_path: Path) -> None:
     where = parquet(tmp_path / "t", rows())
-    for options in ({"h": 2}, {"source": where}, {"short": "pad"}):
-        with pytest.raises(ValueError, match="table= learns rows"):
-            fit(MemoryClassifier(), table=where, label="answer", **options)
-    with pytest.raises(ValueError, match="Give a source and h= for documents"):
-        fit(MemoryClassifier(), where)
-    with pytest.raises(ValueError, match="name it with label="):
-        fit(MemoryClassifier(), table=where)
     with pytest.raises(ValueError, match=r"has no column 'fruit'"):
-        fit(MemoryClassifier(), table=where, label="fruit", engine="threads")
+        fit_rows_of(MemoryClassifier(), where, "fruit", engine="threads")
     with pytest.raises(ValueError, match="list the labels to declare"):
         learnt(where, classes=3)
 

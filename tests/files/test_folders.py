@@ -229,12 +229,12 @@ def test_what_was_not_stored_is_refused_and_nothing_changes(memory: Any, tmp_pat
     save(plain, tmp_path, segments=3)
     segmented = load(tmp_path)
     X, y = rows(60, 0)
-    for wrong in (([[1, "nobody", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
+    for wrong in (([[1, "absent", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
         with pytest.raises(NotStoredError):
             segmented.forget(*wrong)
         with pytest.raises(NotStoredError):
             segmented.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
-    for row, label in (([1, "nobody", 2], "x"), (list(X[0]), "unknown")):
+    for row, label in (([1, "absent", 2], "x"), (list(X[0]), "unknown")):
         with pytest.raises(NotStoredError):
             segmented.forget_one(row, label)
     with pytest.raises(NotStoredError):

@@ -1,4 +1,4 @@
-"""Model files with classes of somebody else: stored by name, made only if the caller of `load` trusts them."""
+"""Model files with classes of another package: stored by name, made only if the caller of `load` trusts them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMS_OF_ONE_CLASS = ("FusedGaussian", "TwoStageGaussian")
 
 
 class OwnKernel(Suffixes):
-    """A kernel of somebody else."""
+    """A kernel of another package."""
 
 
 class BothKernels(PositionalHamming):
@@ -47,11 +47,11 @@ class BothKernels(PositionalHamming):
 
 
 class OwnCounts(SparseCounts):
-    """A compiled form of somebody else."""
+    """A compiled form of another package."""
 
 
 class OwnMemory(Exact):
-    """A memory of somebody else, with a parameter and a compiled form of its own."""
+    """A memory of another package, with a parameter and a compiled form of its own."""
 
     def __init__(self, note: str = "") -> None:
         self.note = note
@@ -62,7 +62,7 @@ class OwnMemory(Exact):
 
 
 class OwnWrapper(Ledgered):
-    """A memory of somebody else around a memory."""
+    """A memory of another package around a memory."""
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None, level: int = 0) -> None:
         super().__init__(memory, key)
@@ -70,7 +70,7 @@ class OwnWrapper(Ledgered):
 
 
 class OwnVote(Mean):
-    """A vote of somebody else."""
+    """A vote of another package."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self.factor = factor

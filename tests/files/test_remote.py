@@ -13,8 +13,8 @@ import object_store
 pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
 pytest.importorskip("pyarrow")
 
+from engine_fits import fit_docs
 from hammemo import FileError, MemoryClassifier, load, save
-from hammemo.engines import fit
 from hammemo.files.folders import HEAD
 from hammemo.files.remote import Remote
 from hammemo.memories import Exact
@@ -54,7 +54,7 @@ def address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which the size of each range is added that is asked for."""
+    """Return a list to which the size of each requested range is added."""
     sizes: list[int] = []
     ranges = Remote.ranges
 
@@ -143,10 +143,10 @@ def test_a_fit_writes_to_it(address: Callable[[str], str], tmp_path: Path) -> No
     (tmp_path / "text.txt").write_text("\n".join(lines))
     source = open_source(str(tmp_path / "text.txt"), tokens="words")
     estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
-    plain = fit(estimator, source, 3)
+    plain = fit_docs(estimator, source, 3)
     for where in ("new/model", "data"):  # a folder that holds another model is replaced
-        made = fit(estimator, source, 3, segments=3, out=address(where))
+        made = fit_docs(estimator, source, 3, segments=3, out=address(where))
         for model in (made, load(address(where))):
             assert model.memory_.state_digest() == plain.memory_.state_digest()
     with pytest.raises(ValueError, match="workers of Ray"):
-        fit(estimator, source, 3, segments=3, out=address("ray"), engine="ray")
+        fit_docs(estimator, source, 3, segments=3, out=address("ray"), engine="ray")

@@ -45,7 +45,7 @@ def test_an_interrupt_between_the_tiers_changes_neither(tmp_path: Path, monkeypa
 
 
 def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> None:
-    """Whoever asks while another thread edits gets the scores and the labels before or after an edit, nothing else."""
+    """A query while another thread edits gets the scores and the labels before or after an edit, nothing else."""
     plain, asked = fitted(n=200), rows(30, 9)[0]
     save(plain, tmp_path, segments=3)
     model, (X, y) = load(tmp_path), rows(40, 11)

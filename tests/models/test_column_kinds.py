@@ -1,4 +1,4 @@
-"""A column that is asked with another kind than it was learnt with is warned of, once."""
+"""A query with another kind than the column was learnt with is warned of, once."""
 
 from __future__ import annotations
 

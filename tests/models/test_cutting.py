@@ -1,4 +1,4 @@
-"""A model of streams remembers how documents were cut: contexts of any length are asked, learnt and forgotten alike.
+"""A model of streams remembers how documents were cut: contexts of any length are queried, learnt and forgotten alike.
 
 The plain twin is `hammemo.windows`: row i of a document is what its first i tokens must become.
 """
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, windows
-from hammemo.engines import fit
+from hammemo.engines import fit_documents
 from hammemo.kernels import Suffixes
 from hammemo.memories import Hashed
 from hammemo.sources.documents import open_source
@@ -197,7 +197,9 @@ def test_engines_keep_it(tmp_path: Path) -> None:
     text = tmp_path / "visits.txt"
     text.write_text("\n".join(" ".join(visit) for visit in VISITS))
     for short in ("drop", "pad"):
-        here = fit(MemoryClassifier(memory=Hashed(), vote="sum"), open_source(text, tokens="words"), 2, short=short)
+        here = fit_documents(
+            MemoryClassifier(memory=Hashed(), vote="sum"), open_source(text, tokens="words"), 2, short=short
+        )
         twin = MemoryClassifier(memory=Hashed(), vote="sum").fit_stream(VISITS, 2, short=short)
         assert here.cutting_ == twin.cutting_ == Cutting(short)
         assert here.memory_.label_counts.tolist() == twin.memory_.label_counts.tolist()

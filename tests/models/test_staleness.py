@@ -138,10 +138,10 @@ def test_engines_know_it(tmp_path: Path) -> None:
     table = pandas.DataFrame([[f"v{value}" for value in row] for row in X], columns=[*"abc"])
     labels = [f"l{label}" for label in Y]
     table.assign(y=labels).to_csv(tmp_path / "t.csv", index=False)
-    model = engines.fit(MemoryClassifier(), table=tmp_path / "t.csv", label="y")
-    clean = engines.fit(MemoryClassifier(), table=tmp_path / "t.csv", label="y", layout=model)
+    model = engines.fit_table(MemoryClassifier(), tmp_path / "t.csv", "y")
+    clean = engines.fit_table(MemoryClassifier(), tmp_path / "t.csv", "y", layout=model)
     model.forget(table[:5], labels[:5])
-    shard = engines.fit(MemoryClassifier(), table=tmp_path / "t.csv", label="y", layout=model)
+    shard = engines.fit_table(MemoryClassifier(), tmp_path / "t.csv", "y", layout=model)
     assert (clean.report().is_stale, shard.report().is_stale) == (False, True)
 
 

@@ -13,8 +13,8 @@ pytest.importorskip("moto", reason="moto is not installed: pip install --group r
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
+from engine_fits import fit_docs  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
-from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.memories import Exact, Hashed  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from hammemo.sources.tables import read_table  # noqa: E402
@@ -22,6 +22,8 @@ from hammemo.sources.tables import read_table  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from hammemo.engines import GroupReport
 
 pytestmark = [
     pytest.mark.xdist_group("cluster"),  # with the tests of Ray: both start servers
@@ -56,8 +58,8 @@ def address(files: Path) -> Iterator[Callable[[str], str]]:
 @pytest.mark.parametrize("memory", [Hashed(16, 4), Exact()])
 def test_files_in_a_bucket_are_learnt_as_files_on_a_disk(memory: Any, files: Path, address: Any) -> None:
     clf = MemoryClassifier(memory=memory, vote="sum")
-    here = fit(clf, f"{files}/*.parquet", 3, shard_bytes=2000)
-    there = fit(clf, address("data/*.parquet"), 3, shard_bytes=2000, engine="threads", workers=2)
+    here = fit_docs(clf, f"{files}/*.parquet", 3, shard_bytes=2000)
+    there = fit_docs(clf, address("data/*.parquet"), 3, shard_bytes=2000, engine="threads", workers=2)
     assert there.memory_.state_bytes() == here.memory_.state_bytes()
 
 
@@ -90,18 +92,18 @@ def test_a_table_in_a_bucket_is_read_as_one_on_a_disk(name: str, files: Path, ad
 def test_a_job_is_resumed_from_a_bucket(files: Path, address: Any) -> None:
     options: Any = {"shard_bytes": 2000, "engine": "threads", "resume": address("states")}
     reports: list[GroupReport] = []
-    first = fit(
+    first = fit_docs(
         MemoryClassifier(memory="hashed", vote="sum"), f"{files}/*.parquet", 3, on_report=reports.append, **options
     )
     assert not any(report.resumed for report in reports)
     reports.clear()
-    again = fit(
+    again = fit_docs(
         MemoryClassifier(memory="hashed", vote="sum"), f"{files}/*.parquet", 3, on_report=reports.append, **options
     )
     assert all(report.resumed for report in reports)
     assert again.memory_.state_bytes() == first.memory_.state_bytes()
     with pytest.raises(ValueError, match="h is 3 there and 4 here"):
-        fit(MemoryClassifier(memory="hashed", vote="sum"), f"{files}/*.parquet", 4, **options)
+        fit_docs(MemoryClassifier(memory="hashed", vote="sum"), f"{files}/*.parquet", 4, **options)
 
 
 def test_what_is_not_there_is_named(address: Any) -> None:

@@ -94,10 +94,10 @@ def test_other_events_of_a_case_are_refused(events: pd.DataFrame) -> None:
 def test_events_of_another_case_are_refused() -> None:
     model = learnt(OLD, NEW)
     before = model.digest()
-    with pytest.raises(NotStoredError, match="Case 'nobody' was never learnt"):
-        model.forget_stream(OLD[OLD.user == "u5"].assign(user="nobody"), **COLUMNS)
-    with pytest.raises(NotStoredError, match="Case 'nobody' was never learnt"):
-        model.forget_cases(["u5", "nobody"])
+    with pytest.raises(NotStoredError, match="Case 'absent' was never learnt"):
+        model.forget_stream(OLD[OLD.user == "u5"].assign(user="absent"), **COLUMNS)
+    with pytest.raises(NotStoredError, match="Case 'absent' was never learnt"):
+        model.forget_cases(["u5", "absent"])
     with pytest.raises(TypeError, match=r"forget_cases\(\['u5'\]\)"):
         model.forget_cases("u5")
     assert model.digest() == before

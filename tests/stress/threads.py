@@ -89,7 +89,7 @@ def write(model: Noted, seed: int, until: float) -> None:
 
 
 def questions(folder: Path) -> dict[str, Callable[[Any, Any], Any]]:
-    """Return what is asked, each a function from a model and contexts to something that can be compared."""
+    """Return the queries, each a function from a model and contexts to something that can be compared."""
 
     def saved(model: Any, _: Any) -> Any:
         path = folder / f"{threading.get_ident()}.safetensors"

@@ -69,7 +69,7 @@ def classifiers() -> dict[str, MemoryClassifier]:
 
 
 def queries_for(model: MemoryClassifier | Predictor) -> Any:
-    """Return what such a model is asked."""
+    """Return the queries of such a model."""
     cells = model.cells if isinstance(model, Predictor) else model.state.cells
     return QUERIES if cells is None else NUMBER_QUERIES
 

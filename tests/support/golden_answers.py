@@ -100,7 +100,7 @@ def _engines(columns: list[str], ending: str) -> MemoryClassifier:
         X, y = table(columns)
         whole = X.assign(stays=y)
         whole.to_parquet(path) if ending == "parquet" else whole.to_csv(path, index=False)
-        return engines.fit(MemoryClassifier(), table=path, label="stays")
+        return engines.fit_table(MemoryClassifier(), path, "stays")
 
 
 def _through_a_file(model: MemoryClassifier, **settings: Any) -> MemoryClassifier:

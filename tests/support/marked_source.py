@@ -116,12 +116,11 @@ def marked(where: Any, marks: Any, **options: Any) -> Marked:
 
 def learn(source: Source, memory: str, **options: Any) -> str:
     """Return a digest of the state that a source teaches."""
-    from hammemo.engines import fit
+    from hammemo.engines import Machines, fit_documents
 
-    options = {"group_size": 1, **options}
-    model = fit(
-        MemoryClassifier(memory=MEMORIES[memory], vote="sum"), source, H, classes=20, shard_bytes=SHARD_BYTES, **options
-    )
+    machines = Machines(**{"group_size": 1, "shard_bytes": SHARD_BYTES, **options})
+    estimator = MemoryClassifier(memory=MEMORIES[memory], vote="sum")
+    model = fit_documents(estimator, source, H, classes=20, machines=machines)
     return hashlib.sha256(model.memory_.state_bytes()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from hammemo.votes import Mixture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 Visits = list[list[Any]]
 
@@ -41,7 +41,7 @@ def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
     return clf.memory_.state_bytes(), kept, fitted, clf.classes_.tolist()
 
 
-def now(model: HostedModel) -> tuple[Any, ...]:
+def now(model: ServedModel) -> tuple[Any, ...]:
     """Return the same of what is published of a served model."""
     return held(model.state().model)
 

@@ -3,8 +3,8 @@
     python walkthrough.py PAGE
 
 Python blocks (with ``>>>``) are run as doctests that share their names, console blocks (with ``$ ``) by a shell, all
-from the current folder. In expected output ``...`` stands for anything. ``pip install`` is left to whoever prepared the
-environment: this script needs the standard library alone.
+from the current folder. In expected output ``...`` stands for anything. ``pip install`` is not run: prepare the
+environment before. This script needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The server of hammemo: models over HTTP that keep every acknowledged edit.
 
-- :mod:`hammemo_server.edits`: what is asked of a served model, how much of it is accepted, and how it is refused
+- :mod:`hammemo_server.edits`: requests to a served model, how many are accepted, and how they are refused
 - :mod:`hammemo_server.store`: logs of edits in SQLite and PostgreSQL, keys, audit record, named lists, backups
 - :mod:`hammemo_server.erasure`: the rows of each subject, and receipts
 - :mod:`hammemo_server.models`: one model with its writer or as a replica, all models of a folder, backups

@@ -1,4 +1,4 @@
-"""A failover of the database while a server is asked and edited: ``service_failover.py [TIMES]``.
+"""A failover of the database while a server is queried and edited: ``service_failover.py [TIMES]``.
 
 A primary with a synchronous standby, and ``hammemo serve`` with the addresses of both
 (``postgresql://…?host=A,B&target_session_attrs=read-write``). Four clients learn, one asks. The primary is killed for

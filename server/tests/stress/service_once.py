@@ -28,7 +28,7 @@ import service_history
 from postgres_server import Server
 
 if TYPE_CHECKING:
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 CLIENTS = 16
 BLOCK = 4
@@ -38,7 +38,7 @@ PART_SECONDS = 500
 class Clients:
     """Sixteen clients of one model."""
 
-    def __init__(self, model: HostedModel, next_edits: list[int], until: list[int], seed: int) -> None:
+    def __init__(self, model: ServedModel, next_edits: list[int], until: list[int], seed: int) -> None:
         self.model, self.next, self.until, self.seed = model, next_edits, until, seed
         self.counts: Counter[str] = Counter()
         self.late: list[tuple[int, int, int]] = []

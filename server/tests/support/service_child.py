@@ -19,7 +19,7 @@ from hammemo_server.store import postgres_log, sqlite_log
 from service_history import SETTINGS, edit_of, is_refused
 
 if TYPE_CHECKING:
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 
 def say(*words: object) -> None:
@@ -45,7 +45,7 @@ def mark_snapshots() -> None:
         cls.keep_snapshot, module.save = kept, saved
 
 
-def send(model: HostedModel, client: int, number: int) -> None:
+def send(model: ServedModel, client: int, number: int) -> None:
     """Send the edits of one client until the process ends."""
     while True:
         edit = edit_of(client, number)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo_server.edits.operations import Acknowledgement, Edit
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
@@ -49,12 +49,12 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
         host.close()
 
 
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
+def done(model: ServedModel, edit: Edit) -> Acknowledgement:
     """Return the acknowledgement of an edit."""
     return model.edit(edit).result(patience(60))
 
 
-def erased(model: HostedModel, op: str) -> SignedReceipt:
+def erased(model: ServedModel, op: str) -> SignedReceipt:
     """Wait until a subject is erased, and return the receipt."""
 
     def is_erased() -> bool:

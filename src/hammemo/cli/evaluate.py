@@ -19,7 +19,7 @@ from hammemo.cli.console import (
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import InputOptions, NewLabel, NewLength, Numeric  # noqa: TC001  (read at run time)
+from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 
@@ -36,9 +36,6 @@ _LAST: Final = 0.2
 
 def evaluate_files(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
-    label: NewLabel = None,
-    h: NewLength = None,
-    numeric: Numeric = None,
     folds: Annotated[
         int | None,
         typer.Option(min=2, help="The number of folds; each is predicted from the others.", show_default="5"),
@@ -56,7 +53,7 @@ def evaluate_files(
         typer.Option(metavar="FILE", help="Draw confusion and calibration: .png, .svg or .pdf."),
     ] = None,
     *,
-    given: InputOptions,
+    given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     as_json: opt.AsJson = False,
@@ -69,7 +66,7 @@ def evaluate_files(
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)
         model, _ = parameters.classifiers()
-        schema, classes = sequences.refined(given.new_schema(label, h, numeric))
+        schema, classes = sequences.refined(given.schema())
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, folds, holdout, parameters.seed)

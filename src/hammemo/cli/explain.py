@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,25 @@ if TYPE_CHECKING:
 _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 
 
+@dataclass(frozen=True)
+class ExplainOptions:
+    """How many contexts and labels are shown, and where one is drawn."""
+
+    first: Annotated[int, typer.Option(min=1, help="Explain the first rows or documents, this many.")] = 10
+    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels, best first.")] = 5
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
+    ] = None
+
+    def check(self) -> None:
+        """Refuse a figure that cannot be written."""
+        if self.plot is None:
+            return
+        check_writable(self.plot, "--plot")
+        if self.plot.suffix.lower() not in _FIGURES:
+            raise ValueError(f"--plot {self.plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
+
+
 def explain_contexts(
     model: opt.Model,
     words: Annotated[
@@ -35,12 +54,8 @@ def explain_contexts(
     file: Annotated[
         str, typer.Option(metavar="FILE", help="Rows or documents to explain.", show_default="standard input")
     ] = "-",
-    first: Annotated[int, typer.Option(min=1, help="Explain the first rows or documents, this many.")] = 10,
-    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels, best first.")] = 5,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
-    ] = None,
     *,
+    shown: ExplainOptions,
     given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per context, one per line.")] = False,
@@ -49,28 +64,25 @@ def explain_contexts(
     from hammemo.cli.models import open_model, say_what_is_left
 
     with one_line_errors():
-        if plot is not None:
-            check_writable(plot, "--plot")
-            if plot.suffix.lower() not in _FIGURES:
-                raise ValueError(f"--plot {plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
+        shown.check()
         opened = open_model(model, opt.read_key(key_file))
         say_what_is_left(opened, model)
         opened.schema = given.changed(opened.schema)
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
-        shown = 0
-        for context in islice(contexts, first):
-            explanation = replace(opened.model.explain(context, k), names=getattr(opened.schema, "columns", None))
+        done = 0
+        for context in islice(contexts, shown.first):
+            explanation = replace(opened.model.explain(context, shown.k), names=getattr(opened.schema, "columns", None))
             if as_json:
                 typer.echo(json.dumps(explanation.to_dict()))
             else:
                 console().print(explanation)
-            if plot is not None and not shown:
-                explanation.plot().figure.savefig(plot, dpi=150)
-            shown += 1
-        if not shown:
+            if shown.plot is not None and not done:
+                explanation.plot().figure.savefig(shown.plot, dpi=150)
+            done += 1
+        if not done:
             raise ValueError("There is nothing to explain: the input has no row or document.")
         if next(contexts, None) is not None:
-            typer.echo(f"There are more than {counted(first, 'context')}: use --first to see more.", err=True)
+            typer.echo(f"There are more than {counted(shown.first, 'context')}: use --first to see more.", err=True)
 
 
 def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:

@@ -170,6 +170,19 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
+class NewInputOptions(InputOptions):
+    """What the command line says about input that no model knows yet."""
+
+    label: NewLabel = None
+    h: NewLength = None
+    numeric: Numeric = None
+
+    def schema(self) -> Schema:
+        """Return how the input is read."""
+        return self.new_schema(self.label, self.h, self.numeric)
+
+
+@dataclass(frozen=True)
 class WindowOptions:
     """How new sequences are cut into examples."""
 

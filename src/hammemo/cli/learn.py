@@ -23,10 +23,7 @@ from hammemo.cli.console import (
 from hammemo.cli.input_options import (
     NOT_FOR_TABLES,
     SEQUENCES,
-    InputOptions,
-    NewLabel,
-    NewLength,
-    Numeric,
+    NewInputOptions,
     WindowOptions,
     refuse,
 )
@@ -34,7 +31,9 @@ from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads 
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
-    from hammemo.engines import GroupReport
+    from collections.abc import Callable
+
+    from hammemo.engines import GroupReport, Machines
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
@@ -111,6 +110,13 @@ class EngineOptions:
         """The options that were given."""
         return {name: value for name, value in asdict(self).items() if value != getattr(EngineOptions, name)}
 
+    def machines(self, out: Path, tell: Callable[[int, int], None], reports: list[GroupReport]) -> Machines:
+        """Return how a fit is run that writes to `out`, shows its progress and appends to the reports."""
+        from hammemo.engines import Machines
+
+        folder = None if self.segments is None else out
+        return Machines(**asdict(self), out=folder, on_progress=tell, on_report=reports.append)
+
 
 def fit_files(
     source: Annotated[
@@ -122,16 +128,13 @@ def fit_files(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --segments.")],
-    label: NewLabel = None,
-    h: NewLength = None,
-    numeric: Numeric = None,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
     *,
-    given: InputOptions,
+    given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     machines: EngineOptions,
+    wait: opt.Wait = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
@@ -145,9 +148,9 @@ def fit_files(
     with one_line_errors():
         _check_before_work(out, sequences, machines)
         model, layout = parameters.classifiers()
-        schema, classes = sequences.refined(given.new_schema(label, h, numeric))
+        schema, classes = sequences.refined(given.schema())
         if isinstance(schema, TableSchema):
-            schema = _for_layout(schema, layout, numeric)
+            schema = _for_layout(schema, layout, given.numeric)
             set_table_parameters(model, schema)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
@@ -206,17 +209,15 @@ def _learn_with_engine(
     out: Path,
 ) -> tuple[MemoryClassifier, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines."""
-    from hammemo.engines import fit
+    from hammemo.engines import fit_documents
     from hammemo.sources.documents import open_source
 
     reports: list[GroupReport] = []
     source = open_source(files, tokens=schema.tokens, column=schema.column, format=file_format)
     short: Any = schema.short
-    told: dict[str, Any] = {**asdict(machines), "on_report": reports.append}
-    if machines.segments is not None:
-        told["out"] = out
     with progress_bar("Learning") as tell:
-        model = fit(model, source, schema.h, classes=classes, short=short, layout=layout, on_progress=tell, **told)
+        how = machines.machines(out, tell, reports)
+        model = fit_documents(model, source, schema.h, classes=classes, short=short, layout=layout, machines=how)
     facts = {
         "tokens": sum(report.tokens for report in reports),
         "examples": int(model.memory_.label_counts.sum()),
@@ -235,15 +236,14 @@ def _learn_table(
     out: Path,
 ) -> tuple[MemoryClassifier, TableSchema, dict[str, Any]]:
     """Learn the rows of files, on many cores or machines."""
-    from hammemo.engines.running import Machines
-    from hammemo.engines.tables import fit_table
+    from hammemo.engines.tables import fit_rows
     from hammemo.sources.table_files import open_table
 
     reports: list[GroupReport] = []
     source = open_table(files, format=file_format, header=schema.header, delimiter=schema.delimiter)
-    who = Machines(**asdict(machines), out=None if machines.segments is None else out)
     with progress_bar("Learning") as tell:
-        model, schema = fit_table(model, source, schema, who, layout=layout, on_progress=tell, on_report=reports.append)
+        how = machines.machines(out, tell, reports)
+        model, schema = fit_rows(model, source, schema, how, layout=layout)
     return model, schema, {"examples": int(model.memory_.label_counts.sum()), **_of_groups(reports)}
 
 

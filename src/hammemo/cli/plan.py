@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,25 +24,32 @@ _HELD = 2**17
 """Examples that are held, a random sample where there are more."""
 
 
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is wanted of a memory, and what is known about all the data."""
+
+    budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Maximal size of the state, for example '2 MiB'.")
+    ] = None
+    agreement: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Required agreement with the exact classifier, from 0 to 1.")
+    ] = None
+    n_examples: Annotated[
+        int | None, typer.Option(min=2, help="Total number of examples.", show_default="those of the files")
+    ] = None
+    n_labels: Annotated[
+        int | None, typer.Option(min=1, help="Total number of labels.", show_default="extrapolated")
+    ] = None
+
+
 def plan_files(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="All the data, or a random sample of it; - for standard input.")
     ],
     label: NewLabel = None,
     h: NewLength = None,
-    budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Maximal size of the state, for example '2 MiB'.")
-    ] = None,
-    agreement: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Required agreement with the exact classifier, from 0 to 1.")
-    ] = None,
-    n_examples: Annotated[
-        int | None, typer.Option(min=2, help="Total number of examples.", show_default="those of the files")
-    ] = None,
-    n_labels: Annotated[
-        int | None, typer.Option(min=1, help="Total number of labels.", show_default="extrapolated")
-    ] = None,
     *,
+    wanted: PlanOptions,
     given: InputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
@@ -56,7 +63,7 @@ def plan_files(
     from hammemo.sources.schemas import TableSchema
 
     with one_line_errors():
-        if (budget is None) == (agreement is None):
+        if (wanted.budget is None) == (wanted.agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         _refuse_what_is_planned(parameters)
         schema, classes = sequences.refined(given.new_schema(label, h))
@@ -69,9 +76,8 @@ def plan_files(
         X, y, found = _held_examples(schema, files, given.file_format, classes)
         from hammemo.planning import plan
 
-        found = n_examples or found
-        wanted: dict[str, Any] = {"budget": budget, "agreement": agreement, "n_examples": found, "n_labels": n_labels}
-        planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **wanted)
+        goal = asdict(replace(wanted, n_examples=wanted.n_examples or found))
+        planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **goal)
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
     options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,23 +21,30 @@ if TYPE_CHECKING:
     from hammemo.sources.examples import Queries
 
 
+@dataclass(frozen=True)
+class TopKOptions:
+    """How many labels are printed, which of them, and with which numbers."""
+
+    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels.")] = 5
+    scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote or a mixture).")
+    ] = False
+    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out labels that the row or document contains.")] = (
+        False
+    )
+    exclude: Annotated[
+        Path | None, typer.Option("--exclude", help="A file with labels to leave out, one per line.")
+    ] = None
+    allow: Annotated[Path | None, typer.Option("--allow", help="A file with the allowed labels, one per line.")] = None
+
+
 def top_k_rows(
     model: opt.Model,
     files: Files = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels.")] = 5,
-    scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote or a mixture).")
-    ] = False,
-    unseen: Annotated[
-        bool, typer.Option("--unseen", help="Leave out labels that the row or document contains.")
-    ] = False,
-    exclude: Annotated[
-        Path | None, typer.Option("--exclude", help="A file with labels to leave out, one per line.")
-    ] = None,
-    allow: Annotated[Path | None, typer.Option("--allow", help="A file with the allowed labels, one per line.")] = None,
     out: Out = None,
     *,
+    wanted: TopKOptions,
     given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
@@ -45,15 +53,19 @@ def top_k_rows(
 
     def answer(model: Any, queries: Queries) -> Answers:
         seen = queries.documents or "seen"
-        gone, only = (None if path is None else _listed(path, model.classes_) for path in (exclude, allow))
-        if unseen and gone is not None:
+        gone, only = (
+            None if path is None else _listed(path, model.classes_) for path in (wanted.exclude, wanted.allow)
+        )
+        if wanted.unseen and gone is not None:
             only = np.setdiff1d(model.classes_ if only is None else only, gone)
-        best, of_best = model.top_k(queries.X, k, exclude=seen if unseen else gone, allow=only, return_scores=True)
+        best, of_best = model.top_k(
+            queries.X, wanted.k, exclude=seen if wanted.unseen else gone, allow=only, return_scores=True
+        )
         best = [[label for label in row if label is not None] for row in best.tolist()]
         answers: Answers = {"top": best}
-        if scores:
+        if wanted.scores:
             answers["score"] = [own[: len(row)] for own, row in zip(of_best.tolist(), best, strict=True)]
-        if proba:
+        if wanted.proba:
             places = [np.searchsorted(model.classes_, row) for row in best]
             found = probabilities(model, queries)
             answers["probability"] = [own[place].tolist() for own, place in zip(found, places, strict=True)]

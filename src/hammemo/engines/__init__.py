@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
-from hammemo.engines.tables import fit_table
+from hammemo.engines.tables import fit_rows
 from hammemo.memories import Hashed
 from hammemo.models.editing import edit
 from hammemo.models.names import is_auto
@@ -36,8 +36,7 @@ from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -48,36 +47,21 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
-__all__ = ["ENGINES", "GroupReport", "fit"]
+__all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]
 
 
-def fit(
+def fit_documents(
     estimator: MemoryClassifier,
-    source: Any = None,
-    h: int | None = None,
+    source: Any,
+    h: int,
     *,
-    table: Any = None,
-    label: str | None = None,
-    columns: Sequence[str] | None = None,
     classes: ArrayLike | int | None = None,
     short: Literal["drop", "pad"] = "drop",
     pad: Any = None,
     layout: MemoryClassifier | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    address: str | None = None,
-    resume: str | None = None,
-    segments: int | None = None,
-    out: str | os.PathLike[str] | None = None,
-    shard_bytes: int | None = None,
-    group_size: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    on_report: Callable[[GroupReport], None] | None = None,
+    machines: Machines | None = None,
 ) -> MemoryClassifier:
-    r"""Return a copy of the estimator that has learnt files: documents (source, h), or the rows of a table.
-
-    Of documents it learns to predict every token from the h tokens before it. Of a table it learns what `fit` learns of
-    all its rows, to the byte of the model file.
+    r"""Return a copy of the estimator that has learnt to predict every token from the h tokens before it.
 
     Parameters
     ----------
@@ -87,73 +71,31 @@ def fit(
         The documents.
     h : int
         Tokens per context.
-    table : TableFiles, or what `open_table` takes
-        In place of source and h: files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They
-        are read twice, so what can be read only once is refused.
-    label : str
-        With `table`: the column to predict.
-    columns : sequence of str, optional
-        With `table`: the columns of a context, in this order; by default all but the label.
     classes : array-like or int, optional
         Learn only the windows whose next token is one of these, or of this many frequent ones of the sample.
-        With `table`: labels to keep as candidates even while they have no example.
     short, pad
         As in `windows`.
     layout : MemoryClassifier, optional
         A fitted model whose layout to use, so that the two can be merged.
-    engine : {"local", "threads", "processes", "ray"}
-        "local" takes threads where the compiled loops do the work, and processes otherwise.
-    workers : int, optional
-        How many; by default as many as there are cores, here or in the cluster.
-    address : str, optional
-        With Ray: the cluster. Without it, Ray is started on this machine and stopped afterwards.
-    resume : str, optional
-        A folder or an address on object storage that remembers what is done: the same call made again repeats none of
-        it. A cluster's workers must reach it too.
-    segments : int, optional
-        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many segments, cut by
-        ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
-        remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
-    out : str or path, optional
-        With `segments`: the folder, on a disk that all workers see.
-    shard_bytes, group_size : int, optional
-        Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
-        on them.
-    on_progress : callable, optional
-        Is told (tasks done, tasks): a task learns a group or, with `segments`, also adds up a range of keys.
-    on_report : callable, optional
-        Is given the `GroupReport` of each group.
+    machines : Machines, optional
+        The engine, its workers and where finished work is stored; by default all cores of this machine.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> from hammemo import MemoryClassifier
-    >>> from hammemo.engines import fit
+    >>> from hammemo.engines import Machines, fit_documents
     >>> from hammemo.sources.documents import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
     ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
-    ...     model = fit(MemoryClassifier(vote="sum"), open_source(folder, tokens="words"), h=2)
+    ...     source = open_source(folder, tokens="words")
+    ...     model = fit_documents(MemoryClassifier(vote="sum"), source, h=2, machines=Machines("threads", workers=2))
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("colour,size,fruit\nred,small,cherry\ngreen,large,melon\n")
-    ...     _ = Path(folder, "b.csv").write_text("colour,size,fruit\nyellow,large,melon\n")
-    ...     model = fit(MemoryClassifier(), table=folder, label="fruit")
-    >>> import pandas as pd
-    >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
-    ['melon']
     """
-    machines = Machines(engine, workers, address, resume, segments, out, shard_bytes, group_size)
-    if table is not None:
-        if source is not None or h is not None or short != "drop" or pad is not None:
-            raise ValueError("table= learns rows: leave out source, h, short and pad, which are for documents.")
-        return _fit_table(
-            estimator, table, label, columns, machines, classes, layout, on_progress=on_progress, on_report=on_report
-        )
-    if source is None or h is None or label is not None or columns is not None:
-        raise ValueError("Give a source and h= for documents, or table= and label= for the rows of a table.")
+    machines = machines or Machines()
     source = source if isinstance(source, Source) else open_source(source)
     block = source.sample(h, short, pad)
     if block is None or not len(block.targets()):
@@ -169,7 +111,7 @@ def fit(
     groups = machines.groups(source)
     manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
     job = Job(template, replace(source, files=()), h, short, pad, labels, machines.checkpoint(manifest), kept)
-    tell = GroupObserver(len(groups), kept, on_progress, on_report)
+    tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
     kind = _local_kind(template, source, block)
     memory, work = machines.count(job, groups, state.memory, manifest, tell, kind)
     if labels is not None:
@@ -183,16 +125,52 @@ def fit(
     return model
 
 
-def _fit_table(
+def fit_table(
     estimator: MemoryClassifier,
     table: Any,
-    label: str | None,
-    columns: Sequence[str] | None,
-    machines: Machines,
-    classes: Any,
-    layout: MemoryClassifier | None,
-    **observers: Any,
+    label: str,
+    *,
+    columns: Sequence[str] | None = None,
+    classes: ArrayLike | None = None,
+    layout: MemoryClassifier | None = None,
+    machines: Machines | None = None,
 ) -> MemoryClassifier:
+    r"""Return a copy of the estimator that has learnt the rows of files, as `fit` learns all rows in memory.
+
+    The model file has the same bytes as that of `fit`.
+
+    Parameters
+    ----------
+    estimator : MemoryClassifier
+        Its parameters are used; what it may have learnt is not.
+    table : TableFiles, or what `open_table` takes
+        Files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They are read twice, so what
+        can be read only once is refused.
+    label : str
+        The column to predict.
+    columns : sequence of str, optional
+        The columns of a context, in this order; by default all but the label.
+    classes : array-like, optional
+        Labels to keep as candidates even while they have no example.
+    layout : MemoryClassifier, optional
+        A fitted model whose layout to use, so that the two can be merged.
+    machines : Machines, optional
+        The engine, its workers and where finished work is stored; by default all cores of this machine.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.engines import fit_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("colour,size,fruit\nred,small,cherry\ngreen,large,melon\n")
+    ...     _ = Path(folder, "b.csv").write_text("colour,size,fruit\nyellow,large,melon\n")
+    ...     model = fit_table(MemoryClassifier(), folder, "fruit")
+    >>> import pandas as pd
+    >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
+    ['melon']
+    """
     if isinstance(classes, (int, np.integer)):
         raise ValueError(f"classes={classes!r}: for a table, list the labels to declare, or leave classes out.")
     source = open_table(table)
@@ -201,7 +179,7 @@ def _fit_table(
     schema = TableSchema(label, names, source.header, source.delimiter, missing=estimator.missing, numeric=numeric)
     if layout is not None:
         schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
-    model, _ = fit_table(estimator, source, schema, machines, classes=classes, layout=layout, **observers)
+    model, _ = fit_rows(estimator, source, schema, machines or Machines(), classes=classes, layout=layout)
     return model
 
 

@@ -126,7 +126,7 @@ class Adder:
         return used_arrays(rows, *names, packed=packed)
 
     def _names(self, runs: Sequence[SegmentFacts]) -> tuple[Vocabulary, Vocabulary]:
-        """Return the tokens and the labels of runs; the last answer is kept, as a band is asked for many times."""
+        """Return the tokens and the labels of runs; the last answer is kept, as a band is needed many times."""
         key = (self.folder, tuple(run.checksum for run in runs))
         known = _last_names.get(key)
         if known is None:

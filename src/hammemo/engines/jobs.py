@@ -51,7 +51,7 @@ class GroupReport:
     resumed : bool
         Whether the state was found in the folder of an earlier run.
     kept : dict of arrays, optional
-        The group's part of the sample that the model keeps, on its way to the others; `engines.fit` takes it out.
+        The group's part of the sample that the model keeps, on its way to the others; `GroupObserver` takes it out.
     """
 
     group: int

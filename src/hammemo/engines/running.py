@@ -39,7 +39,40 @@ _MAX_GROUPS: Final = 4096
 
 @dataclass(frozen=True)
 class Machines:
-    """Who learns, and how; the parameters are those of `hammemo.engines.fit`."""
+    """How a fit is run: the engine, its workers, and where finished work is stored.
+
+    The result depends on none of these settings.
+
+    Parameters
+    ----------
+    engine : {"local", "threads", "processes", "ray"}
+        "local" takes threads where the compiled loops do the work, and processes otherwise.
+    workers : int, optional
+        How many; by default as many as there are cores, here or in the cluster.
+    address : str, optional
+        With Ray: the cluster. Without it, Ray is started on this machine and stopped afterwards.
+    resume : str, optional
+        A folder or an address on object storage that remembers what is done: the same call made again repeats none of
+        it. A cluster's workers must reach it too.
+    segments : int, optional
+        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many segments, cut by
+        ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
+        remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
+    out : str or path, optional
+        With `segments`: the folder, on a disk that all workers see.
+    shard_bytes, group_size : int, optional
+        Bytes of files a shard, and shards a task; by default small files are taken together.
+    on_progress : callable, optional
+        Is called with (tasks done, tasks): a task learns a group or, with `segments`, also adds up a range of keys.
+    on_report : callable, optional
+        Is called with the `GroupReport` of each group.
+
+    Examples
+    --------
+    >>> from hammemo.engines import Machines
+    >>> Machines("processes", workers=2).engine
+    'processes'
+    """
 
     engine: str = "local"
     workers: int | None = None
@@ -49,6 +82,8 @@ class Machines:
     out: str | os.PathLike[str] | None = None
     shard_bytes: int | None = None
     group_size: int | None = None
+    on_progress: Callable[[int, int], None] | None = None
+    on_report: Callable[[GroupReport], None] | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -173,7 +208,7 @@ class GroupObserver:
     kept : Kept or None
         An empty one, if a sample is kept.
     on_progress, on_report
-        As in `fit`.
+        As in `Machines`.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -293,7 +293,7 @@ class Survey:
         return found == self.known or self.rows.schema.with_kinds(found).kinds == self.rows.schema.kinds
 
 
-def fit_table(
+def fit_rows(
     estimator: MemoryClassifier,
     source: TableFiles,
     schema: TableSchema,
@@ -301,21 +301,19 @@ def fit_table(
     *,
     classes: Any = None,
     layout: MemoryClassifier | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    on_report: Callable[[GroupReport], None] | None = None,
 ) -> tuple[MemoryClassifier, TableSchema]:
     """Return a copy of the estimator that has learnt the rows of files, and how they were read.
 
     Parameters
     ----------
-    estimator, machines, classes, layout, on_progress, on_report
-        As in :func:`hammemo.engines.fit`.
+    estimator, machines, classes, layout
+        As in :func:`hammemo.engines.fit_table`.
     source : TableFiles
     schema : TableSchema
         How rows are read; columns and kinds may be open.
     """
     groups = machines.groups(source)
-    tell = GroupObserver(len(groups), None, on_progress, on_report)
+    tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
     model: MemoryClassifier = clone(estimator)
     rows, known = _first_look(source, schema)
     with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes

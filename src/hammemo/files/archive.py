@@ -1,4 +1,4 @@
-r"""One safetensors file as bytes: sealed with a checksum, and nothing in it believed before it is checked.
+r"""One safetensors file as bytes: sealed with a checksum, and nothing in it is used before it is checked.
 
 **Damage.** The text begins with a checksum: BLAKE2b-256 over the whole file, the 64 digits of the checksum itself read
 as zeros. With B the file's bytes, i the place of the digits and H the hash,

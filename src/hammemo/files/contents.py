@@ -1,7 +1,7 @@
 r"""What a file holds of a model, and how a model is made of it again.
 
 A model becomes arrays and a description (:mod:`hammemo.files.descriptions`). On the way back nothing that the file
-declares is believed: every array has its type, shape, order and range checked against the parameters and the other
+declares is trusted: every array has its type, shape, order and range checked against the parameters and the other
 arrays before anything is allocated that a declared number could make large.
 """
 

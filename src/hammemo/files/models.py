@@ -6,7 +6,7 @@ else (parameters, sites, seed, layout) is one JSON text in the header's metadata
 :mod:`hammemo.files.registry` or passed by the caller: nothing is imported, evaluated or unpickled. The file itself and
 its checksum are in :mod:`hammemo.files.archive`, how it is written in :mod:`hammemo.files.atomic`.
 
-**Forgery.** Therefore nothing that a file declares is believed: `contents` checks all of it. Arrays are views of the
+**Forgery.** Therefore nothing that a file declares is trusted: `contents` checks all of it. Arrays are views of the
 file's bytes and are widened only when used. Whatever is wrong raises `FileError`.
 """
 

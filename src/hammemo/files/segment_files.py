@@ -11,7 +11,7 @@ checked whole, states the size of the file, its checksum, and a hash H of the fi
   that differs, and the error names the file.
 
 A query reads a few pages here and there, so the operating system is told not to read what lies around them. Longer
-ranges are asked for before they are read.
+ranges are requested before they are read.
 
 The checksum over the whole file is what `inspect` compares, and what tells whether a segment that exists is the right
 one.
@@ -51,7 +51,7 @@ _HASH: Final = 8
 _READ: Final = 2**20
 _FETCHED_AT_ONCE: Final = 4
 _SCANNED: Final = 64
-"""Pages of one request that are asked for whether they were read before or not: they may be in memory no longer."""
+"""Pages of one request that are requested whether they were read before or not: they may be in memory no longer."""
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     def keeps_rows(self) -> bool:
         """Return whether its reader has rows of counts, which a log-linear vote needs; also before `open`.
 
-        The reader of an empty memory with one site is asked. A memory whose parameters need more sites says it here.
+        The reader of an empty memory with one site says so. A memory whose parameters need more sites says it here.
         """
         return clone(self).open(PositionalHamming().resolve(1)).reader().has_rows  # type: ignore[no-any-return]
 

@@ -1,6 +1,6 @@
 """When it pays to compile: once plain answers have cost about as much.
 
-How much is asked before the next edit is not known. So questions are answered the plain way until that has cost as much
+How many queries come before the next edit is unknown. So they are answered the plain way until that has cost as much
 as compiling would, and by a compiled form then: never more than twice the cost of the better way.
 """
 

@@ -15,7 +15,7 @@ once a batch for each distinct one; then an example costs one call.
 
 The ledger is part of the state: it adds, subtracts and has its canonical form, digests in ascending order.
 
-**A model that keeps all its rows is its own ledger.** It looks up there what it is asked to forget, so no row is stored
+**A model that keeps all its rows is its own ledger.** It looks up there what it has to forget, so no row is stored
 twice: the memory has no digests then (`has_ledger` is False) and checks nothing itself. In an edit it notes what it
 adds and removes, so that the digests can be made should the model have to drop rows.
 

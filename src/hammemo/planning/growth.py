@@ -18,7 +18,7 @@ to feature: most follow the labels' shares, some belong to one label. Their dist
 for rare, middle and frequent features, and each feature draws its own from its posterior. All sites share their label
 totals.
 
-**Leaving one out.** A sample's example is asked as a query of data that does not hold it: the descendants of its own
+**Leaving one out.** A sample's example is used as a query of data that does not hold it: the descendants of its own
 cells, the ones that copied it, are taken out of what it reads. In an urn, what is left is what would have grown
 without it. A feature that only the query holds has no count in the rest of the sample; in the grown data it reads what
 a random feature new to the sample has.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.models.names import KERNELS, VOTES, is_auto
-from hammemo.planning.predictions import MIN_SPREAD, Predictions
+from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions
 from hammemo.planning.reports import Option, Plan, size_text
 from hammemo.planning.sizes import width
 
@@ -92,7 +92,8 @@ def plan(
     started = time.perf_counter()
     kernel, vote = _resolved_kernel(kernel), "sum" if is_auto(vote) else vote
     ask = _checked(budget, agreement, vote, random_state, confidence)
-    predicted = Predictions(X, y, kernel, vote, n_examples, n_labels, sample, random_state, confidence)
+    settings = PlanSettings(kernel, vote, n_examples, n_labels, sample, random_state, confidence)
+    predicted = Predictions(X, y, settings)
     search = _MemorySearch(predicted)
     options = search.for_budget(ask.budget) if ask.budget is not None else search.for_agreement(ask.agreement or 0.0)
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]

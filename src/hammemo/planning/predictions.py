@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass
 from math import log2, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -67,46 +68,50 @@ _MAXIMUM_BIAS = 0.6  # times the standard deviation of a count in the sample, by
 _MAX_D = 512  # of Gaussian memories that are tried
 
 
+@dataclass(frozen=True)
+class PlanSettings:
+    """What a plan is for; the fields are parameters of `hammemo.planning.plan`."""
+
+    kernel: SiteKernel | None
+    vote: str
+    n_examples: int | None
+    n_labels: int | None
+    sample: int
+    random_state: int
+    confidence: float
+
+
 class Predictions:
     """The sample, what it says, and what is predicted of each memory that is tried on it.
 
     Parameters
     ----------
-    X, y, kernel, vote, n_examples, n_labels, sample, random_state, confidence
+    X, y
         As in `hammemo.planning.plan`.
+    settings : PlanSettings
     """
 
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        kernel: SiteKernel | None,
-        vote: str,
-        n_examples: int | None,
-        n_labels: int | None,
-        sample: int,
-        random_state: int,
-        confidence: float,
-    ) -> None:
+    def __init__(self, X: Any, y: Any, settings: PlanSettings) -> None:
         self.X, self.y = token_array(X), label_array(y)
         if len(self.X) < 2 or len(self.X) != len(self.y):
             raise ValueError(f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels.")
-        self.n = len(self.X) if n_examples is None else int(n_examples)
+        self.n = len(self.X) if settings.n_examples is None else int(settings.n_examples)
         if self.n < len(self.X):
             raise ValueError(
-                f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
+                f"n_examples={settings.n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
             )
         self.is_all = self.n == len(self.X)
-        self.kernel, self.vote, self.seed, self.confidence = kernel, vote, int(random_state), confidence
+        self.kernel, self.vote, self.confidence = settings.kernel, settings.vote, settings.confidence
+        self.seed = int(settings.random_state)
         self.rng = np.random.default_rng([self.seed % 2**63, 9])
-        rows = self.rng.permutation(len(self.X))[: max(int(sample), 2)]
+        rows = self.rng.permutation(len(self.X))[: max(int(settings.sample), 2)]
         self.examples = Examples.of(self.X[rows], self.y[rows])
         self.sampled = rows
-        self.sites = (kernel or PositionalHamming()).resolve(self.examples.contexts.h)
+        self.sites = (self.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
         self.sample = HashedSample(self.examples, self.sites, self.seed, self.n)
         self.notes: list[str] = []
         self._sketch: MemoryClassifier  # the Gaussian memory that was tried
-        self.n_labels = self._number_of_labels(n_labels)
+        self.n_labels = self._number_of_labels(settings.n_labels)
         self.sizes = Sizes(self.examples, self.sample, self.n_labels)
 
     def _number_of_labels(self, given: int | None) -> int:
@@ -169,7 +174,7 @@ class Predictions:
         return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
 
     def reserved(self, number: int) -> list[int]:
-        """Return how many features each group of sites reserves where `number` are asked for."""
+        """Return how many features each group of sites reserves where `number` are requested."""
         return [
             min(number, round(self.sample.features_in_group(group, self.n))) for group in range(len(self.sample.pooled))
         ]

@@ -206,7 +206,7 @@ class Trial:
     def hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
         """Return what a hashed memory of this size would do; what it proves, only if asked for.
 
-        Without proofs a quarter of the queries is asked, which is enough to choose between memories.
+        Without proofs a quarter of the queries is used, which is enough to choose between memories.
         """
         key = (buckets, reserved, certify)
         if key not in self._outcomes:

@@ -32,12 +32,11 @@ from hammemo.receipts.strict_json import (
     check_number,
     check_time,
     check_truth,
-    now,
     read_object,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from hammemo.receipts.keys import Keys
 
@@ -227,49 +226,6 @@ def used_processor() -> str:
     """Return the kind of this processor, and for which kind its linear algebra is written."""
     kinds = sorted({str(found["architecture"]) for found in threadpool_info() if found.get("architecture")})
     return " ".join([platform.machine() or "unknown", *kinds])[:200]
-
-
-def new_receipt(
-    keys: Keys,
-    request: str,
-    *,
-    version_before: int,
-    digest_before: str,
-    version_after: int,
-    parts_after: Mapping[str, str],
-    rows: int,
-    labels: int,
-    rows_hash: str,
-    layout_refitted: bool,
-    weights_refitted: bool,
-    previous: str | None,
-    backups: Iterable[tuple[str, str]] = (),
-) -> SignedReceipt:
-    """Return a signed receipt of something that was done now, on this machine.
-
-    Parameters
-    ----------
-    digest_before : str
-        The plain digest before; the receipt has its keyed hash.
-    """
-    receipt = Receipt(
-        request=request,
-        version_before=version_before,
-        digest_before=keyed_digest(keys, digest_before),
-        version_after=version_after,
-        parts_after=dict(parts_after),
-        rows=rows,
-        labels=labels,
-        rows_hash=rows_hash,
-        layout_refitted=layout_refitted,
-        weights_refitted=weights_refitted,
-        previous=previous,
-        libraries=used_libraries(),
-        processor=used_processor(),
-        time=now(),
-        backups=tuple(backups),
-    )
-    return receipt.sign(keys)
 
 
 def _message(receipt: Receipt) -> bytes:

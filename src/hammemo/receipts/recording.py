@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import take_state
-from hammemo.receipts.receipt import new_receipt
+from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
+from hammemo.receipts.strict_json import now as time_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -81,21 +82,24 @@ class Moment:
                 f"The model holds {self.rows - before.rows:,} rows more than before, and a receipt is for forget, "
                 "forget_stream and refit: learn before or after."
             )
-        return new_receipt(
-            forgotten.keys,
-            request,
+        receipt = Receipt(
+            request=request,
             version_before=before.version,
-            digest_before=before.digest,
+            digest_before=keyed_digest(forgotten.keys, before.digest),
             version_after=self.version,
-            parts_after=self.parts,
+            parts_after=dict(self.parts),
             rows=before.rows - self.rows,
             labels=len(before.labels - self.labels),
             rows_hash=forgotten.of_request(request),
             layout_refitted="layout" in self.refitted,
             weights_refitted="weights" in self.refitted,
             previous=previous,
-            backups=backups,
+            libraries=used_libraries(),
+            processor=used_processor(),
+            time=time_now(),
+            backups=tuple(backups),
         )
+        return receipt.sign(forgotten.keys)
 
 
 class Record:

@@ -3,7 +3,7 @@
 With it a request id that is used again is compared with what it stood for before: the same rows are a repeat, other
 rows are another request. The hash is a sum of keyed hashes, one for each row, modulo 2^256, hashed once more with the
 key, the request id and the number of rows. So it does not depend on the order of the rows or on how they are batched,
-and equal rows in two requests have unequal hashes. Without the key nobody can test a guess; the holder of the key can.
+and equal rows in two requests have unequal hashes. Without the key a guess cannot be tested; the holder of the key can.
 
 Rows are hashed as they are given. Numbers that are equal are the same value, whatever their type; missing values are
 all the same.

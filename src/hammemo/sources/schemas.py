@@ -440,7 +440,7 @@ def schema_from_notes(
 ) -> Schema:
     """Return the schema that notes describe; for a model without notes, a table of its columns.
 
-    `known_kinds` is asked for the kinds of the columns, the label last, where the notes do not have them.
+    `known_kinds` gives the kinds of the columns, the label last, where the notes do not have them.
 
     Examples
     --------

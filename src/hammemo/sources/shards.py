@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hammemo.sources.listing import File
 
 SHARD_BYTES: Final = 2**24, 2**28
-"""The smallest and the largest size of a shard that is chosen when none is asked for."""
+"""The smallest and the largest size of a shard that is chosen when none is given."""
 
 _TARGET_SHARDS: Final = 64
 

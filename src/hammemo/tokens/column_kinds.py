@@ -1,6 +1,6 @@
-"""Which kind of tokens each column held when it was learnt, and a warning where it is asked with another one.
+"""Which kind of tokens each column held when it was learnt, and a warning where a query has another one.
 
-``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and is asked as strings matches nothing, and the
+``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and queried as strings matches nothing, and the
 answer changes without an error. So a model notes a letter for each column: n (numbers), s (strings) or ? (both, or only
 missing values). A stream has one letter for all its positions.
 """
@@ -95,7 +95,7 @@ class ColumnKinds:
             if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != NAMES:
                 held, asked_with, why = KIND_WORDS[kinds[column]], "something else", "it counts as missing"
             warnings.warn(
-                f"{where} held {held} when it was learnt, and is asked with {asked_with}: {why}. "
+                f"{where} held {held} when it was learnt, and is queried with {asked_with}: {why}. "
                 "Convert it to the type that it had.",
                 UserWarning,
                 stacklevel=_level_of_the_user(),

@@ -200,7 +200,7 @@ def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
         return np.full(len(column), None, object)
     if learning:
         raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
-    words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
+    words = "was learnt as names and is queried with dates: they match nothing. Convert it with astype(str)."
     warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
     return object_array(None if np.isnat(value) else str(value) for value in column)
 

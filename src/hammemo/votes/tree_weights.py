@@ -152,7 +152,7 @@ def _cell_counts(
 def _read_counts(
     cells: Cells, tokens: Vocabulary, names: list[NDArray[np.int64]], reader: Reader
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """Return the counts of all cells that a reader holds: row r of what is asked has the r-th cell of every site.
+    """Return the counts of all cells that a reader holds: row r of the queries has the r-th cell of every site.
 
     The cells of columns of names are tokens with these ranks.
     """

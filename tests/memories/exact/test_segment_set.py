@@ -219,7 +219,7 @@ def test_crafted_segments_are_refused_or_read_within_their_bounds(
 
 
 def test_many_threads_open_and_read_one_set(tmp_path: Path) -> None:
-    """Segments are prepared, and pages checked, by whoever needs them first."""
+    """Segments are prepared, and pages checked, by the thread that needs them first."""
     rng = np.random.default_rng(0)
     sites = KERNELS[0].resolve(H)
     X = rng.integers(0, 60, (4000, H))

@@ -273,7 +273,7 @@ def test_new_labels_take_spare_columns_and_tables_are_copied_rarely() -> None:
     assert model.memory_.state_bytes() == fresh.memory_.state_bytes()
     for label in range(300):
         model.forget([[label % 7, label % 5]], [1000 - 3 * label])
-    assert model.memory_._tables.width <= 4  # and columns that nobody needs are given back
+    assert model.memory_._tables.width <= 4  # and columns that are no longer needed are freed
     assert model.classes_.tolist() == [500, 501]
 
 

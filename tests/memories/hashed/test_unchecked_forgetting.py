@@ -134,7 +134,7 @@ ROWS = st.lists(st.tuples(st.tuples(*[st.sampled_from("abc")] * 2), st.sampled_f
 def test_what_is_certified_is_the_exact_answer_where_removals_are_checked(
     learnt: list[Any], asked: list[Any], ledger: bool
 ) -> None:
-    """With a ledger, and of two tiers, whatever is asked to be forgotten: both answer as the exact memory does."""
+    """With a ledger, and of two tiers, whatever is to be forgotten: both answer as the exact memory does."""
     memory = Ledgered(Hashed(1, 1)) if ledger else Tiered(Hashed(1, 1))
     model, exact = (
         MemoryClassifier("positional", one, "sum", random_state=0).fit(

@@ -1,4 +1,4 @@
-"""The theorems as functions of their parameters, and every bound held against independent draws of the codes."""
+"""The theorems as functions of their parameters, and every bound compared with independent draws of the codes."""
 
 from __future__ import annotations
 

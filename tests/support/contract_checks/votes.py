@@ -183,7 +183,7 @@ def probabilities_sum_to_one(subject: VoteOn, batch: Batch, asked: Batch) -> Non
         require_close(chosen, shares.max(axis=1), "probabilities of the predicted labels", atol=1e-12)
 
 
-@promise("fitting twice gives the same, and scores that are asked for twice are the same")
+@promise("fitting twice gives the same, and scores that are computed twice are the same")
 def fitting_is_deterministic(subject: VoteOn, batch: Batch, asked: Batch) -> None:
     """Check a second clone that is fitted to the same examples with the same seed, and a copy."""
     contexts = queries(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -65,6 +66,27 @@ def back_up_folder(
         typer.echo(f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}")
 
 
+@dataclass(frozen=True)
+class LossOptions:
+    """What was lost since the backup."""
+
+    original_lost: Annotated[
+        bool,
+        typer.Option(
+            "--original-lost",
+            help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
+        ),
+    ] = False
+    receipts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The receipts of the model: refuse if it does not know a request in them."),
+    ] = None
+    again: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="With --receipts: you will send this request again (repeatable)."),
+    ] = None
+
+
 def restore_files(
     backup: Annotated[
         Path, typer.Argument(metavar="BACKUP", help="A backup, or a folder: then the newest of each model in it.")
@@ -76,21 +98,8 @@ def restore_files(
     ] = None,
     log: Url = None,
     keys: KeyFile = None,
-    original_lost: Annotated[
-        bool,
-        typer.Option(
-            "--original-lost",
-            help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
-        ),
-    ] = False,
-    receipts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The receipts of the model: refuse if it does not know a request in them."),
-    ] = None,
-    again: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="With --receipts: you will send this request again (repeatable)."),
-    ] = None,
+    *,
+    lost: LossOptions,
     as_json: opt.AsJson = False,
 ) -> None:
     """Restore models from backups, also while a server runs; existing models are never replaced.
@@ -104,11 +113,11 @@ def restore_files(
         place = None if to is None else tuple(to.split("/"))
         if place is not None and (len(place) != 2 or len(files) != 1):
             raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
-        if receipts is not None and len(files) != 1:
+        if lost.receipts is not None and len(files) != 1:
             raise UsageError("--receipts is for one backup: name its file.")
-        if again and receipts is None:
+        if lost.again and lost.receipts is None:
             raise UsageError("--again names requests with receipts: name their file with --receipts.")
-        how = {"keys": keys, "to": place, "original_lost": original_lost, "receipts": receipts, "again": again or ()}
+        how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
         store = _store(folder, log)
         found = [_refusing(restore, store, file, **how) for file in files]
     if as_json:

@@ -47,7 +47,7 @@ class Limits:
         Named lists of labels of one tenant, items of one list, bytes of the body that replaces it, and how many of
         these bodies one tenant sends at the same time.
     resident_items : int
-        Items of the lists that a process keeps in memory, over all tenants; others are read again when they are asked.
+        Items of the lists that a process keeps in memory, over all tenants; others are read again when they are needed.
     stored_labels, stored_examples, stored_bytes : int
         What all models of one tenant may store; bytes are those of snapshots and logs. 0 for any number.
     rate : float

@@ -1,4 +1,4 @@
-"""What is asked of a served model: edits with an id, acknowledgements, and refusals with a status.
+"""Requests to a served model: edits with an id, acknowledgements, and refusals with a status.
 
 **An edit** is some examples or whole documents to learn or to forget, or a request to fit the vote again (a
 *refit*), and an operation id that the client has chosen. A client that got no answer sends the same edit with the same

@@ -1,7 +1,7 @@
 """How many connections each address may have, so that one machine cannot take all of them.
 
 Behind a proxy all connections come from the proxy. There, requests are counted instead, by the address that the proxy
-reports (``X-Forwarded-For``): that is believed only where the connection comes from a proxy that was named as trusted.
+reports (``X-Forwarded-For``): that is trusted only where the connection comes from a proxy that was named as trusted.
 Of an IPv6 address the network of 64 bits counts, which is what one machine mostly has for itself.
 """
 

@@ -1,6 +1,6 @@
 """The application: everything that can be asked, as one table of operations.
 
-Routes, roles, the document of the interface and the tests of who may ask what all come from the table. Edits wait for
+Routes, roles, the document of the interface and the tests of who may call what all come from the table. Edits wait for
 the core's writer, which makes groups of them; questions get a version from `Service`.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hammemo_server.http.questions import QuestionKind
     from hammemo_server.http.service import Service
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.log import ListFacts
 
 _SETTINGS_BYTES: Final = 2**16
@@ -214,7 +214,7 @@ async def _describe(service: Service, call: Call) -> Answer:
     return await _described(service, call, await service.model(call), 200)
 
 
-async def _described(service: Service, call: Call, hosted: HostedModel, status: int) -> Answer:
+async def _described(service: Service, call: Call, hosted: ServedModel, status: int) -> Answer:
     def describe() -> bytes:
         facts = hosted.describe(digest=True)
         classes = facts["classes"]

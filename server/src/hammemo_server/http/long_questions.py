@@ -1,10 +1,10 @@
 """Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
 
-An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. So long
+An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. Long
 questions go to other processes (:mod:`hammemo_server.http.question_process`). These are started when they are first
 needed and end after a while without questions. Such a process follows the log as a worker does: it opens a model when
 it is first asked, and answers when it has reached the version that the server has published, so no answer is older than
-an acknowledged edit. It costs a copy of each model that is asked.
+an acknowledged edit. It costs a copy of each model that is queried.
 
 Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
 between two blocks of rows, and the process goes on to the next one.
@@ -28,7 +28,7 @@ from hammemo_server.http.tenant_slots import SharedThreads, Shares
 if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.models.host import Host
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 _IDLE_SECONDS: Final = 300.0
 """How long a process waits for another question before it ends."""
@@ -64,7 +64,7 @@ class Answered(msgspec.Struct, frozen=True):
 class LongQuestions(Protocol):
     """Answers long questions."""
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
 
     async def end(self) -> None:
@@ -78,7 +78,7 @@ class InThreads:
         self._host = host
         self._threads = SharedThreads(threads, "long")
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
         host, stop = self._host, Stopping(self._host.limits.deadline)
         try:
@@ -113,7 +113,7 @@ class InProcesses:
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
 
-    async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
+    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
         tenant = hosted.tenant
         await self._shares.enter_within(tenant, self._limits.deadline / 2)

@@ -98,7 +98,7 @@ class Answer(msgspec.Struct, frozen=True):
 def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the value of a header; one that is there twice is refused."""
     by_name = scope.get(_BY_NAME)
-    if by_name is None:  # several are asked of each request
+    if by_name is None:  # several are read of each request
         by_name = scope[_BY_NAME] = _by_name(scope["headers"])
     value: bytes | None = by_name.get(name)
     if value is None and name in by_name:

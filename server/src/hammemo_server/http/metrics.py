@@ -1,6 +1,6 @@
 """Figures for Prometheus: one set for each tenant, so that no tenant sees another one's, and one for the process.
 
-Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is asked of
+Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is read from
 it when the figures are read.
 """
 
@@ -30,7 +30,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 Described = tuple[str, dict[str, Any]]
-"""The name of a model and what `HostedModel.describe` says of it."""
+"""The name of a model and what `ServedModel.describe` says of it."""
 
 Quotas = dict[str, tuple[int, int]]
 """How much is stored and may be stored, 0 for any number."""

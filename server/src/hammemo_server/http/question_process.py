@@ -1,6 +1,6 @@
 """A process that answers long questions; the server starts it, and sends questions to its standard input.
 
-It follows the log of each model that it is asked about and never writes. It ends with its standard input.
+It follows the log of each model that it gets questions about and never writes. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hammemo_server.http.questions import KINDS, Stopping, answer_long
 from hammemo_server.models.host import Host
 
 if TYPE_CHECKING:
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
 
 _NICENESS = 10
 """Where processors are scarce, the server comes first."""
@@ -93,7 +93,7 @@ def _answered(host: Host, asked: Asked, body: bytes, stop: Stopping) -> tuple[An
         return Answered(status=500, code=type(error).__name__, places=logs.places(error)), b""
 
 
-def _model(host: Host, asked: Asked, stop: Stopping) -> HostedModel:
+def _model(host: Host, asked: Asked, stop: Stopping) -> ServedModel:
     """Return the model that was asked about; one of its name that was deleted is another one."""
     while True:
         hosted = host.get(asked.tenant, asked.model)

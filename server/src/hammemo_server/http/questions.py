@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.http.answering import Stop
     from hammemo_server.models.host import Host
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.label_lists import NamedList
 
 LONG_MICROSECONDS: Final = 10_000
@@ -65,7 +65,7 @@ class QuestionKind:
         return question
 
     def is_long(self, ready: ReadyVersion, question: Any, may_take_time: Callable[[], bool]) -> bool:
-        """Return whether a question would keep others waiting; `may_take_time` is asked about one in between."""
+        """Return whether a question would keep others waiting; `may_take_time` decides about one in between."""
         cost = ready.cost(self.ask, question)
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
 
@@ -139,7 +139,7 @@ class Stopping:
 
 
 def answer_long(
-    host: Host, hosted: HostedModel, kind: QuestionKind, body: bytes, at_least: int, stop: Stopping
+    host: Host, hosted: ServedModel, kind: QuestionKind, body: bytes, at_least: int, stop: Stopping
 ) -> tuple[bytes, int]:
     """Return the answer to a long question and the version that gave it, which is `at_least` the one given."""
     limits = host.limits

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hammemo_server.http.messages import Call, Scope
     from hammemo_server.http.tokens import Caller, Tokens
     from hammemo_server.models.host import Host
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.label_lists import NamedList
 
 Lane = Literal["lists", "short", "files"]
@@ -136,8 +136,8 @@ class Service:
         self._opened: set[tuple[str, str]] = set()
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
         self._sending: Counter[str] = Counter()
-        self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
-        self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._ready: WeakKeyDictionary[ServedModel, ReadyVersion] = WeakKeyDictionary()
+        self._preparing: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
     def caller(self, scope: Scope) -> Caller:
@@ -178,7 +178,7 @@ class Service:
             results = self._results = Results(loop)
         return results.of(future)
 
-    async def model(self, call: Call) -> HostedModel:
+    async def model(self, call: Call) -> ServedModel:
         """Return the model that a call names."""
         key = tenant, name = call.caller.tenant, call.model
         try:
@@ -246,13 +246,13 @@ class Service:
             return ready
         return await self._prepared(hosted, ReadyVersion(model, version, hosted.settings.column_names))
 
-    async def _reached(self, hosted: HostedModel, version: int) -> None:
+    async def _reached(self, hosted: ServedModel, version: int) -> None:
         """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
         until = time.monotonic() + self.limits.wait_seconds
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
 
-    async def _prepared(self, hosted: HostedModel, made: ReadyVersion) -> ReadyVersion:
+    async def _prepared(self, hosted: ServedModel, made: ReadyVersion) -> ReadyVersion:
         """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
         version, running = self._preparing.get(hosted, (-1, None))
         if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():

@@ -66,7 +66,7 @@ class Shares:
             raise
 
     async def enter_within(self, tenant: str, seconds: float | None) -> None:
-        """Wait for a slot, but not so long that no time would be left to use it."""
+        """Wait for a slot, but leave enough time to use it."""
         try:
             async with asyncio.timeout(seconds):
                 await self.enter(tenant)

@@ -54,7 +54,7 @@ from hammemo_server.erasure.journal import (
 )
 from hammemo_server.erasure.wanted_receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
-from hammemo_server.models.served import HostedModel
+from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
 from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import Digests, Header, read_backup, read_header, write_backup
@@ -350,12 +350,12 @@ def _finished(
 ) -> tuple[int, int]:
     """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
     log = store.open(tenant, name, replica=False)
-    model: HostedModel | None = None
+    model: ServedModel | None = None
     try:
         if wanted is not None:
             wanted.check_chain(log)
         if keys is None or not Settings.read(log.settings).has_subjects:
-            model, erased = HostedModel(tenant, name, log), 0
+            model, erased = ServedModel(tenant, name, log), 0
         else:
             log.vault = vault = vault_of(log, keys)
             journal = Journal(log, vault, writer=True)

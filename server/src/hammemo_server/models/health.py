@@ -17,7 +17,7 @@ from hammemo_server.store.log import LogError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.log import Store
 
 _KEPT_SECONDS: Final = 1.0
@@ -29,7 +29,7 @@ class Probed(Protocol):
     replica: bool
     store: Store
 
-    def opened(self) -> list[HostedModel]:
+    def opened(self) -> list[ServedModel]:
         """Return the models that are open."""
 
     def tenants(self) -> list[str]:
@@ -38,7 +38,7 @@ class Probed(Protocol):
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
 
-    def get(self, tenant: str, name: str) -> HostedModel:
+    def get(self, tenant: str, name: str) -> ServedModel:
         """Return a model, opened if it was not."""
 
 

@@ -40,7 +40,7 @@ from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health
 from hammemo_server.models.replica import ReplicaModel
-from hammemo_server.models.without_keys import KeylessModel
+from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import Upkeep, WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
 from hammemo_server.store.log import LogError
@@ -50,7 +50,7 @@ from hammemo_server.store.vault import KeyGone
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo_server.models.served import HostedModel
+    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.log import ListFacts, Log, Store
     from hammemo_server.store.vault import Vault
 
@@ -110,7 +110,7 @@ class Host:
             if not replica:
                 remove_drafts(self.store, self.keys)
         self._lists = LabelLists(self.store, self.limits.resident_items)
-        self._models: dict[tuple[str, str], HostedModel] = {}
+        self._models: dict[tuple[str, str], ServedModel] = {}
         self._quotas: dict[str, Quota] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -121,7 +121,7 @@ class Host:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def create(self, tenant: str, name: str, settings: dict[str, Any]) -> HostedModel:
+    def create(self, tenant: str, name: str, settings: dict[str, Any]) -> ServedModel:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
         _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
@@ -138,7 +138,7 @@ class Host:
                 return model
             return self.get(tenant, name)
 
-    def get(self, tenant: str, name: str) -> HostedModel:
+    def get(self, tenant: str, name: str) -> ServedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
         model = self._models.get((tenant, name))
         if model is not None and not model.is_gone:
@@ -168,7 +168,7 @@ class Host:
         with _reaching("The logs cannot be reached"):
             return self.store.tenants()
 
-    def opened(self) -> list[HostedModel]:
+    def opened(self) -> list[ServedModel]:
         """Return the models that are open."""
         return list(self._models.values())
 
@@ -264,7 +264,7 @@ class Host:
             if vault is not None:
                 vault.drop_all()
 
-    def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
+    def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> ServedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
         model = self._loaded(path).snapshot()
@@ -310,13 +310,13 @@ class Host:
             raise Unavailable("This process only answers: ask the process that writes.")
         return self._lock
 
-    def _opened(self, tenant: str, name: str) -> HostedModel:
+    def _opened(self, tenant: str, name: str) -> ServedModel:
         with _reaching(f"The model {name!r} cannot be opened"):
             log = self.store.open(tenant, name, replica=self.replica)
             try:
                 has_subjects = Settings.read(log.settings).has_subjects
                 if has_subjects and self.keys is None:
-                    return KeylessModel(tenant, name, log)
+                    return ModelWithoutKeys(tenant, name, log)
                 journal = self._journal(name, log) if has_subjects else None
                 if self.replica:
                     return ReplicaModel(tenant, name, log, journal)

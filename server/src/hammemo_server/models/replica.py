@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from hammemo_server.models.applying import caught_up
-from hammemo_server.models.served import HostedModel
+from hammemo_server.models.served import ServedModel
 from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _LATER: Final = 0.5
 """Seconds before the next look after a failure."""
 
 
-class ReplicaModel(HostedModel):
-    """A model that is edited elsewhere; the parameters are those of `HostedModel`."""
+class ReplicaModel(ServedModel):
+    """A model that is edited elsewhere; the parameters are those of `ServedModel`."""
 
     def __init__(self, tenant: str, name: str, log: Log, journal: Journal | None = None) -> None:
         super().__init__(tenant, name, log, journal)

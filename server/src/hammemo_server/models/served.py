@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hammemo_server.store.log import Log
 
 
-class HostedModel:
+class ServedModel:
     """A model that answers, restored from its log; here it only answers.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo_server.edits.operations import Unavailable
 from hammemo_server.models.applying import State
-from hammemo_server.models.served import HostedModel
+from hammemo_server.models.served import ServedModel
 from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("hammemo_server")
 
 
-class KeylessModel(HostedModel):
-    """A model whose key file is not there; the parameters are those of `HostedModel`."""
+class ModelWithoutKeys(ServedModel):
+    """A model whose key file is not there; the parameters are those of `ServedModel`."""
 
     def __init__(self, tenant: str, name: str, log: Log) -> None:
         super().__init__(tenant, name, log)

@@ -58,7 +58,7 @@ from hammemo_server.edits.operations import (
 )
 from hammemo_server.edits.quotas import needed_by
 from hammemo_server.models.applying import Applier, State, caught_up
-from hammemo_server.models.served import HostedModel
+from hammemo_server.models.served import ServedModel
 from hammemo_server.store.log import Entry, LogError
 
 if TYPE_CHECKING:
@@ -150,17 +150,17 @@ class _Stale(Exception):  # noqa: N818
     """Sites were chosen by a version of the model that was refitted since."""
 
 
-class WrittenModel(HostedModel):
+class WrittenModel(ServedModel):
     """A model that is edited in this process.
 
     Parameters
     ----------
     tenant, name, log
-        As in `HostedModel`; the log is open for writing.
+        As in `ServedModel`; the log is open for writing.
     limits : Limits
     upkeep : Upkeep
     journal
-        As in `HostedModel`; for :class:`hammemo_server.models.erasable.ErasableModel`.
+        As in `ServedModel`; for :class:`hammemo_server.models.erasable.ErasableModel`.
     signing : Signing, optional
         What signs receipts; without it an edit that asks for one is refused.
     """

@@ -141,7 +141,7 @@ class LabelLists:
         return found
 
     def _held(self, tenant: str, name: str) -> NamedList | None:
-        """Return what is in memory for the time in which the store does not answer; it is asked again after a while."""
+        """Return what is in memory for the time in which the store does not answer; it is tried again after a while."""
         with self._lock:
             found = self._resident.get((tenant, name))
             if found is not None:

@@ -3,7 +3,7 @@
 ``index.json`` holds the version and the number of items of every list, and the newest version that was given. A list is
 replaced by one step, the rename of the index: the file with the new version is on the disk before it, and the file of
 the old version is deleted after it. Files that the index does not name are left by a crash; the next change deletes
-them. Whoever changes the folder holds the lock of the index, so several processes can.
+them. A process that changes the folder holds the lock of the index, so several processes can.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,19 @@ class _Draws:
         return mix_one(self._state) % size
 
 
+class _TrainingRows(NamedTuple):
+    """All rows that trees grow from: codes (columns, m), which columns hold names, labels and weights (m,)."""
+
+    codes: NDArray[np.uint8]
+    names: NDArray[np.uint8]
+    labels: NDArray[np.int32]
+    weights: NDArray[np.int32]
+
+    def weight_by_label(self, rows: NDArray[np.int32], n_labels: int) -> NDArray[np.int64]:
+        """Return the weight of some rows by label."""
+        return np.bincount(self.labels[rows], weights=self.weights[rows], minlength=n_labels).astype(np.int64)
+
+
 def grow_tree(
     codes: NDArray[np.uint8],
     names: NDArray[np.uint8],
@@ -48,6 +61,7 @@ def grow_tree(
     ------
     codes : (columns, m); labels, weights : (m,)
     """
+    every = _TrainingRows(codes, names, labels, weights)
     column: list[int] = []
     step: list[int] = []
     right: list[int] = []
@@ -58,14 +72,12 @@ def grow_tree(
         node = len(column)
         if parent >= 0:
             right[parent] = node
-        by_label = np.bincount(labels[rows], weights=weights[rows], minlength=n_labels).astype(np.int64)
+        by_label = every.weight_by_label(rows, n_labels)
         total = int(by_label.sum())
         split = None
         if total >= 2 * min_weight and int((by_label**2).sum()) != total**2:
             draws = _Draws(seed, node)
-            split = _best_split(
-                codes, names, labels, weights, rows, by_label, min_weight, max_columns, random_split, draws
-            )
+            split = _best_split(every, rows, by_label, min_weight, max_columns, random_split, draws)
         column.append(_LEAF if split is None else split[0])
         step.append(0 if split is None else split[1])
         right.append(0)
@@ -81,10 +93,7 @@ def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> NDArray[np.bool
 
 
 def _best_split(
-    codes: NDArray[np.uint8],
-    names: NDArray[np.uint8],
-    labels: NDArray[np.int32],
-    weights: NDArray[np.int32],
+    every: _TrainingRows,
     rows: NDArray[np.int32],
     by_label: NDArray[np.int64],
     min_weight: int,
@@ -93,24 +102,22 @@ def _best_split(
     draws: _Draws,
 ) -> Split | None:
     best, best_score, tried = None, -1.0, 0
-    order = list(range(len(codes)))
+    order = list(range(len(every.codes)))
     for place in range(len(order)):
         if tried == max_columns:
             break
         other = place + draws.below(len(order) - place)
         order[place], order[other] = order[other], order[place]
         column = order[place]
-        held = codes[column, rows]
+        held = every.codes[column, rows]
         low, high = int(held.min()), int(held.max())
         if low == high:
             continue
         tried += 1
-        is_name = bool(names[column])
+        is_name = bool(every.names[column])
         for step in _steps(held, is_name, low, high, draws if random_split else None):
             goes_left = _left(held, is_name, step)
-            left = np.bincount(
-                labels[rows][goes_left], weights=weights[rows][goes_left], minlength=len(by_label)
-            ).astype(np.int64)
+            left = every.weight_by_label(rows[goes_left], len(by_label))
             score = _score(left, by_label - left, min_weight)
             if score > best_score:
                 best, best_score = (column, step), score

@@ -1,7 +1,7 @@
 r"""Sites without a position as rows of counts, one for each free site, for votes that read one row a site.
 
-A context reads several rows of a free site: one for each distinct token among its last places. Added up, nearer tokens
-counting more, they are one row: with :math:`d_t` the distance of token t from the end,
+A context reads several rows of a free site: one for each distinct token among its last places. Added up, with a
+larger weight for nearer tokens, they are one row: with :math:`d_t` the distance of token t from the end,
 
 .. math:: n_{k,c}(q) = \sum_{t} N_k(t, c) / d_t
 

@@ -215,7 +215,7 @@ class RuleRanker(RowRanker, DenseRanker):
     With few labels rows are dense (:mod:`hammemo.memories.exact.score_table`). With many, entries have sparse gains,
     and a row one loss for each amount of smoothing. Where all labels share
     the weights, the best labels may be found without it, from the top of the rows of a live table; what is not sure
-    then, because scores are nearly equal, is asked of the scores of all labels.
+    then, because scores are nearly equal, is decided by the scores of all labels.
 
     Parameters
     ----------

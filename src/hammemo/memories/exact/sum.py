@@ -4,7 +4,7 @@ r"""What an exact memory stores: a sum of signed terms.
 
 A term is a table in memory (:mod:`hammemo.memories.exact.table`), a live table
 (:mod:`hammemo.memories.exact.live.live`), or a file of a folder (:mod:`hammemo.memories.exact.segments.segment`).
-Nothing is added up before it is asked for.
+Nothing is added up before it is needed.
 
 *In bulk*, the table of a batch is appended to a short stack of tables of falling size, and neighbours of similar size
 are added up, so that n batches cost O(n log n) and not O(n^2). What is removed goes to a stack of its own, once the

@@ -219,7 +219,7 @@ class RowLayout:
     def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none.
 
-        What was found for the last vocabulary is kept: one query may ask several tables.
+        What was found for the last vocabulary is kept: one query may read several tables.
         """
         asked, found = self._last_source
         if asked is not None and asked() is vocabulary:

@@ -11,7 +11,7 @@ There are two ways to the same scores:
   sums over buckets, is kept up to date by the edits themselves;
 - compiled: all rows are computed once, and fast loops answer (:mod:`hammemo.memories.hashed.native_table`).
 
-Which is cheaper depends on how much is asked before the next edit, which is not known. So a reader goes row by row
+Which is cheaper depends on how many queries come before the next edit, which is not known. So a reader goes row by row
 until that has cost about as much as compiling would, and compiles then: never more than twice the cost of the better
 way (:class:`~hammemo.memories.hashed.raw_rows.TableBudget`).
 """

@@ -1,7 +1,7 @@
 r"""Which features of a hashed memory have rows of their own, and how they are known.
 
 A reserved row is a proof only if nothing else can reach it. A feature's 64-bit hash says where to look, but an
-enemy who knows the seed can make another token or tuple with that hash. So a reserved token also has an identity
+attacker who knows the seed can make another token or tuple with that hash. So a reserved token also has an identity
 (:func:`hammemo.tokens.hashing.vocabulary_identities`): the value of a number, a 256-bit digest of a string. Tokens
 stand in one list, ascending by hash; the place of a token in it is found by its hash and confirmed by its identity. A
 reserved tuple is a tuple of places, found by its hash and compared entry by entry. What is not confirmed is not
@@ -235,7 +235,7 @@ def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | N
 def _frequent_tuples(
     examples: Examples, site: tuple[int, ...], hashes: NDArray[np.uint64], held: NDArray[np.bool_], number: int
 ) -> NDArray[np.int64]:
-    """Return the tuples most frequent at a site, each token as it stands in `_values`: (number, len(site))."""
+    """Return the tuples most frequent at a site, each token as in `_values`: (number, len(site))."""
     if not number:
         return np.empty((0, len(site)), np.int64)
     values, times = _values(examples.contexts), examples.multiplicity
@@ -275,7 +275,7 @@ def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> 
 
 
 def _descending(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
-    """Return which features have the highest totals, ties by hash; only as many as are asked for are put in order."""
+    """Return which features have the highest totals, ties by hash; only as many as requested are put in order."""
     if number >= len(totals):
         return np.lexsort((hashes, -totals))
     least = np.partition(totals, len(totals) - number)[len(totals) - number] if number else np.inf
@@ -329,7 +329,7 @@ def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | 
         stored.whole_numbers(f"reserved.{group}", (None, len(site)), below=max(len(tokens), 1)).astype(np.int64)
         for group, site in enumerate(group_sites(sites))
     ]
-    if any(rows.size and rows.max() >= len(tokens) for rows in places):  # a mapped file is not believed here either
+    if any(rows.size and rows.max() >= len(tokens) for rows in places):  # a mapped file is not trusted here either
         raise ValueError("a reserved feature names a token that is not in the list")
     if any(len(rows) > number for rows, number in zip(places, most, strict=True)):
         raise ValueError("a group of sites has more reserved features than its reserved= allows")

@@ -1,6 +1,6 @@
 """Every bound of the theory against what really happens: how often it fails, and how loose it is.
 
-On each of three data sets one query is asked under many independent draws of the codes. A bound with failure
+On each of three data sets one query is answered under many independent draws of the codes. A bound with failure
 probability delta may be violated in at most that share of the draws; its looseness is the median over the draws of the
 bound divided by the largest error realised. A perfect bound is the 1 - delta quantile of that error itself; its
 looseness, the quantile divided by the median, stands beside the others: no valid constant can show less.

@@ -202,7 +202,7 @@ class LeftOut:
         return (lengths, labels, counts), Read(like.counts, np.where(rows >= 0, like.totals, 0), like.classes)
 
     def read(self, asked: RowEntries) -> Read:
-        """Return what is left of the labels in the rows that are asked for."""
+        """Return what is left of the labels in the requested rows."""
         counts = self._rows.at(asked.rows, asked.labels)
         keys = self._keys(asked.cases, asked.rows, np.maximum(asked.labels, 0))
         if len(self._entries):

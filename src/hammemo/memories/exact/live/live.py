@@ -221,7 +221,7 @@ class Live(Cached):
         return Live.of(made.total) if made.needs_rebuild() else made
 
     def change(self, examples: Examples, sign: int) -> Live:
-        """Return the version with examples added or removed; it may ask for a new table."""
+        """Return the version with examples added or removed; it may request a new table."""
         contexts = examples.contexts
         with lock_of(self.store):
             known = self.store.tokens
@@ -235,7 +235,7 @@ class Live(Cached):
             return self._next(lambda: self.version.edit(tokens, labels[examples.label_ranks], by))
 
     def change_by_one(self, tokens: Sequence[Any], label: Token, by: int) -> Live:
-        """Return the version with one example added or removed; it may ask for a new table."""
+        """Return the version with one example added or removed; it may request a new table."""
         with lock_of(self.store):
             known = self.store.tokens
             numbers = known.give_each(tokens) if by > 0 else list(map(known.get, tokens))

@@ -2,7 +2,7 @@
 
 Queries name tokens and labels by their ranks among those of all segments. A row is looked for in the segments whose
 first tokens may include its own, and added up over these. That is done by compiled code (``src/native/segments``), in
-the mapped files themselves; it says which pages are not checked yet, and is asked again when they are. Without the
+the mapped files themselves; it says which pages are not checked yet, and is called again when they are. Without the
 compiled code NumPy does the same (`_added`).
 """
 
