@@ -38,7 +38,7 @@ from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kind
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.columns import MOMENTS, NAMES, tokens_of
+from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.vocabulary import Vocabulary
@@ -82,8 +82,8 @@ class RowMaker:
     @property
     def columns(self) -> str | None:
         """The kinds of the columns as a model has them; None where all are names."""
-        kinds = "".join(kind if kind in ORDERED else NAMES for kind in self.schema.kinds[:-1])
-        return None if set(kinds) <= {NAMES} else kinds
+        kinds = "".join(kind if kind in ORDERED else ColumnKind.NAMES for kind in self.schema.kinds[:-1])
+        return None if set(kinds) <= {ColumnKind.NAMES} else kinds
 
     @property
     def wanted(self) -> list[str]:
@@ -206,7 +206,7 @@ class Findings:
             noted = ColumnKinds(self.noted).plus(ColumnKinds(other.noted)).letters
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
         return Findings(
-            merged_kinds(self.found, other.found, NAMES),
+            merged_kinds(self.found, other.found, ColumnKind.NAMES),
             merged_kinds(self.truths, other.truths, "f") if other.truths else self.truths,
             merged_kinds(self.names, other.names) if other.names else self.names,
             noted,
@@ -238,8 +238,10 @@ class Findings:
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
         letters = {UNKNOWN: "o", "t": "s", "f": "t"}
-        pairs = zip(kinds or NAMES * len(self.truths), self.truths, strict=True)
-        return "".join("d" if kind == MOMENTS and truth != UNKNOWN else letters[truth] for kind, truth in pairs)
+        pairs = zip(kinds or ColumnKind.NAMES * len(self.truths), self.truths, strict=True)
+        return "".join(
+            "d" if kind == ColumnKind.DATES and truth != UNKNOWN else letters[truth] for kind, truth in pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -344,8 +346,8 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]
     check_column_names(schema.columns)
     h = len(schema.columns)
     if len(schema.kinds) == h + 1 or schema.numeric == "none":
-        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(NAMES * h)
-        return RowMaker(schema), NAMES * h  # nothing is to be found out
+        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(ColumnKind.NAMES * h)
+        return RowMaker(schema), ColumnKind.NAMES * h  # nothing is to be found out
     known = schema.found_kinds(batch)
     return RowMaker(schema.with_kinds(known)), known
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.columns import KIND_WORDS, NAMES, NUMBERS, table_columns
+from hammemo.tokens.columns import ColumnKind, table_columns
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.user_input import evidence_of
@@ -45,7 +45,7 @@ def asked(settings: ModelSettings, columns: ColumnSchema) -> Asked:
     numeric = "none" if settings.numeric is None else settings.numeric
     is_list = not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
-        return {j for j, kind in enumerate(columns.letters) if kind != NAMES}
+        return {j for j, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
     return asked_columns(numeric, columns.listed(), columns.n)
 
 
@@ -72,7 +72,7 @@ def check_numeric(settings: ModelSettings, state: ModelState) -> None:
         return
     numbers = asked(settings, columns)
     for j, kind in enumerate(columns.letters if numbers is not None else ""):
-        if (kind != NAMES) != (numbers is not None and j in numbers):
+        if (kind != ColumnKind.NAMES) != (numbers is not None and j in numbers):
             raise ValueError(
                 f"numeric={settings.numeric!r} was set after column {columns.shown(j)} was learnt as another kind, and "
                 "the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a new model."
@@ -135,7 +135,7 @@ def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: 
     held = evidence(state)
     together = held.plus(shown)
     after = "".join(
-        new if (choose and old == NAMES) or (content == "-" and (choose or holds_time(column))) else old
+        new if (choose and old == ColumnKind.NAMES) or (content == "-" and (choose or holds_time(column))) else old
         for old, new, content, column in zip(before, together.kinds(numbers), held.contents, listed, strict=True)
     )
     return replace(columns, types=together.types).of_kinds(after)
@@ -164,12 +164,12 @@ def like_layout(
     settings: ModelSettings, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
 ) -> tuple[ColumnSchema, Examples]:
     """Return the first rows of a model as of the kinds of a layout, where their values do not say otherwise."""
-    theirs, mine = layout.kinds or NAMES * examples.contexts.h, columns.letters
+    theirs, mine = layout.kinds or ColumnKind.NAMES * examples.contexts.h, columns.letters
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
         return columns, examples
     shown = Evidence.of_rows(columns.types, examples.contexts)
     as_names = "".join(  # with a layout, whole numbers are names where it has names
-        new if content == "w" and new == NAMES else old
+        new if content == "w" and new == ColumnKind.NAMES else old
         for old, new, content in zip(mine, theirs, shown.contents, strict=True)
     )
     if may_become(as_names, theirs, shown):
@@ -186,13 +186,16 @@ def _kind_of_both(mine: str, theirs: str, together: str, content: str) -> str:
     """Return the kind of a column of two models; whole numbers whose fractions were forgotten stay numbers here."""
     if mine == theirs:
         return mine
-    return NUMBERS if together == NAMES and content == "w" and NUMBERS in (mine, theirs) else together
+    is_whole = together == ColumnKind.NAMES and content == "w"
+    return ColumnKind.NUMBERS if is_whole and ColumnKind.NUMBERS in (mine, theirs) else together
 
 
 def may_become(before: str, after: str, rows: Evidence) -> bool:
     """Return whether columns may become of other kinds by what is learnt: without values, or with whole numbers."""
     return all(
-        old == new or content == "-" or (old == NAMES and new == NUMBERS and content == "w" and kind != "s")
+        old == new
+        or content == "-"
+        or (old == ColumnKind.NAMES and new == ColumnKind.NUMBERS and content == "w" and kind != "s")
         for old, new, kind, content in zip(before, after, rows.types, rows.contents, strict=True)
     )
 
@@ -202,7 +205,11 @@ def _may_change(shown: Evidence, types: str, found: str, before: str) -> bool:
     columns = zip(shown.contents, shown.types, types, found, before, strict=True)
     return any(
         content != "-"
-        and (kind != known or (old == NAMES and new != NAMES) or (old == NUMBERS and new not in (old, NAMES)))
+        and (
+            kind != known
+            or (old == ColumnKind.NAMES and new != ColumnKind.NAMES)
+            or (old == ColumnKind.NUMBERS and new not in (old, ColumnKind.NAMES))
+        )
         for content, kind, known, new, old in columns
     )
 
@@ -227,8 +234,8 @@ def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
     at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
+    here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
     raise LayoutError(
-        f"Column {mine.shown(at)} holds {KIND_WORDS[mine.letters[at]]} here and {KIND_WORDS[theirs.letters[at]]} "
-        "there: give both tables the same types, or both models the same numeric=[…]; empty_like() takes the kinds "
-        "over."
+        f"Column {mine.shown(at)} holds {here} here and {there} there: give both tables the same types, or both models "
+        "the same numeric=[…]; empty_like() takes the kinds over."
     )

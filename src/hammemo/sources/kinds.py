@@ -19,7 +19,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import MOMENTS, NUMBERS
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ORDERED: Final = (NUMBERS, MOMENTS)
+ORDERED: Final = (ColumnKind.NUMBERS, ColumnKind.DATES)
 """The kinds of columns that the model cuts into cells."""
 
 _DATE: Final = re.compile(
@@ -211,7 +211,7 @@ def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
     return column_kinds(one_of_each, numeric, names, has_types=True)
 
 
-_ONE_OF_EACH: Final = {NUMBERS: np.array([0.5]), MOMENTS: np.array(["1970-01-01"], "datetime64[us]")}
+_ONE_OF_EACH: Final = dict(zip(ORDERED, (np.array([0.5]), np.array(["1970-01-01"], "datetime64[us]")), strict=True))
 
 
 def kind_of(values: NDArray[Any]) -> str:

@@ -44,7 +44,7 @@ from hammemo.sources.kinds import (
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
 from hammemo.tokens.column_evidence import Evidence
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import document
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
@@ -209,8 +209,8 @@ class TableSchema:
         before = known or UNKNOWN * len(self.columns)
         found = ""
         for name, kind in zip(self.columns, before, strict=True):
-            if kind != NAMES:  # which no further value changes
-                kind = merged_kinds(kind, found_kind(self._read(batch, name)), NAMES)
+            if kind != ColumnKind.NAMES:  # which no further value changes
+                kind = merged_kinds(kind, found_kind(self._read(batch, name)), ColumnKind.NAMES)
             found += kind
         return found
 

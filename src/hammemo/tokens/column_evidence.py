@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import KIND_WORDS, LARGEST, MOMENTS, NAMES, NUMBERS, array_values, is_number, number_of
+from hammemo.tokens.columns import LARGEST, ColumnKind, array_values, is_number, number_of
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
@@ -100,17 +100,17 @@ class Evidence:
     def kinds(self, asked: Asked) -> str:
         """Return the kind of each column, as letters."""
         pairs = enumerate(zip(self.types, self.contents, strict=True))
-        if asked is None:
-            return "".join(_kind(kind, content) for _, (kind, content) in pairs)
-        return "".join((MOMENTS if kind == "d" else NUMBERS) if j in asked else NAMES for j, (kind, _) in pairs)
+        return "".join(_kind(kind, content, None if asked is None else j in asked) for j, (kind, content) in pairs)
 
 
-def _kind(kind: str, content: str) -> str:
+def _kind(kind: str, content: str, is_asked: bool | None) -> ColumnKind:
+    if is_asked is not None:
+        return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == "d" else ColumnKind.NUMBERS
     if content == "-" or kind == "s":
-        return NAMES
+        return ColumnKind.NAMES
     if kind == "d":
-        return MOMENTS
-    return NUMBERS if content == "f" or (content == "w" and kind == "t") else NAMES
+        return ColumnKind.DATES
+    return ColumnKind.NUMBERS if content == "f" or (content == "w" and kind == "t") else ColumnKind.NAMES
 
 
 def _joined(mine: str, content: str, theirs: str, more: str) -> str:
@@ -290,13 +290,14 @@ def converted(contexts: Contexts, before: str, after: str, missing: str, names: 
             continue
         column = ranks[:, j]
         present = column[(column >= 0) & (column != lacking)]
-        if len(present) and (MOMENTS in (old, new) or (new == NUMBERS and present.max() >= first_string)):
+        has_strings = bool((present >= first_string).any())
+        if len(present) and (ColumnKind.DATES in (old, new) or (new == ColumnKind.NUMBERS and has_strings)):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(
-                f"Column {where} holds {KIND_WORDS[old]}, which cannot become {KIND_WORDS[new]}: fit a new model, on "
-                "a table with this column converted."
+                f"Column {where} holds {ColumnKind(old).word}, which cannot become {ColumnKind(new).word}: fit a new "
+                "model, on a table with this column converted."
             )
-        if new == NAMES:
+        if new == ColumnKind.NAMES:
             ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)
         else:
             ranks[:, j] = np.where(column == lacking, -1, column)

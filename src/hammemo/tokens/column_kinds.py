@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import KIND_WORDS, NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ColumnKinds:
     @classmethod
     def of_cells(cls, kinds: str) -> ColumnKinds:
         """Return what a model from a file knows: which columns are numbers or dates, but not what names are."""
-        return cls("".join("?" if kind == NAMES else "n" for kind in kinds))
+        return cls("".join("?" if kind == ColumnKind.NAMES else "n" for kind in kinds))
 
     def plus(self, other: ColumnKinds | None) -> ColumnKinds:
         """Return the kinds of what both hold."""
@@ -92,8 +92,8 @@ class ColumnKinds:
                 where = f"Column {names[column]!r}"
             held, asked_with = _NAMES[learnt], _NAMES[now]
             why = "39 and '39' are two tokens, so nothing that was learnt of it matches"
-            if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != NAMES:
-                held, asked_with, why = KIND_WORDS[kinds[column]], "something else", "it counts as missing"
+            if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != ColumnKind.NAMES:
+                held, asked_with, why = ColumnKind(kinds[column]).word, "something else", "it counts as missing"
             warnings.warn(
                 f"{where} held {held} when it was learnt, and is asked with {asked_with}: {why}. "
                 "Convert it to the type that it had.",

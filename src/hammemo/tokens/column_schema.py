@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class ColumnSchema:
     @property
     def letters(self) -> str:
         """The kind of each column."""
-        return self.kinds or NAMES * self.n
+        return self.kinds or ColumnKind.NAMES * self.n
 
     def listed(self) -> list[Any] | None:
         """Return the names as a list."""
@@ -52,7 +52,7 @@ class ColumnSchema:
 
     def of_kinds(self, kinds: str) -> ColumnSchema:
         """Return columns of these kinds."""
-        return replace(self, kinds=None if set(kinds) <= {NAMES} else kinds)
+        return replace(self, kinds=None if set(kinds) <= {ColumnKind.NAMES} else kinds)
 
     def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""
