@@ -19,7 +19,7 @@ from hammemo.models.classifiers import MemoryClassifier, mute_forgetting_warning
 from hammemo.models.predictor import Predictor
 from hammemo.sources.kinds import ORDERED
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
-from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.token_types import TokenType, TokenTypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,8 +129,8 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
     kept, label = model.state.rows if isinstance(model, MemoryClassifier) else None, model.label_dtype_
-    rows = ColumnKinds.of(kept.examples().contexts).letters if kept is not None and len(kept) else "?" * h
-    letters = "".join({"n": "i", "s": "s"}.get(letter, "m") for letter in rows)
+    types = TokenTypes.of(kept.examples().contexts).letters if kept is not None and len(kept) else TokenType.UNKNOWN * h
+    letters = "".join({TokenType.NUMBERS: "i", TokenType.STRINGS: "s"}.get(TokenType(one), "m") for one in types)
     cells = model.state.cells if isinstance(model, MemoryClassifier) else model.cells
     if cells is not None:
         pairs = zip(cells.kinds, letters, strict=True)

@@ -36,11 +36,11 @@ from hammemo.models.classifiers import edit, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
-from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Findings:
     names : str
         The kinds of names of each column, the label last; empty before a row was read.
     noted : str
-        The letters of :class:`~hammemo.tokens.column_kinds.ColumnKinds`; empty before a row was read.
+        The letters of :class:`~hammemo.tokens.token_types.TokenTypes`; empty before a row was read.
     labels : Vocabulary
     dtype : str
         The type of the labels; empty before a row was read.
@@ -194,7 +194,7 @@ class Findings:
 
     def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
         """Return what is known after some more rows."""
-        noted = ColumnKinds.of(examples.contexts).letters
+        noted = TokenTypes.of(examples.contexts).letters
         fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))
         kept = None if self.kept is None else self.kept.changed(examples, 1)
         return replace(self.plus(fresh), kept=kept)
@@ -203,7 +203,7 @@ class Findings:
         """Return what is known of the rows of both."""
         noted = self.noted or other.noted
         if self.noted and other.noted:
-            noted = ColumnKinds(self.noted).plus(ColumnKinds(other.noted)).letters
+            noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
         return Findings(
             merged_kinds(self.found, other.found, ColumnKind.NAMES),
@@ -407,7 +407,7 @@ class _TableFit:
             names=rows.schema.columns,
             kinds=rows.columns,
             types=findings.types(rows.columns),
-            learnt=ColumnKinds(findings.noted),
+            learnt=TokenTypes(findings.noted),
             labels=findings.labels,
             label_dtype=np.dtype(findings.dtype),
             kept=findings.kept,

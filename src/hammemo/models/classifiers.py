@@ -44,6 +44,7 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -855,7 +856,9 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        if "_columns_warned_of" in state:  # a copy, made at once: other threads may add to it
+            state = {**state, "_columns_warned_of": dict.fromkeys(tuple(state["_columns_warned_of"]))}
+        return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again of what is stale
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -1039,7 +1042,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         X = X if cutting is None else cutting.contexts(X, columns.n)
         contexts = asked_contexts(self, self.settings(), columns, X)
         if columns.learnt is not None:
-            columns.learnt.warn_of_others(contexts, columns.listed(), columns.kinds)
+            differences = columns.learnt.differences(contexts, columns.listed(), columns.kinds)
+            warn_once(differences, vars(self)["_columns_warned_of"])
         return contexts
 
     def _question(self, X: Any) -> tuple[ModelView, Contexts]:
@@ -1101,6 +1105,10 @@ def take_state(model: MemoryClassifier, state: ModelState) -> None:
     known["_state"] = state
     if before is not None and before.columns is state.columns:
         return
+    if before is None:
+        known.setdefault("_columns_warned_of", {})  # which versions and snapshots share
+    elif before.columns.learnt is not state.columns.learnt:
+        known["_columns_warned_of"] = {}
     known["n_features_in_"] = state.columns.n
     if state.columns.names is None:
         known.pop("feature_names_in_", None)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
-from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.columns import ColumnKind, table_columns
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.missing import is_missing
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import evidence_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def with_kinds(
 ) -> tuple[ColumnSchema, KeptRows]:
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, kept.examples(), columns.letters, kinds)
-    columns = replace(columns.of_kinds(kinds), learnt=ColumnKinds.of(examples.contexts))
+    columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))
     return columns, kept.emptied().changed(examples, 1)
 
 

@@ -10,7 +10,7 @@ from hammemo.tokens.columns import ColumnKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.token_types import TokenTypes
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class ColumnSchema:
         A letter for each (:mod:`hammemo.tokens.columns`); None where all are names.
     types : str, optional
         How values came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided by rows.
-    learnt : ColumnKinds, optional
+    learnt : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after `load`.
     """
 
@@ -35,7 +35,7 @@ class ColumnSchema:
     names: NDArray[Any] | None = None
     kinds: str | None = None
     types: str | None = None
-    learnt: ColumnKinds | None = None
+    learnt: TokenTypes | None = None
 
     @property
     def letters(self) -> str:
@@ -54,7 +54,7 @@ class ColumnSchema:
         """Return columns of these kinds."""
         return replace(self, kinds=None if set(kinds) <= {ColumnKind.NAMES} else kinds)
 
-    def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> ColumnSchema:
+    def also_learnt(self, kinds: TokenTypes, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""
         if first:
             return replace(self, learnt=kinds)
