@@ -36,6 +36,7 @@ from hammemo.models.classifiers import edit, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
+from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
@@ -237,10 +238,10 @@ class Findings:
 
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
-        letters = {UNKNOWN: "o", "t": "s", "f": "t"}
+        letters = {UNKNOWN: HowGiven.UNTYPED, "t": HowGiven.CATEGORIES, "f": HowGiven.TYPED}
         pairs = zip(kinds or ColumnKind.NAMES * len(self.truths), self.truths, strict=True)
         return "".join(
-            "d" if kind == ColumnKind.DATES and truth != UNKNOWN else letters[truth] for kind, truth in pairs
+            HowGiven.DATES if kind == ColumnKind.DATES and truth != UNKNOWN else letters[truth] for kind, truth in pairs
         )
 
 

@@ -856,8 +856,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        if "_columns_warned_of" in state:  # a copy, made at once: other threads may add to it
-            state = {**state, "_columns_warned_of": dict.fromkeys(tuple(state["_columns_warned_of"]))}
+        warned = state.get("_columns_warned_of", ())  # copied at once: other threads may add to it
+        state = {**state, "_columns_warned_of": dict.fromkeys(tuple(warned))}
         return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again of what is stale
 
     def compile(
@@ -1105,10 +1105,8 @@ def take_state(model: MemoryClassifier, state: ModelState) -> None:
     known["_state"] = state
     if before is not None and before.columns is state.columns:
         return
-    if before is None:
-        known.setdefault("_columns_warned_of", {})  # which versions and snapshots share
-    elif before.columns.learnt is not state.columns.learnt:
-        known["_columns_warned_of"] = {}
+    if "_columns_warned_of" not in known or (before is not None and before.columns.learnt is not state.columns.learnt):
+        known["_columns_warned_of"] = {}  # which versions share
     known["n_features_in_"] = state.columns.n
     if state.columns.names is None:
         known.pop("feature_names_in_", None)

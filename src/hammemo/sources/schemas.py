@@ -43,7 +43,7 @@ from hammemo.sources.kinds import (
 )
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
-from hammemo.tokens.column_evidence import Evidence
+from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import document
 from hammemo.tokens.missing import check_missing_rule
@@ -229,7 +229,10 @@ class TableSchema:
             return "".join("f" if any(text is not None for text in column) else UNKNOWN for column in columns)
         shown = Evidence.of_columns(columns, has_types=True)
         pairs = zip(shown.types, shown.contents, strict=True)
-        return "".join(UNKNOWN if content == "-" else "t" if kind == "s" else "f" for kind, content in pairs)
+        return "".join(
+            UNKNOWN if content == Holds.NOTHING else "t" if kind == HowGiven.CATEGORIES else "f"
+            for kind, content in pairs
+        )
 
     def with_kinds(self, found: str) -> TableSchema:
         """Return the schema with the kinds of its columns, given what their values say."""

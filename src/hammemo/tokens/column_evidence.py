@@ -1,15 +1,13 @@
 """Which kind a column is: a function of how its values came and of the rows that a model holds.
 
-Two letters for each column are all that it depends on:
+Two things for each column are all that it depends on:
 
-- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else, so that whole numbers
-  are numbers; ``d`` dates; ``o`` lists and arrays of a model with a given kernel, where only floats and durations are
-  ``t``. Types are declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
-- its *content*, what the values are: ``-`` none but missing ones; ``w`` whole numbers; ``f`` fractions, too; ``x``
-  strings, too. The rows that are left tell it, so it changes when rows are forgotten.
+- its *type*, how values came (`HowGiven`). Types are declared by what is learnt, like the type of the labels, and stay
+  when rows are forgotten;
+- its *content*, what the values are (`Holds`). The rows that are left tell it, so it changes when rows are forgotten.
 
-A column without values is a column of names until values come: nothing is decided by missing ones, and its type is
-``o``.
+A column without values is a column of names until values come: nothing is decided by missing ones, and it has no type
+of its own (`HowGiven.UNTYPED`).
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +31,31 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CONTENTS: Final = "-wfx"
-"""Contents in ascending order: what two batches hold together is the later one."""
+
+class HowGiven(StrEnum):
+    """How the values of a column came: its type, as a letter of files; of two types, the later one stays."""
+
+    CATEGORIES = "s"
+    """Truth values, and categories of data frames: names."""
+    UNTYPED = "o"
+    """Lists and arrays of a model with a given kernel, but for floats and durations: whole numbers are names."""
+    TYPED = "t"
+    """All else: whole numbers are numbers."""
+    DATES = "d"
+
+
+class Holds(StrEnum):
+    """What the values of a column are, in ascending order: what two batches hold together is the later one."""
+
+    NOTHING = "-"
+    """None but missing ones."""
+    WHOLE = "w"
+    FRACTIONS = "f"
+    STRINGS = "x"
+
+
+CONTENTS: Final = "".join(Holds)
+_TYPES: Final = "".join(HowGiven)
 
 Asked = Set[int] | None
 """The columns that the user said are numbers; None where that is automatic."""
@@ -41,7 +63,7 @@ Asked = Set[int] | None
 
 @dataclass(frozen=True)
 class Evidence:
-    """The types and the contents of the columns of a table.
+    """The types and the contents of the columns of a table: the values of `HowGiven` and `Holds`, one for each.
 
     Examples
     --------
@@ -70,7 +92,8 @@ class Evidence:
             The places of categories: their numbers are names.
         """
         found = [_shown(column, has_types=has_types) for column in columns]
-        types = ["s" if j in categories and kind != "d" else kind for j, (kind, _) in enumerate(found)]
+        named = {j for j in categories if found[j][0] != HowGiven.DATES}
+        types = [HowGiven.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
         return cls._made(types, [content for _, content in found])
 
     @classmethod
@@ -88,7 +111,8 @@ class Evidence:
     def _made(cls, types: Sequence[str], contents: Sequence[str]) -> Evidence:
         """Return evidence where a column without values has no type of its own."""
         pairs = zip(types, contents, strict=True)
-        return cls("".join("o" if content == "-" else kind for kind, content in pairs), "".join(contents))
+        known = (HowGiven.UNTYPED if content == Holds.NOTHING else kind for kind, content in pairs)
+        return cls("".join(known), "".join(contents))
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
@@ -105,60 +129,64 @@ class Evidence:
 
 def _kind(kind: str, content: str, is_asked: bool | None) -> ColumnKind:
     if is_asked is not None:
-        return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == "d" else ColumnKind.NUMBERS
-    if content == "-" or kind == "s":
+        return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == HowGiven.DATES else ColumnKind.NUMBERS
+    if content == Holds.NOTHING or kind == HowGiven.CATEGORIES:
         return ColumnKind.NAMES
-    if kind == "d":
+    if kind == HowGiven.DATES:
         return ColumnKind.DATES
-    return ColumnKind.NUMBERS if content == "f" or (content == "w" and kind == "t") else ColumnKind.NAMES
+    is_ordered = content == Holds.FRACTIONS or (content == Holds.WHOLE and kind == HowGiven.TYPED)
+    return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
 
 
 def _joined(mine: str, content: str, theirs: str, more: str) -> str:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if more == "-" and content != "-":
+    if more == Holds.NOTHING and content != Holds.NOTHING:
         return mine
-    if content == "-" and more != "-":
+    if content == Holds.NOTHING and more != Holds.NOTHING:
         return theirs
-    if "d" in (mine, theirs):
+    if HowGiven.DATES in (mine, theirs):
         return mine  # what is no date is refused where dates were learnt, and the other way round
-    return mine if mine == "s" else max(mine, theirs, key="sot".index)
+    return mine if mine == HowGiven.CATEGORIES else max(mine, theirs, key=_TYPES.index)
 
 
-def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[str, str]:
+def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[HowGiven, Holds]:
     """Return the type and the content of one column."""
     kind = column.dtype.kind
-    plain = "t" if has_types else "o"
-    if kind == "M":
-        return "d", "-" if np.isnat(column).all() else "w"
-    if kind == "m":
-        return "t", "-" if np.isnat(column).all() else "w"
+    plain = HowGiven.TYPED if has_types else HowGiven.UNTYPED
+    if kind in "mM":
+        how = HowGiven.DATES if kind == "M" else HowGiven.TYPED
+        return how, Holds.NOTHING if np.isnat(column).all() else Holds.WHOLE
     if kind in "iub":
         is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        return "s" if has_types and kind == "b" else plain, "w" if is_there else "-"
+        how = HowGiven.CATEGORIES if has_types and kind == "b" else plain
+        return how, Holds.WHOLE if is_there else Holds.NOTHING
     if kind == "f":
         present = column[~np.isnan(column)]
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-        return "t", "-" if not len(present) else "w" if whole else "f"
+        some = Holds.WHOLE if whole else Holds.FRACTIONS
+        return HowGiven.TYPED, some if len(present) else Holds.NOTHING
     if kind != "O":
-        return plain, "x" if any(value != MISSING for value in column.tolist()) else "-"
+        return plain, Holds.STRINGS if any(value != MISSING for value in column.tolist()) else Holds.NOTHING
     return _shown_objects(array_values(column), plain)
 
 
-def _shown_objects(values: list[Any], plain: str) -> tuple[str, str]:
+def _shown_objects(values: list[Any], plain: HowGiven) -> tuple[HowGiven, Holds]:
     """Return the type and the content of a column of objects; most are told by their types and a few values."""
     kinds = {_value_kind(kind) for kind in set(map(type, values))}
     if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
-        return plain, "x"
+        return plain, Holds.STRINGS
     if not any(map(_is_there, values)):
-        return plain, "-"
+        return plain, Holds.NOTHING
     kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
     kinds -= {"name", "missing"}
     if "moment" in kinds:
-        return ("d", "w") if kinds == {"moment"} else (plain, "x")  # which is refused
-    if "truth" in kinds and plain == "t":
-        return "s", "w"
+        is_date = kinds == {"moment"}  # else it is refused
+        return (HowGiven.DATES, Holds.WHOLE) if is_date else (plain, Holds.STRINGS)
+    if "truth" in kinds and plain == HowGiven.TYPED:
+        return HowGiven.CATEGORIES, Holds.WHOLE
     is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
-    return "t" if "duration" in kinds else plain, "f" if is_fraction else "w"
+    how = HowGiven.TYPED if "duration" in kinds else plain
+    return how, Holds.FRACTIONS if is_fraction else Holds.WHOLE
 
 
 def _is_there(value: Any) -> bool:
@@ -211,7 +239,7 @@ def packed_types(types: str) -> str:
 
 def unpacked_types(packed: str, n: int) -> str:
     """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
-    runs = re.findall(r"([otsd])([1-9][0-9]{0,9})", packed, re.ASCII)
+    runs = re.findall(rf"([{_TYPES}])([1-9][0-9]{{0,9}})", packed, re.ASCII)
     if sum(int(times) for _, times in runs) != n:
         raise ValueError("the types of its columns are none")
     types = "".join(letter * int(times) for letter, times in runs)

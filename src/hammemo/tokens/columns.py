@@ -46,7 +46,7 @@ class ColumnKind(StrEnum):
 
 
 _NAMES, _NUMBERS, _ = ColumnKind  # for single edits: to look up a member takes time in Python 3.11
-_OWN_TYPES: Final = {ColumnKind.NUMBERS: "iufbm", ColumnKind.DATES: "M"}
+_OWN_TYPES: Final[dict[str, str]] = {ColumnKind.NUMBERS: "iufbm", ColumnKind.DATES: "M"}
 """The kinds of NumPy's types all of whose values are of a kind, or missing."""
 
 LARGEST: Final = float(np.finfo(np.float64).max)

@@ -84,11 +84,9 @@ class TokenTypes:
         if contexts.integers is not None and _STRINGS not in self.letters:
             return {}  # what most questions are: nothing is looked at
         tokens = contexts.vocabulary
-        if (_STRINGS not in self.letters and not len(tokens.strings)) or (
-            _NUMBERS not in self.letters and len(tokens.strings) == len(tokens)
-        ):
-            return {}
-        if len(contexts) == 0 or contexts.h % len(self.letters):
+        no_strings = _STRINGS not in self.letters and not len(tokens.strings)
+        no_numbers = _NUMBERS not in self.letters and len(tokens.strings) == len(tokens)
+        if no_strings or no_numbers or len(contexts) == 0 or contexts.h % len(self.letters):
             return {}
         asked = _letters(contexts[:_LOOKED_AT], len(self.letters))
         found = {}
@@ -131,9 +129,7 @@ def _letters(contexts: Contexts, n_columns: int) -> str:
         return _NUMBERS * n_columns
     vocabulary, ranks = contexts.vocabulary, contexts.ranks.reshape(-1, n_columns)
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
-    strings = np.append(np.arange(len(vocabulary)) >= n_numbers, False)  # rank -1, no token, reads the last entry
-    numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)
-    strings[:-1][n_numbers:] &= vocabulary.strings != MISSING
-    found = [set(np.flatnonzero(np.any(kind[ranks], axis=0)).tolist()) for kind in (numbers, strings)]
-    has = [(column in found[0], column in found[1]) for column in range(n_columns)]
-    return "".join({(True, False): _NUMBERS, (False, True): _STRINGS}.get(pair, _UNKNOWN) for pair in has)
+    numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)  # rank -1, no token, reads the last entry
+    strings = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
+    has = zip(*(np.any(kind[ranks], axis=0).tolist() for kind in (numbers, strings)), strict=True)
+    return "".join(_UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has)

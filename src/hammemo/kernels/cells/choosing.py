@@ -63,9 +63,9 @@ def _pairs(kinds: str, seed: int) -> NDArray[np.int64]:
     """Return pairs of ordered columns, at most `_MAX_PAIRS`, drawn by the seed; parts of dates are in none."""
     ordered, place = [], 0
     for kind in kinds:
-        if kind not in (ColumnKind.NAMES, ColumnKind.DATES):
+        if kind == ColumnKind.NUMBERS:
             ordered.append(place)
-        place += {ColumnKind.NAMES: 0, ColumnKind.DATES: 6}.get(kind, 1)
+        place += 6 if kind == ColumnKind.DATES else int(kind == ColumnKind.NUMBERS)
     n = len(ordered)
     if n * (n - 1) // 2 <= _MAX_PAIRS:
         firsts, seconds = np.triu_indices(n, 1)
