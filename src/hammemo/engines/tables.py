@@ -34,7 +34,7 @@ from hammemo.engines.jobs import GroupJob, GroupReader
 from hammemo.engines.running import GroupObserver
 from hammemo.models.classifiers import edit, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
-from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
+from hammemo.sources.kinds import ONLY_TRUTHS, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
@@ -208,7 +208,7 @@ class Findings:
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
         return Findings(
             merged_kinds(self.found, other.found, ColumnKind.NAMES),
-            merged_kinds(self.truths, other.truths, "f") if other.truths else self.truths,
+            merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths,
             merged_kinds(self.names, other.names) if other.names else self.names,
             noted,
             self.labels.union(other.labels),
@@ -238,11 +238,10 @@ class Findings:
 
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
-        letters = {UNKNOWN: HowGiven.UNTYPED, "t": HowGiven.CATEGORIES, "f": HowGiven.TYPED}
-        pairs = zip(kinds or ColumnKind.NAMES * len(self.truths), self.truths, strict=True)
-        return "".join(
-            HowGiven.DATES if kind == ColumnKind.DATES and truth != UNKNOWN else letters[truth] for kind, truth in pairs
-        )
+        given = {UNKNOWN: HowGiven.UNTYPED, ONLY_TRUTHS: HowGiven.CATEGORIES, OTHERS: HowGiven.TYPED}
+        dated = [kind == ColumnKind.DATES for kind in kinds] if kinds else [False] * len(self.truths)
+        pairs = zip(dated, self.truths, strict=True)
+        return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
 
 
 @dataclass(frozen=True)
@@ -284,7 +283,7 @@ class Survey:
         schema, findings = self.rows.schema, Findings(self.known, kept=self.empty)
         for batch in batches:
             found = schema.found_kinds(batch, findings.found)
-            truths = merged_kinds(findings.truths, schema.truths(batch), "f")
+            truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
             findings = replace(findings, found=found, truths=truths)
             if self.is_right(found):
                 findings = findings.with_rows(*self.rows.examples(batch))

@@ -856,9 +856,9 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        warned = state.get("_columns_warned_of", ())  # copied at once: other threads may add to it
-        state = {**state, "_columns_warned_of": dict.fromkeys(tuple(warned))}
-        return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again of what is stale
+        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
+        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None

@@ -206,12 +206,7 @@ def _may_change(shown: Evidence, types: str, found: str, before: str) -> bool:
     """Return whether a table may change types or kinds; most do not, and the rows need not be looked at."""
     columns = zip(shown.contents, shown.types, types, found, before, strict=True)
     return any(
-        content != Holds.NOTHING
-        and (
-            kind != known
-            or (old == ColumnKind.NAMES and new != ColumnKind.NAMES)
-            or (old == ColumnKind.NUMBERS and new not in (old, ColumnKind.NAMES))
-        )
+        content != Holds.NOTHING and (kind != known or (old != ColumnKind.DATES and new not in (old, ColumnKind.NAMES)))
         for content, kind, known, new, old in columns
     )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class HowGiven(StrEnum):
-    """How the values of a column came: its type, as a letter of files; of two types, the later one stays."""
+    """How the values of a column came, its type; files hold the letters."""
 
     CATEGORIES = "s"
     """Truth values, and categories of data frames: names."""
@@ -56,6 +56,7 @@ class Holds(StrEnum):
 
 CONTENTS: Final = "".join(Holds)
 _TYPES: Final = "".join(HowGiven)
+_NOTHING, _WHOLE, _FRACTIONS, _STRINGS = Holds
 
 Asked = Set[int] | None
 """The columns that the user said are numbers; None where that is automatic."""
@@ -111,8 +112,8 @@ class Evidence:
     def _made(cls, types: Sequence[str], contents: Sequence[str]) -> Evidence:
         """Return evidence where a column without values has no type of its own."""
         pairs = zip(types, contents, strict=True)
-        known = (HowGiven.UNTYPED if content == Holds.NOTHING else kind for kind, content in pairs)
-        return cls("".join(known), "".join(contents))
+        known = "".join(HowGiven.UNTYPED if content == _NOTHING else kind for kind, content in pairs)
+        return cls(known, "".join(contents))
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
@@ -130,19 +131,19 @@ class Evidence:
 def _kind(kind: str, content: str, is_asked: bool | None) -> ColumnKind:
     if is_asked is not None:
         return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == HowGiven.DATES else ColumnKind.NUMBERS
-    if content == Holds.NOTHING or kind == HowGiven.CATEGORIES:
+    if content == _NOTHING or kind == HowGiven.CATEGORIES:
         return ColumnKind.NAMES
     if kind == HowGiven.DATES:
         return ColumnKind.DATES
-    is_ordered = content == Holds.FRACTIONS or (content == Holds.WHOLE and kind == HowGiven.TYPED)
+    is_ordered = content == _FRACTIONS or (content == _WHOLE and kind == HowGiven.TYPED)
     return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
 
 
 def _joined(mine: str, content: str, theirs: str, more: str) -> str:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if more == Holds.NOTHING and content != Holds.NOTHING:
+    if more == _NOTHING and content != _NOTHING:
         return mine
-    if content == Holds.NOTHING and more != Holds.NOTHING:
+    if content == _NOTHING and more != _NOTHING:
         return theirs
     if HowGiven.DATES in (mine, theirs):
         return mine  # what is no date is refused where dates were learnt, and the other way round
@@ -155,18 +156,16 @@ def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[HowGiven, Holds]:
     plain = HowGiven.TYPED if has_types else HowGiven.UNTYPED
     if kind in "mM":
         how = HowGiven.DATES if kind == "M" else HowGiven.TYPED
-        return how, Holds.NOTHING if np.isnat(column).all() else Holds.WHOLE
+        return how, _NOTHING if np.isnat(column).all() else _WHOLE
     if kind in "iub":
         is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        how = HowGiven.CATEGORIES if has_types and kind == "b" else plain
-        return how, Holds.WHOLE if is_there else Holds.NOTHING
+        return HowGiven.CATEGORIES if has_types and kind == "b" else plain, _WHOLE if is_there else _NOTHING
     if kind == "f":
         present = column[~np.isnan(column)]
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-        some = Holds.WHOLE if whole else Holds.FRACTIONS
-        return HowGiven.TYPED, some if len(present) else Holds.NOTHING
+        return HowGiven.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
     if kind != "O":
-        return plain, Holds.STRINGS if any(value != MISSING for value in column.tolist()) else Holds.NOTHING
+        return plain, _STRINGS if any(value != MISSING for value in column.tolist()) else _NOTHING
     return _shown_objects(array_values(column), plain)
 
 
@@ -174,19 +173,17 @@ def _shown_objects(values: list[Any], plain: HowGiven) -> tuple[HowGiven, Holds]
     """Return the type and the content of a column of objects; most are told by their types and a few values."""
     kinds = {_value_kind(kind) for kind in set(map(type, values))}
     if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
-        return plain, Holds.STRINGS
+        return plain, _STRINGS
     if not any(map(_is_there, values)):
-        return plain, Holds.NOTHING
+        return plain, _NOTHING
     kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
     kinds -= {"name", "missing"}
     if "moment" in kinds:
-        is_date = kinds == {"moment"}  # else it is refused
-        return (HowGiven.DATES, Holds.WHOLE) if is_date else (plain, Holds.STRINGS)
+        return (HowGiven.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)  # which is refused
     if "truth" in kinds and plain == HowGiven.TYPED:
-        return HowGiven.CATEGORIES, Holds.WHOLE
+        return HowGiven.CATEGORIES, _WHOLE
     is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
-    how = HowGiven.TYPED if "duration" in kinds else plain
-    return how, Holds.FRACTIONS if is_fraction else Holds.WHOLE
+    return HowGiven.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
 
 
 def _is_there(value: Any) -> bool:
@@ -240,10 +237,9 @@ def packed_types(types: str) -> str:
 def unpacked_types(packed: str, n: int) -> str:
     """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
     runs = re.findall(rf"([{_TYPES}])([1-9][0-9]{{0,9}})", packed, re.ASCII)
-    if sum(int(times) for _, times in runs) != n:
-        raise ValueError("the types of its columns are none")
-    types = "".join(letter * int(times) for letter, times in runs)
-    if packed_types(types) != packed:
+    fits = sum(int(times) for _, times in runs) == n  # else nothing so long is made
+    types = "".join(letter * int(times) for letter, times in runs) if fits else ""
+    if not fits or packed_types(types) != packed:
         raise ValueError("the types of its columns are none")
     return types
 
@@ -273,14 +269,7 @@ def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
     raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
 
 
-def column_kinds(
-    columns: Sequence[NDArray[Any]],
-    numeric: Any,
-    names: Sequence[Any] | None,
-    *,
-    has_types: bool,
-    categories: Set[int] = frozenset(),
-) -> str:
+def column_kinds(columns: Sequence[NDArray[Any]], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
     """Return the kind of each column of a table, as letters; the parameters are those of the functions above.
 
     Examples
@@ -290,7 +279,7 @@ def column_kinds(
     >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
     'nns'
     """
-    evidence = Evidence.of_columns(columns, has_types=has_types, categories=categories)
+    evidence = Evidence.of_columns(columns, has_types=has_types)
     return evidence.kinds(asked_columns(numeric, names, len(columns)))
 
 

@@ -93,17 +93,14 @@ class TokenTypes:
         for column, (learnt, now) in enumerate(zip(self.letters, asked, strict=True)):
             if learnt == now or _UNKNOWN in (learnt, now):
                 continue
-            where = "The stream" if len(self.letters) < contexts.h else f"Column {column}"
-            if names is not None:
-                where = f"Column {names[column]!r}"
+            shown = column if names is None else repr(names[column])
+            where = "The stream" if names is None and len(self.letters) < contexts.h else f"Column {shown}"
             held, asked_with = (TokenType(letter).name.lower() for letter in (learnt, now))
             why = "39 and '39' are two tokens, so nothing that was learnt of it matches"
             if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != ColumnKind.NAMES:
                 held, asked_with, why = ColumnKind(kinds[column]).word, "something else", "it counts as missing"
-            found[column] = (
-                f"{where} held {held} when it was learnt, and is asked with {asked_with}: {why}. "
-                "Convert it to the type that it had."
-            )
+            what = f"{where} held {held} when it was learnt, and is asked with {asked_with}: {why}."
+            found[column] = f"{what} Convert it to the type that it had."
         return found
 
 
