@@ -38,7 +38,7 @@ from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
 from hammemo.portable.tree_graph import TreeGraph
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -137,10 +137,10 @@ def _of_numbers(ops: _Added, graph: TreeGraph, inputs: Sequence[Any]) -> str:
         raise ValueError(f"The model was fitted on {len(graph.kinds)} columns; the graph is given {len(columns)}.")
     values, places = [], []
     for (given, column), kind in zip(columns, graph.kinds, strict=True):
-        if isinstance(given.type, kinds.StringTensorType) != (kind == NAMES):
-            wanted = "names, strings" if kind == NAMES else "numbers"
+        if isinstance(given.type, kinds.StringTensorType) != (kind == ColumnKind.NAMES):
+            wanted = "names, strings" if kind == ColumnKind.NAMES else "numbers"
             raise TypeError(f"{given.raw_name!r} is a {type(given.type).__name__}: this column was learnt as {wanted}.")
-        if kind == NAMES:
+        if kind == ColumnKind.NAMES:
             places.append(ops.listed(column, graph.tokens, strings=True))
         else:
             values.append(ops.floats(column))

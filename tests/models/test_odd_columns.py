@@ -14,7 +14,7 @@ from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import NUMBERS, ordered_values, table_columns, tokens_of
+from hammemo.tokens.columns import ColumnKind, ordered_values, table_columns, tokens_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_not_a_number_of_any_type_is_missing() -> None:
     values = [Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64("NaT"), None, pd.NA, Decimal("1.5")]
     column = np.array([*values, 10**400], object)
     assert tokens_of([column], "n", "token", None, learning=True)[:, 0].tolist()[6:] == [1.5, np.finfo(float).max]
-    assert np.isnan(ordered_values(column, NUMBERS, "Column 0"))[:6].all()
+    assert np.isnan(ordered_values(column, ColumnKind.NUMBERS, "Column 0"))[:6].all()
     assert kinds(table(price=[Decimal("NaN"), *map(Decimal, range(N - 1))])) == "nsn"
     columns = table_columns([[10**400], [0.5]])
     assert columns is not None

@@ -16,7 +16,7 @@ from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.editing import take_state
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
-from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
+from hammemo.sources.kinds import MIXED, ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names
@@ -94,7 +94,7 @@ def learn_batches(
         model.refit()
     if fresh and isinstance(schema, TableSchema):
         decided = zip(kinds_of_model(model.state.columns.kinds, len(kinds) - 1), kinds, strict=True)
-        kinds = "".join(now if now in ORDERED else "m" if read in ORDERED else read for now, read in decided)
+        kinds = "".join(now if now in ORDERED else MIXED if read in ORDERED else read for now, read in decided)
         schema = replace(schema, columns=columns, kinds=known_kinds(kinds))
     elif fresh:
         schema = replace(schema, kinds=known_kinds(kinds))

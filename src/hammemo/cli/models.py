@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import typer
@@ -18,9 +18,9 @@ from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import mute_forgetting_warning, name_columns
 from hammemo.models.predictor import Predictor
-from hammemo.sources.kinds import ORDERED
+from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
-from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.token_types import TokenType, TokenTypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,16 +127,19 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
         _say(f"Warning: {sentence}")
 
 
+_NAMES_OF: Final = dict(zip(TokenType, (WHOLE_NUMBERS, STRINGS, MIXED), strict=True))
+
+
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
     kept, label = model.state.rows if isinstance(model, MemoryClassifier) else None, model.label_dtype_
-    rows = ColumnKinds.of(kept.examples().contexts).letters if kept is not None and len(kept) else "?" * h
-    letters = "".join({"n": "i", "s": "s"}.get(letter, "m") for letter in rows)
+    types = TokenTypes.of(kept.examples().contexts).letters if kept is not None and len(kept) else TokenType.UNKNOWN * h
+    letters = "".join(_NAMES_OF[TokenType(one)] for one in types)
     cells = model.state.cells if isinstance(model, MemoryClassifier) else model.cells
     if cells is not None:
         pairs = zip(cells.kinds, letters, strict=True)
         letters = "".join(kind if kind in ORDERED else name for kind, name in pairs)
-    return letters + {"i": "i", "u": "i", "U": "s"}.get(label.kind, "m")
+    return letters + {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS}.get(label.kind, MIXED)
 
 
 def _notes_of(path: Path) -> dict[str, str]:

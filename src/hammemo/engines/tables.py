@@ -35,13 +35,14 @@ from hammemo.engines.running import GroupObserver
 from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
-from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
+from hammemo.sources.kinds import ONLY_TRUTHS, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
-from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.columns import MOMENTS, NAMES, tokens_of
+from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class RowMaker:
     @property
     def columns(self) -> str | None:
         """The kinds of the columns as a model has them; None where all are names."""
-        kinds = "".join(kind if kind in ORDERED else NAMES for kind in self.schema.kinds[:-1])
-        return None if set(kinds) <= {NAMES} else kinds
+        kinds = "".join(kind if kind in ORDERED else ColumnKind.NAMES for kind in self.schema.kinds[:-1])
+        return None if set(kinds) <= {ColumnKind.NAMES} else kinds
 
     @property
     def wanted(self) -> list[str]:
@@ -175,7 +176,7 @@ class Findings:
     names : str
         The kinds of names of each column, the label last; empty before a row was read.
     noted : str
-        The letters of :class:`~hammemo.tokens.column_kinds.ColumnKinds`; empty before a row was read.
+        The letters of :class:`~hammemo.tokens.token_types.TokenTypes`; empty before a row was read.
     labels : Vocabulary
     dtype : str
         The type of the labels; empty before a row was read.
@@ -195,7 +196,7 @@ class Findings:
 
     def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
         """Return what is known after some more rows."""
-        noted = ColumnKinds.of(examples.contexts).letters
+        noted = TokenTypes.of(examples.contexts).letters
         fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))
         kept = None if self.kept is None else self.kept.changed(examples, 1)
         return replace(self.plus(fresh), kept=kept)
@@ -204,11 +205,11 @@ class Findings:
         """Return what is known of the rows of both."""
         noted = self.noted or other.noted
         if self.noted and other.noted:
-            noted = ColumnKinds(self.noted).plus(ColumnKinds(other.noted)).letters
+            noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
         return Findings(
-            merged_kinds(self.found, other.found, NAMES),
-            merged_kinds(self.truths, other.truths, "f") if other.truths else self.truths,
+            merged_kinds(self.found, other.found, ColumnKind.NAMES),
+            merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths,
             merged_kinds(self.names, other.names) if other.names else self.names,
             noted,
             self.labels.union(other.labels),
@@ -238,9 +239,10 @@ class Findings:
 
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
-        letters = {UNKNOWN: "o", "t": "s", "f": "t"}
-        pairs = zip(kinds or NAMES * len(self.truths), self.truths, strict=True)
-        return "".join("d" if kind == MOMENTS and truth != UNKNOWN else letters[truth] for kind, truth in pairs)
+        given = {UNKNOWN: HowGiven.UNTYPED, ONLY_TRUTHS: HowGiven.CATEGORIES, OTHERS: HowGiven.TYPED}
+        dated = [kind == ColumnKind.DATES for kind in kinds] if kinds else [False] * len(self.truths)
+        pairs = zip(dated, self.truths, strict=True)
+        return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ class Survey:
         schema, findings = self.rows.schema, Findings(self.known, kept=self.empty)
         for batch in batches:
             found = schema.found_kinds(batch, findings.found)
-            truths = merged_kinds(findings.truths, schema.truths(batch), "f")
+            truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
             findings = replace(findings, found=found, truths=truths)
             if self.is_right(found):
                 findings = findings.with_rows(*self.rows.examples(batch))
@@ -343,8 +345,8 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]
     check_column_names(schema.columns)
     h = len(schema.columns)
     if len(schema.kinds) == h + 1 or schema.numeric == "none":
-        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(NAMES * h)
-        return RowMaker(schema), NAMES * h  # nothing is to be found out
+        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(ColumnKind.NAMES * h)
+        return RowMaker(schema), ColumnKind.NAMES * h  # nothing is to be found out
     known = schema.found_kinds(batch)
     return RowMaker(schema.with_kinds(known)), known
 
@@ -404,7 +406,7 @@ class _TableFit:
             names=rows.schema.columns,
             kinds=rows.columns,
             types=findings.types(rows.columns),
-            learnt=ColumnKinds(findings.noted),
+            learnt=TokenTypes(findings.noted),
             labels=findings.labels,
             label_dtype=np.dtype(findings.dtype),
             kept=findings.kept,

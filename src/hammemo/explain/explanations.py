@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hammemo.explain.explanation_plot import draw
-from hammemo.tokens.columns import NAMES, array_values
+from hammemo.tokens.columns import ColumnKind, array_values
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     h = len(cells.kinds)
     ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
     held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
-    seen = [known if cells.kinds[j] == NAMES else None for j, known in enumerate(explanation.seen[:h])]
+    seen = [known if cells.kinds[j] == ColumnKind.NAMES else None for j, known in enumerate(explanation.seen[:h])]
     ranges = [None if rank < 0 else cells.range_of(j, tokens[rank]) for j, rank in enumerate(ranks)]
     explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen), ranges=tuple(ranges))
     if cells.forest is None:

@@ -34,9 +34,9 @@ from hammemo.stores.kept import EVERYTHING, Kept
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
-from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -248,7 +248,7 @@ def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Colu
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
     has_names = field(about, "feature_names_in", list, type(None)) is not None
     names = descriptions.stored_feature_names(about, n) if has_names else None
-    return ColumnSchema(n, names, kinds, types, None if kinds is None else ColumnKinds.of_cells(kinds))
+    return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
 
 
 def _check_ledger(memory: Memory, kept: Kept | None) -> None:

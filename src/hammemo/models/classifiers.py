@@ -37,6 +37,7 @@ from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -797,7 +798,9 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
+        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -947,7 +950,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         X = X if cutting is None else cutting.contexts(X, columns.n)
         contexts = asked_contexts(self, self.settings(), columns, X)
         if columns.learnt is not None:
-            columns.learnt.warn_of_others(contexts, columns.listed(), columns.kinds)
+            differences = columns.learnt.differences(contexts, columns.listed(), columns.kinds)
+            warn_once(differences, vars(self)["_columns_warned_of"])
         return contexts
 
     def _question(self, X: Any) -> tuple[ModelView, Contexts]:

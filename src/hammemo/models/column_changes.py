@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.memories.errors import LayoutError
-from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
-from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.columns import KIND_WORDS, NAMES, NUMBERS, table_columns
+from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven, asked_columns, converted, holds_time, is_time
+from hammemo.tokens.columns import ColumnKind, table_columns
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.missing import is_missing
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import evidence_of
 
 if TYPE_CHECKING:
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 _NO_TIMES: Final = frozenset({str, int, float, bool})
 """The types of most values: they are not asked whether they are a date."""
 
+_UNTYPED: Final = HowGiven.UNTYPED  # for single edits: to look up a member takes time in Python 3.11
+
 
 def asked(settings: ModelSettings, columns: ColumnSchema) -> Asked:
     """Return which columns the parameter says are numbers; those that are, where it names columns without names."""
     numeric = "none" if settings.numeric is None else settings.numeric
     is_list = not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
-        return {j for j, kind in enumerate(columns.letters) if kind != NAMES}
+        return {j for j, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
     return asked_columns(numeric, columns.listed(), columns.n)
 
 
@@ -60,8 +62,8 @@ def undecided(settings: ModelSettings, columns: ColumnSchema) -> ColumnSchema:
     """Return columns as of unknown kinds: those that `numeric` names are numbers."""
     if settings.numeric is None:
         return replace(columns, types=None)
-    types = "o" * columns.n
-    kinds = Evidence(types, "-" * columns.n).kinds(asked(settings, columns))
+    types = _UNTYPED * columns.n
+    kinds = Evidence(types, Holds.NOTHING * columns.n).kinds(asked(settings, columns))
     return replace(columns, types=types).of_kinds(kinds)
 
 
@@ -72,7 +74,7 @@ def check_numeric(settings: ModelSettings, state: ModelState) -> None:
         return
     numbers = asked(settings, columns)
     for j, kind in enumerate(columns.letters if numbers is not None else ""):
-        if (kind != NAMES) != (numbers is not None and j in numbers):
+        if (kind != ColumnKind.NAMES) != (numbers is not None and j in numbers):
             raise ValueError(
                 f"numeric={settings.numeric!r} was set after column {columns.shown(j)} was learnt as another kind, and "
                 "the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a new model."
@@ -94,7 +96,7 @@ def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterab
     if columns.types is None or state.pinned:
         check_numeric(settings, state)
         return columns
-    found = Evidence(columns.types, "-" * columns.n)
+    found = Evidence(columns.types, Holds.NOTHING * columns.n)
     for X in tables:
         listed = table_columns(X)
         if listed is not None and len(listed) == len(found.types):
@@ -107,7 +109,7 @@ def with_kinds(
 ) -> tuple[ColumnSchema, KeptRows]:
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, kept.examples(), columns.letters, kinds)
-    columns = replace(columns.of_kinds(kinds), learnt=ColumnKinds.of(examples.contexts))
+    columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))
     return columns, kept.emptied().changed(examples, 1)
 
 
@@ -123,7 +125,7 @@ def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: 
     Without `choose`, only columns that cannot stay names become of another kind.
     """
     columns = state.columns
-    if not can_decide(state) or not (choose or "o" in (columns.types or "")):
+    if not can_decide(state) or not (choose or _UNTYPED in (columns.types or "")):
         return columns
     refuse_masked(X, "X")
     listed = table_columns(X)
@@ -134,9 +136,10 @@ def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: 
         return columns
     held = evidence(state)
     together = held.plus(shown)
+    empty = [content == Holds.NOTHING for content in held.contents]
     after = "".join(
-        new if (choose and old == NAMES) or (content == "-" and (choose or holds_time(column))) else old
-        for old, new, content, column in zip(before, together.kinds(numbers), held.contents, listed, strict=True)
+        new if (choose and old == ColumnKind.NAMES) or (is_empty and (choose or holds_time(column))) else old
+        for old, new, is_empty, column in zip(before, together.kinds(numbers), empty, listed, strict=True)
     )
     return replace(columns, types=together.types).of_kinds(after)
 
@@ -144,11 +147,11 @@ def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: 
 def waits_for(settings: ModelSettings, state: ModelState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
-    if types is None or "o" not in types or len(row) != len(types):
+    if types is None or _UNTYPED not in types or len(row) != len(types):
         return False
     if not settings.kernel_is_automatic:
         return any(type(value) not in _NO_TIMES and is_time(value) for value in row)
-    return any(kind == "o" and not is_missing(value) for kind, value in zip(types, row, strict=True))
+    return any(kind == _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
 def evidence(state: ModelState) -> Evidence:
@@ -157,19 +160,19 @@ def evidence(state: ModelState) -> Evidence:
     assert types is not None
     if state.rows is not None and state.rows.holds_all:
         return Evidence.of_rows(types, state.rows.examples().contexts)
-    return Evidence(types, ("-" if state.holds_nothing else "w") * len(types))
+    return Evidence(types, (Holds.NOTHING if state.holds_nothing else Holds.WHOLE) * len(types))
 
 
 def like_layout(
     settings: ModelSettings, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
 ) -> tuple[ColumnSchema, Examples]:
     """Return the first rows of a model as of the kinds of a layout, where their values do not say otherwise."""
-    theirs, mine = layout.kinds or NAMES * examples.contexts.h, columns.letters
+    theirs, mine = layout.kinds or ColumnKind.NAMES * examples.contexts.h, columns.letters
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
         return columns, examples
     shown = Evidence.of_rows(columns.types, examples.contexts)
     as_names = "".join(  # with a layout, whole numbers are names where it has names
-        new if content == "w" and new == NAMES else old
+        new if content == Holds.WHOLE and new == ColumnKind.NAMES else old
         for old, new, content in zip(mine, theirs, shown.contents, strict=True)
     )
     if may_become(as_names, theirs, shown):
@@ -186,13 +189,15 @@ def _kind_of_both(mine: str, theirs: str, together: str, content: str) -> str:
     """Return the kind of a column of two models; whole numbers whose fractions were forgotten stay numbers here."""
     if mine == theirs:
         return mine
-    return NUMBERS if together == NAMES and content == "w" and NUMBERS in (mine, theirs) else together
+    is_whole = together == ColumnKind.NAMES and content == Holds.WHOLE
+    return ColumnKind.NUMBERS if is_whole and ColumnKind.NUMBERS in (mine, theirs) else together
 
 
 def may_become(before: str, after: str, rows: Evidence) -> bool:
     """Return whether columns may become of other kinds by what is learnt: without values, or with whole numbers."""
+    numbers = (ColumnKind.NAMES, ColumnKind.NUMBERS, Holds.WHOLE)
     return all(
-        old == new or content == "-" or (old == NAMES and new == NUMBERS and content == "w" and kind != "s")
+        old == new or content == Holds.NOTHING or ((old, new, content) == numbers and kind != HowGiven.CATEGORIES)
         for old, new, kind, content in zip(before, after, rows.types, rows.contents, strict=True)
     )
 
@@ -201,8 +206,7 @@ def _may_change(shown: Evidence, types: str, found: str, before: str) -> bool:
     """Return whether a table may change types or kinds; most do not, and the rows need not be looked at."""
     columns = zip(shown.contents, shown.types, types, found, before, strict=True)
     return any(
-        content != "-"
-        and (kind != known or (old == NAMES and new != NAMES) or (old == NUMBERS and new not in (old, NAMES)))
+        content != Holds.NOTHING and (kind != known or (old != ColumnKind.DATES and new not in (old, ColumnKind.NAMES)))
         for content, kind, known, new, old in columns
     )
 
@@ -227,8 +231,8 @@ def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
     at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
+    here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
     raise LayoutError(
-        f"Column {mine.shown(at)} holds {KIND_WORDS[mine.letters[at]]} here and {KIND_WORDS[theirs.letters[at]]} "
-        "there: give both tables the same types, or both models the same numeric=[…]; empty_like() takes the kinds "
-        "over."
+        f"Column {mine.shown(at)} holds {here} here and {there} there: give both tables the same types, or both models "
+        "the same numeric=[…]; empty_like() takes the kinds over."
     )

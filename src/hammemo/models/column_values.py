@@ -15,7 +15,7 @@ import numpy as np
 from hammemo.explain import column_plot
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import joined_examples
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import MISSING
@@ -110,7 +110,7 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
     size, axes = len(places) - 1, []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
-        if kinds[place] == NAMES:
+        if kinds[place] == ColumnKind.NAMES:
             axes.append(_names(cases.tokens, ranks, totals, MOST_VALUES[size]))
         elif cases.are_ranges:
             axes.append(_ranges(state, place, cases.tokens, ranks))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.token_types import TokenTypes
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class TableFacts:
         Their kinds; None where all are names.
     types : str
         How their values came (:mod:`hammemo.tokens.column_evidence`).
-    learnt : ColumnKinds
+    learnt : TokenTypes
     labels : Vocabulary
         All labels.
     label_dtype : dtype
@@ -55,7 +55,7 @@ class TableFacts:
     names: tuple[str, ...]
     kinds: str | None
     types: str
-    learnt: ColumnKinds
+    learnt: TokenTypes
     labels: Vocabulary
     label_dtype: np.dtype[Any]
     kept: KeptRows | None

@@ -69,6 +69,8 @@ def take_state(model: object, state: ModelState) -> None:
     known["_state"] = state
     if before is not None and before.columns is state.columns:
         return
+    if "_columns_warned_of" not in known or (before is not None and before.columns.learnt is not state.columns.learnt):
+        known["_columns_warned_of"] = {}  # which versions share
     known["n_features_in_"] = state.columns.n
     if state.columns.names is None:
         known.pop("feature_names_in_", None)

@@ -26,9 +26,9 @@ from hammemo.models.names import is_auto
 from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part
 from hammemo.models.weigh import check_class_weight, weigh
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def fit(settings: ModelSettings, before: ModelState | None, rows: CheckedRows, c
     examples, declared, dtype = _labelled(rows, classes)
     state = fit_examples(settings, rows.columns, dtype, examples, settings.seed(), Vocabulary.of(declared))
     check_class_weight(state)
-    return state.but(columns=replace(rows.columns, learnt=ColumnKinds.of(examples.contexts)))
+    return state.but(columns=replace(rows.columns, learnt=TokenTypes.of(examples.contexts)))
 
 
 def fit_examples(
@@ -183,7 +183,7 @@ def _with_batch(
         may_cut = before.columns.kinds is not None and (choose_again or not has_cells) and not before.pinned
         if may_cut and before.holds_nothing:
             state = started_again(settings, before, examples)
-    learnt = ColumnKinds.of(examples.contexts)
+    learnt = TokenTypes.of(examples.contexts)
     columns = state.columns.also_learnt(learnt, first=state.holds_nothing)
     memory = state.memory.snapshot()
     if len(declared):

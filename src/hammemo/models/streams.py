@@ -25,13 +25,13 @@ from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_fo
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.stores.stream_facts import StreamFacts, repeated_share
-from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.event_frames import FRAME_CONTEXT, event_documents
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
+from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear
 
@@ -218,7 +218,7 @@ def _begun(
         else:
             plan = like_given(settings, columns, layout, facts.n_labels)
         state = started(settings, plan, columns, label_dtype, layout, documents=True)
-    learnt = ColumnKinds.of(Contexts(first.tokens[:, None]), 1)
+    learnt = TokenTypes.of(Contexts(first.tokens[:, None]), 1)
     columns = replace(state.columns, types=None)  # the tokens of documents are names
     return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), label_dtype
 

@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.tree_graph import TreeGraph
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInf
 
 def _tree_scores(graph: TreeGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
     """Return the inputs ``numbers`` and ``names``, whichever there are, and the scores."""
-    n_names = graph.kinds.count(NAMES)
+    n_names = graph.kinds.count(ColumnKind.NAMES)
     n_numbers = len(graph.kinds) - n_names
     values = [ops.column("numbers", j) for j in range(n_numbers)]
     places = ops.listed("names", graph.tokens, strings=True) if n_names else ""

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hammemo.portable.tree_graph import TreeGraph
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,8 @@ class TorchPredictor(nn.Module):
         ops, graph = _TorchOperations(self, numbers.device), self._graph
         if isinstance(graph, TreeGraph):
             columns = list(enumerate(graph.kinds))
-            values = [numbers[:, j] for j, kind in columns if kind != NAMES]
-            places = [numbers[:, j].long() for j, kind in columns if kind == NAMES]
+            values = [numbers[:, j] for j, kind in columns if kind != ColumnKind.NAMES]
+            places = [numbers[:, j].long() for j, kind in columns if kind == ColumnKind.NAMES]
             return graph.scores(ops, values, places)  # type: ignore[no-any-return]
         return graph.scores(ops, numbers)  # type: ignore[no-any-return]
 

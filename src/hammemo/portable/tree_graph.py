@@ -15,7 +15,7 @@ import numpy as np
 
 from hammemo.kernels.cells.codes import token_values
 from hammemo.kernels.cells.forest import LEAF
-from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class TreeGraph:
         contexts = contexts_with_numbers(X, self.kinds, self.missing)
         values = token_values(contexts.vocabulary)
         places = np.append(self.tokens.find(contexts.vocabulary), -1)
-        is_name = np.array([kind == NAMES for kind in self.kinds])
+        is_name = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 
 
@@ -136,7 +136,7 @@ def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[
         )
     if len(names.strings) != len(names):
         raise ValueError("A graph takes names that are strings: convert the columns of other names before fit.")
-    if MOMENTS in cells.kinds:
+    if ColumnKind.DATES in cells.kinds:
         raise ValueError("A graph takes no dates: make numbers of them before fit, such as the month and the hour.")
     constants: dict[str, NDArray[Any]] = {
         "base": whole.base[None, :],

@@ -1,11 +1,11 @@
 """Kinds: what each column of the input holds, so that another file is read as the model learnt it.
 
-``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: n for numbers and d for
-dates, which the model cuts into cells (:mod:`hammemo.tokens.columns`), or for names s (strings), i (whole numbers), m
-(something else or both). Values of another file are read the same way: in a column of numbers or of whole numbers the
-text ``3`` is the number 3; in one of strings the number 3 is the text.
+``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers or dates, which the
+model cuts into cells (:mod:`hammemo.tokens.columns`), or one of the kinds of names below. Values of another
+file are read the same way: in a column of numbers or of whole numbers the text ``3`` is the number 3; in one of strings
+the number 3 is the text.
 
-Some rows of a column without any value say nothing about its kind, which is then ? until others are read.
+Some rows of a column without any value say nothing about its kind, which is unknown until others are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import MOMENTS, NUMBERS
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ORDERED: Final = (NUMBERS, MOMENTS)
+ORDERED: Final = (ColumnKind.NUMBERS, ColumnKind.DATES)
 """The kinds of columns that the model cuts into cells."""
 
 _DATE: Final = re.compile(
@@ -36,8 +36,11 @@ _DATE: Final = re.compile(
     r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?[ \t]*",
     re.ASCII,
 )
-UNKNOWN: Final = "?"
-"""The kind of a column none of whose values is known yet."""
+STRINGS, WHOLE_NUMBERS, MIXED, UNKNOWN = "s", "i", "m", "?"
+"""The kinds of names: MIXED for something else or both, UNKNOWN while no value is known. Notes hold these letters."""
+
+ONLY_TRUTHS, OTHERS = "t", "f"
+"""Whether a column holds truth values only; UNKNOWN without values."""
 
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
 _WHOLE: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
@@ -46,7 +49,7 @@ _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
 _LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
 
 
-def merged_kinds(before: str, after: str, other: str = "m") -> str:
+def merged_kinds(before: str, after: str, other: str = MIXED) -> str:
     """Return what columns hold after two batches: `other` where they differ.
 
     Examples
@@ -61,7 +64,7 @@ def merged_kinds(before: str, after: str, other: str = "m") -> str:
 
 def known_kinds(kinds: str) -> str:
     """Return the kinds of columns all of whose values were read: those without any value hold something else."""
-    return kinds.replace(UNKNOWN, "m")
+    return kinds.replace(UNKNOWN, MIXED)
 
 
 def packed_kinds(kinds: str) -> str:
@@ -93,7 +96,7 @@ def kinds_of_model(columns: str | None, h: int) -> str:
     >>> kinds_of_model("sn", 2), kinds_of_model(None, 2)
     ('mnm', 'mmm')
     """
-    return "".join(kind if kind in ORDERED else "m" for kind in columns or "m" * h) + "m"
+    return "".join(kind if kind in ORDERED else MIXED for kind in columns or MIXED * h) + MIXED
 
 
 def ordered_columns(kinds: str) -> list[int]:
@@ -211,22 +214,22 @@ def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
     return column_kinds(one_of_each, numeric, names, has_types=True)
 
 
-_ONE_OF_EACH: Final = {NUMBERS: np.array([0.5]), MOMENTS: np.array(["1970-01-01"], "datetime64[us]")}
+_ONE_OF_EACH: Final = dict(zip(ORDERED, (np.array([0.5]), np.array(["1970-01-01"], "datetime64[us]")), strict=True))
 
 
 def kind_of(values: NDArray[Any]) -> str:
     """Return whether values are all strings, all whole numbers, or neither; missing ones aside."""
     if values.dtype.kind in "iu":
-        return "i"
+        return WHOLE_NUMBERS
     found = {type(value) for value in values.tolist() if value != NO_TOKEN and value != MISSING}
-    return UNKNOWN if not found else "s" if found == {str} else "i" if found == {int} else "m"
+    return UNKNOWN if not found else STRINGS if found == {str} else WHOLE_NUMBERS if found == {int} else MIXED
 
 
 def as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
     """Return values as the model learnt them: texts as whole numbers or the other way round where that is possible."""
-    if kind == "i" and values.dtype.kind == "O":
+    if kind == WHOLE_NUMBERS and values.dtype.kind == "O":
         return _narrowed([_number(value) for value in values.tolist()])
-    if kind == "s" and kind_of(values) != "s":
+    if kind == STRINGS and kind_of(values) != STRINGS:
         return object_array(
             str(value) if type(value) is int and value != NO_TOKEN else value for value in values.tolist()
         )

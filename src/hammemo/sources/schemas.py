@@ -28,7 +28,10 @@ from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.examples import Labelled, Queries
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
 from hammemo.sources.kinds import (
+    MIXED,
+    ONLY_TRUTHS,
     ORDERED,
+    OTHERS,
     UNKNOWN,
     as_kind,
     found_kind,
@@ -43,8 +46,8 @@ from hammemo.sources.kinds import (
 )
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
-from hammemo.tokens.column_evidence import Evidence
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import document
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
@@ -147,7 +150,7 @@ class TableSchema:
         """Yield the contexts in files; `whole` keeps every column of each row, for a table with answers beside it."""
         for where in files:
             for batch in self._batches(where, file_format, labelled=False, whole=whole):
-                X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or "m" * h)
+                X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or MIXED * h)
                 yield Queries(side_by_side(X), batch.names, batch.columns)
 
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
@@ -159,7 +162,7 @@ class TableSchema:
         self._check_count(columns, h)
         values = tuple(object_array([text]) for text in texts)
         row = Batch(columns, values, np.ones(1, np.int64), "The values given", "row")
-        return side_by_side(self._contexts(row, columns, self.kinds[:h] or "m" * h))
+        return side_by_side(self._contexts(row, columns, self.kinds[:h] or MIXED * h))
 
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
@@ -209,8 +212,8 @@ class TableSchema:
         before = known or UNKNOWN * len(self.columns)
         found = ""
         for name, kind in zip(self.columns, before, strict=True):
-            if kind != NAMES:  # which no further value changes
-                kind = merged_kinds(kind, found_kind(self._read(batch, name)), NAMES)
+            if kind != ColumnKind.NAMES:  # which no further value changes
+                kind = merged_kinds(kind, found_kind(self._read(batch, name)), ColumnKind.NAMES)
             found += kind
         return found
 
@@ -222,14 +225,15 @@ class TableSchema:
         return with_dates(with_numbers(values) if self.numeric == "auto" else values)
 
     def truths(self, batch: Batch) -> str:
-        """Return t for each column of the context that holds truth values only, f for others and ? without values."""
+        """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
         assert self.columns is not None
         columns = [batch.column(name) for name in self.columns]
         if batch.is_text:
-            return "".join("f" if any(text is not None for text in column) else UNKNOWN for column in columns)
+            return "".join(OTHERS if any(text is not None for text in column) else UNKNOWN for column in columns)
         shown = Evidence.of_columns(columns, has_types=True)
-        pairs = zip(shown.types, shown.contents, strict=True)
-        return "".join(UNKNOWN if content == "-" else "t" if kind == "s" else "f" for kind, content in pairs)
+        truths = [ONLY_TRUTHS if how == HowGiven.CATEGORIES else OTHERS for how in shown.types]
+        pairs = zip(truths, shown.contents, strict=True)
+        return "".join(UNKNOWN if content == Holds.NOTHING else truth for truth, content in pairs)
 
     def with_kinds(self, found: str) -> TableSchema:
         """Return the schema with the kinds of its columns, given what their values say."""
@@ -370,7 +374,7 @@ class SequenceSchema:
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
         if self.is_log:
-            return _last_tokens([as_kind(object_array(texts), self.kinds or "m")], h)
+            return _last_tokens([as_kind(object_array(texts), self.kinds or MIXED)], h)
         lines = io.BytesIO(" ".join(texts).replace("\n", " ").encode())
         pieces = stream_source("text", self.tokens).stream_pieces(lines, "The text")
         return _last_tokens([*chain.from_iterable(piece.documents() for piece in pieces)], h)
@@ -407,7 +411,7 @@ class SequenceSchema:
         cases: dict[Any, list[tuple[Any, Any]]] = {}
         names = [self.case, self.event, *([] if self.time is None else [self.time])]
         for batch in read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=names):
-            events = as_kind(batch.tokens(self.event), self.kinds or "m").tolist()
+            events = as_kind(batch.tokens(self.event), self.kinds or MIXED).tolist()
             moments = [None] * len(events) if self.time is None else moments_of(batch, self.time)
             for case, moment, event in zip(batch.tokens(self.case).tolist(), moments, events, strict=True):
                 cases.setdefault(case, []).append((moment, event))

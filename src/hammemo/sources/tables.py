@@ -35,7 +35,7 @@ from hammemo.sources.formats import (
     require_arrow,
 )
 from hammemo.sources.kinds import date_in, number_in
-from hammemo.tokens.columns import KIND_WORDS, NUMBERS, ordered_values, with_large_numbers
+from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -126,12 +126,12 @@ class Batch:
         for row in np.flatnonzero(np.isnan(found)).tolist():
             if not is_missing(values[row]):
                 raise ValueError(
-                    f"{self.place(row)}: column {name!r} holds {KIND_WORDS[kind]}, and {values[row]!r} is none. "
+                    f"{self.place(row)}: column {name!r} holds {ColumnKind(kind).word}, and {values[row]!r} is none. "
                     "Leave the value empty if it is missing, or fit again with numeric= and a list without this column."
                 )
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
-        return with_large_numbers(found, values, np.isnan(found)) if kind == NUMBERS else values
+        return with_large_numbers(found, values, np.isnan(found)) if kind == ColumnKind.NUMBERS else values
 
     def _refuse_missing(self, name: str, row: int, missing: str | None) -> NoReturn:
         ways = "Give it one, or drop the row."
@@ -153,7 +153,7 @@ def _read(text: str, kind: str) -> Any:
     """Return the value of a text in a column of numbers or dates: None if it is blank, itself if it is none."""
     if not text.strip():
         return None
-    value = number_in(text) if kind == NUMBERS else date_in(text)
+    value = number_in(text) if kind == ColumnKind.NUMBERS else date_in(text)
     return text if value is None else value
 
 

@@ -1,15 +1,13 @@
 """Which kind a column is: a function of how its values came and of the rows that a model holds.
 
-Two letters for each column are all that it depends on:
+Two things for each column are all that it depends on:
 
-- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else, so that whole numbers
-  are numbers; ``d`` dates; ``o`` lists and arrays of a model with a given kernel, where only floats and durations are
-  ``t``. Types are declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
-- its *content*, what the values are: ``-`` none but missing ones; ``w`` whole numbers; ``f`` fractions, too; ``x``
-  strings, too. The rows that are left tell it, so it changes when rows are forgotten.
+- its *type*, how values came (`HowGiven`). Types are declared by what is learnt, like the type of the labels, and stay
+  when rows are forgotten;
+- its *content*, what the values are (`Holds`). The rows that are left tell it, so it changes when rows are forgotten.
 
-A column without values is a column of names until values come: nothing is decided by missing ones, and its type is
-``o``.
+A column without values is a column of names until values come: nothing is decided by missing ones, and it has no type
+of its own (`HowGiven.UNTYPED`).
 """
 
 from __future__ import annotations
@@ -19,12 +17,13 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import KIND_WORDS, LARGEST, MOMENTS, NAMES, NUMBERS, array_values, is_number, number_of
+from hammemo.tokens.columns import LARGEST, ColumnKind, array_values, is_number, number_of
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
@@ -32,8 +31,32 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CONTENTS: Final = "-wfx"
-"""Contents in ascending order: what two batches hold together is the later one."""
+
+class HowGiven(StrEnum):
+    """How the values of a column came, its type; files hold the letters."""
+
+    CATEGORIES = "s"
+    """Truth values, and categories of data frames: names."""
+    UNTYPED = "o"
+    """Lists and arrays of a model with a given kernel, but for floats and durations: whole numbers are names."""
+    TYPED = "t"
+    """All else: whole numbers are numbers."""
+    DATES = "d"
+
+
+class Holds(StrEnum):
+    """What the values of a column are, in ascending order: what two batches hold together is the later one."""
+
+    NOTHING = "-"
+    """None but missing ones."""
+    WHOLE = "w"
+    FRACTIONS = "f"
+    STRINGS = "x"
+
+
+CONTENTS: Final = "".join(Holds)
+_TYPES: Final = "".join(HowGiven)
+_NOTHING, _WHOLE, _FRACTIONS, _STRINGS = Holds
 
 Asked = Set[int] | None
 """The columns that the user said are numbers; None where that is automatic."""
@@ -41,7 +64,7 @@ Asked = Set[int] | None
 
 @dataclass(frozen=True)
 class Evidence:
-    """The types and the contents of the columns of a table.
+    """The types and the contents of the columns of a table: the values of `HowGiven` and `Holds`, one for each.
 
     Examples
     --------
@@ -70,7 +93,8 @@ class Evidence:
             The places of categories: their numbers are names.
         """
         found = [_shown(column, has_types=has_types) for column in columns]
-        types = ["s" if j in categories and kind != "d" else kind for j, (kind, _) in enumerate(found)]
+        named = {j for j in categories if found[j][0] != HowGiven.DATES}
+        types = [HowGiven.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
         return cls._made(types, [content for _, content in found])
 
     @classmethod
@@ -88,7 +112,8 @@ class Evidence:
     def _made(cls, types: Sequence[str], contents: Sequence[str]) -> Evidence:
         """Return evidence where a column without values has no type of its own."""
         pairs = zip(types, contents, strict=True)
-        return cls("".join("o" if content == "-" else kind for kind, content in pairs), "".join(contents))
+        known = "".join(HowGiven.UNTYPED if content == _NOTHING else kind for kind, content in pairs)
+        return cls(known, "".join(contents))
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
@@ -100,65 +125,65 @@ class Evidence:
     def kinds(self, asked: Asked) -> str:
         """Return the kind of each column, as letters."""
         pairs = enumerate(zip(self.types, self.contents, strict=True))
-        if asked is None:
-            return "".join(_kind(kind, content) for _, (kind, content) in pairs)
-        return "".join((MOMENTS if kind == "d" else NUMBERS) if j in asked else NAMES for j, (kind, _) in pairs)
+        return "".join(_kind(kind, content, None if asked is None else j in asked) for j, (kind, content) in pairs)
 
 
-def _kind(kind: str, content: str) -> str:
-    if content == "-" or kind == "s":
-        return NAMES
-    if kind == "d":
-        return MOMENTS
-    return NUMBERS if content == "f" or (content == "w" and kind == "t") else NAMES
+def _kind(kind: str, content: str, is_asked: bool | None) -> ColumnKind:
+    if is_asked is not None:
+        return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == HowGiven.DATES else ColumnKind.NUMBERS
+    if content == _NOTHING or kind == HowGiven.CATEGORIES:
+        return ColumnKind.NAMES
+    if kind == HowGiven.DATES:
+        return ColumnKind.DATES
+    is_ordered = content == _FRACTIONS or (content == _WHOLE and kind == HowGiven.TYPED)
+    return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
 
 
 def _joined(mine: str, content: str, theirs: str, more: str) -> str:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if more == "-" and content != "-":
+    if more == _NOTHING and content != _NOTHING:
         return mine
-    if content == "-" and more != "-":
+    if content == _NOTHING and more != _NOTHING:
         return theirs
-    if "d" in (mine, theirs):
+    if HowGiven.DATES in (mine, theirs):
         return mine  # what is no date is refused where dates were learnt, and the other way round
-    return mine if mine == "s" else max(mine, theirs, key="sot".index)
+    return mine if mine == HowGiven.CATEGORIES else max(mine, theirs, key=_TYPES.index)
 
 
-def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[str, str]:
+def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[HowGiven, Holds]:
     """Return the type and the content of one column."""
     kind = column.dtype.kind
-    plain = "t" if has_types else "o"
-    if kind == "M":
-        return "d", "-" if np.isnat(column).all() else "w"
-    if kind == "m":
-        return "t", "-" if np.isnat(column).all() else "w"
+    plain = HowGiven.TYPED if has_types else HowGiven.UNTYPED
+    if kind in "mM":
+        how = HowGiven.DATES if kind == "M" else HowGiven.TYPED
+        return how, _NOTHING if np.isnat(column).all() else _WHOLE
     if kind in "iub":
         is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        return "s" if has_types and kind == "b" else plain, "w" if is_there else "-"
+        return HowGiven.CATEGORIES if has_types and kind == "b" else plain, _WHOLE if is_there else _NOTHING
     if kind == "f":
         present = column[~np.isnan(column)]
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-        return "t", "-" if not len(present) else "w" if whole else "f"
+        return HowGiven.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
     if kind != "O":
-        return plain, "x" if any(value != MISSING for value in column.tolist()) else "-"
+        return plain, _STRINGS if any(value != MISSING for value in column.tolist()) else _NOTHING
     return _shown_objects(array_values(column), plain)
 
 
-def _shown_objects(values: list[Any], plain: str) -> tuple[str, str]:
+def _shown_objects(values: list[Any], plain: HowGiven) -> tuple[HowGiven, Holds]:
     """Return the type and the content of a column of objects; most are told by their types and a few values."""
     kinds = {_value_kind(kind) for kind in set(map(type, values))}
     if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
-        return plain, "x"
+        return plain, _STRINGS
     if not any(map(_is_there, values)):
-        return plain, "-"
+        return plain, _NOTHING
     kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
     kinds -= {"name", "missing"}
     if "moment" in kinds:
-        return ("d", "w") if kinds == {"moment"} else (plain, "x")  # which is refused
-    if "truth" in kinds and plain == "t":
-        return "s", "w"
+        return (HowGiven.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)  # which is refused
+    if "truth" in kinds and plain == HowGiven.TYPED:
+        return HowGiven.CATEGORIES, _WHOLE
     is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
-    return "t" if "duration" in kinds else plain, "f" if is_fraction else "w"
+    return HowGiven.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
 
 
 def _is_there(value: Any) -> bool:
@@ -211,11 +236,10 @@ def packed_types(types: str) -> str:
 
 def unpacked_types(packed: str, n: int) -> str:
     """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
-    runs = re.findall(r"([otsd])([1-9][0-9]{0,9})", packed, re.ASCII)
-    if sum(int(times) for _, times in runs) != n:
-        raise ValueError("the types of its columns are none")
-    types = "".join(letter * int(times) for letter, times in runs)
-    if packed_types(types) != packed:
+    runs = re.findall(rf"([{_TYPES}])([1-9][0-9]{{0,9}})", packed, re.ASCII)
+    fits = sum(int(times) for _, times in runs) == n  # else nothing so long is made
+    types = "".join(letter * int(times) for letter, times in runs) if fits else ""
+    if not fits or packed_types(types) != packed:
         raise ValueError("the types of its columns are none")
     return types
 
@@ -245,14 +269,7 @@ def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
     raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
 
 
-def column_kinds(
-    columns: Sequence[NDArray[Any]],
-    numeric: Any,
-    names: Sequence[Any] | None,
-    *,
-    has_types: bool,
-    categories: Set[int] = frozenset(),
-) -> str:
+def column_kinds(columns: Sequence[NDArray[Any]], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
     """Return the kind of each column of a table, as letters; the parameters are those of the functions above.
 
     Examples
@@ -262,7 +279,7 @@ def column_kinds(
     >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
     'nns'
     """
-    evidence = Evidence.of_columns(columns, has_types=has_types, categories=categories)
+    evidence = Evidence.of_columns(columns, has_types=has_types)
     return evidence.kinds(asked_columns(numeric, names, len(columns)))
 
 
@@ -290,13 +307,14 @@ def converted(contexts: Contexts, before: str, after: str, missing: str, names: 
             continue
         column = ranks[:, j]
         present = column[(column >= 0) & (column != lacking)]
-        if len(present) and (MOMENTS in (old, new) or (new == NUMBERS and present.max() >= first_string)):
+        has_strings = bool((present >= first_string).any())
+        if len(present) and (ColumnKind.DATES in (old, new) or (new == ColumnKind.NUMBERS and has_strings)):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(
-                f"Column {where} holds {KIND_WORDS[old]}, which cannot become {KIND_WORDS[new]}: fit a new model, on "
-                "a table with this column converted."
+                f"Column {where} holds {ColumnKind(old).word}, which cannot become {ColumnKind(new).word}: fit a new "
+                "model, on a table with this column converted."
             )
-        if new == NAMES:
+        if new == ColumnKind.NAMES:
             ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)
         else:
             ranks[:, j] = np.where(column == lacking, -1, column)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.token_types import TokenTypes
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class ColumnSchema:
         A letter for each (:mod:`hammemo.tokens.columns`); None where all are names.
     types : str, optional
         How values came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided by rows.
-    learnt : ColumnKinds, optional
+    learnt : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after `load`.
     """
 
@@ -35,12 +35,12 @@ class ColumnSchema:
     names: NDArray[Any] | None = None
     kinds: str | None = None
     types: str | None = None
-    learnt: ColumnKinds | None = None
+    learnt: TokenTypes | None = None
 
     @property
     def letters(self) -> str:
         """The kind of each column."""
-        return self.kinds or NAMES * self.n
+        return self.kinds or ColumnKind.NAMES * self.n
 
     def listed(self) -> list[Any] | None:
         """Return the names as a list."""
@@ -52,9 +52,9 @@ class ColumnSchema:
 
     def of_kinds(self, kinds: str) -> ColumnSchema:
         """Return columns of these kinds."""
-        return replace(self, kinds=None if set(kinds) <= {NAMES} else kinds)
+        return replace(self, kinds=None if set(kinds) <= {ColumnKind.NAMES} else kinds)
 
-    def also_learnt(self, kinds: ColumnKinds, *, first: bool) -> ColumnSchema:
+    def also_learnt(self, kinds: TokenTypes, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""
         if first:
             return replace(self, learnt=kinds)

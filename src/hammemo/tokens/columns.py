@@ -1,12 +1,12 @@
-"""What each column of a table holds, and its values as tokens: names, numbers, or moments (dates and times).
+"""What each column of a table holds, and its values as tokens: names, numbers, or dates (with times).
 
 - Strings, booleans, intervals, periods and the categories of pandas are names, but for categories that are dates.
 - Floats and whole numbers are numbers. Where the kernel is given, whole numbers of lists and arrays are names. In lists
   and object arrays a column with any string holds names, one with any fraction holds numbers.
-- Dates and times are moments, durations are numbers (of seconds).
+- Dates and times are dates, durations are numbers (of seconds).
 
 A number is a token like any other: what makes it a number is that the layout cuts it into cells
-(:mod:`hammemo.kernels.cells`). A moment is the token of its microseconds since 1970 (UTC). A missing number is no token
+(:mod:`hammemo.kernels.cells`). A date is the token of its microseconds since 1970 (UTC). A missing number is no token
 here; an infinite one is the largest number that there is.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,13 +31,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NAMES, NUMBERS, MOMENTS = "s", "n", "d"
-KINDS: Final = (NAMES, NUMBERS, MOMENTS)
-"""The kinds of columns, as letters."""
 
-KIND_WORDS: Final = {NAMES: "names", NUMBERS: "numbers", MOMENTS: "dates"}
+class ColumnKind(StrEnum):
+    """What a column holds; the value is its letter in the kinds of a table, in files and in digests."""
 
-_OWN_TYPES: Final = {NUMBERS: "iufbm", MOMENTS: "M"}
+    NAMES = "s"
+    NUMBERS = "n"
+    DATES = "d"
+
+    @property
+    def word(self) -> str:
+        """The kind as messages name it."""
+        return self.name.lower()
+
+
+_NAMES, _NUMBERS, _ = ColumnKind  # for single edits: to look up a member takes time in Python 3.11
+_OWN_TYPES: Final[dict[str, str]] = {ColumnKind.NUMBERS: "iufbm", ColumnKind.DATES: "M"}
 """The kinds of NumPy's types all of whose values are of a kind, or missing."""
 
 LARGEST: Final = float(np.finfo(np.float64).max)
@@ -121,9 +131,9 @@ def is_number(value: Any) -> bool:
 
 def is_own_token(value: Any, kind: str) -> bool:
     """Return whether a value of a column of this kind is its own token, seen at a glance."""
-    if kind == NUMBERS:
+    if kind == _NUMBERS:
         return type(value) in (float, int) and abs(value) < 2**53  # not so NaN
-    return kind == NAMES and type(value) is str
+    return kind == _NAMES and type(value) is str
 
 
 def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
@@ -137,7 +147,7 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
         if n_distinct < _DISTINCT_SHARE * len(column):
             continue
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-        if kind == NAMES:
+        if kind == ColumnKind.NAMES:
             advice = "its values are taken for names, so almost nothing that was learnt of it matches later: numeric="
             advice += "[…] makes it a number, and so does a data frame; numeric='none' says that names are meant."
         elif has_types and n_distinct == len(column):
@@ -158,7 +168,7 @@ def tokens_of(
     found = []
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-        if kind == NAMES:
+        if kind == ColumnKind.NAMES:
             found.append(filled(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
@@ -185,11 +195,11 @@ def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.fl
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.tokens.columns import NUMBERS, ordered_values
-    >>> ordered_values(np.array([2, None, "two"], object), NUMBERS, "Column 0").tolist()
+    >>> from hammemo.tokens.columns import ColumnKind, ordered_values
+    >>> ordered_values(np.array([2, None, "two"], object), ColumnKind.NUMBERS, "Column 0").tolist()
     [2.0, nan, nan]
     """
-    return _moments(column, where) if kind == MOMENTS else _numbers(column, where)
+    return _moments(column, where) if kind == ColumnKind.DATES else _numbers(column, where)
 
 
 def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
@@ -249,7 +259,7 @@ def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple
 def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
     for _, value in _present(column, lacking):
         raise ValueError(
-            f"{where} holds {KIND_WORDS[kind]}, and {value!r} is none. Convert it, or fit a new model with "
+            f"{where} holds {ColumnKind(kind).word}, and {value!r} is none. Convert it, or fit a new model with "
             "numeric='none' or a list of the columns that are numbers."
         )
 

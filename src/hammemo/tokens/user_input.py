@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, validate_data
 from hammemo.tokens.column_evidence import Evidence, asked_columns
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import (
-    NUMBERS,
+    ColumnKind,
     category_places,
     is_own_token,
     table_columns,
@@ -268,7 +268,7 @@ def _plain_rows(X: Any, kinds: str) -> Any:
         return X
     if not all(all(map(is_own_token, row, kinds)) for row in X):
         return X
-    array = np.empty((len(X), len(kinds)), np.float64 if set(kinds) == {NUMBERS} else object)
+    array = np.empty((len(X), len(kinds)), np.float64 if set(kinds) == {ColumnKind.NUMBERS} else object)
     array[:] = X
     return array
 

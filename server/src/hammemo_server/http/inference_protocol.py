@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo_server.http.binary_tensors import as_binary, as_json, json_length, json_scope, version_of
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
@@ -40,11 +40,11 @@ async def _metadata(service: Service, call: Call) -> Answer:
     model, version = hosted.answering()
     _check_version(call, str(version))
     width = int(model.n_features_in_) if model.cutting_ is None else -1
-    names, kinds = hosted.settings.column_names, model.state.columns.kinds or NAMES * max(width, 0)
+    names, kinds = hosted.settings.column_names, model.state.columns.kinds or ColumnKind.NAMES * max(width, 0)
     inputs: list[dict[str, object]] = [{"name": "rows", "datatype": "BYTES", "shape": [-1, width]}]
     if names is not None and len(names) > 1:
         inputs = [
-            {"name": name, "datatype": "BYTES" if kind == NAMES else "FP64", "shape": [-1]}
+            {"name": name, "datatype": "BYTES" if kind == ColumnKind.NAMES else "FP64", "shape": [-1]}
             for name, kind in zip(names, kinds, strict=True)
         ]
     labels = await service.in_thread(call, lambda: datatype_of(model.classes_.tolist()), "lists")

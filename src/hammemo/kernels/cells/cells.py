@@ -21,7 +21,7 @@ from hammemo._versions import cached_property
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
 from hammemo.kernels.sites import MAX_POSITIONS
-from hammemo.tokens.columns import KINDS, MOMENTS, NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import NAME_BYTES
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -82,12 +82,12 @@ class Cells:
     @property
     def names(self) -> list[int]:
         """Which columns hold names."""
-        return [j for j, kind in enumerate(self.kinds) if kind == NAMES]
+        return [j for j, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
 
     def of(self, contexts: Contexts) -> Contexts:
         """Return the contexts of cells of rows."""
         h = len(self.kinds)
-        names = np.array([kind == NAMES for kind in self.kinds])
+        names = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
         used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
         used[contexts.ranks[:, names]] = True
         kept = contexts.vocabulary.keep(used[:-1])
@@ -154,15 +154,15 @@ class Cells:
         """Return what a column holds: a name, a number, a moment as text, or the range where ranges are compared."""
         if isinstance(token, str):
             return token
-        if self.kinds[j] == MOMENTS:
+        if self.kinds[j] == ColumnKind.DATES:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
-        if self.kinds[j] == NAMES or self.forest is not None:
+        if self.kinds[j] == ColumnKind.NAMES or self.forest is not None:
             return token
         return self.range_of(j, token)
 
     def range_of(self, j: int, token: Any) -> str | None:
         """Return the range that a number or a moment of a column lies in; None for a name."""
-        if self.kinds[j] == NAMES or isinstance(token, str):
+        if self.kinds[j] == ColumnKind.NAMES or isinstance(token, str):
             return None
         return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
 
@@ -239,7 +239,7 @@ class Cells:
     def restored(cls, described: dict[str, Any], stored: StoredArrays) -> Cells:
         """Return the cells of a file, checked: undo `described` and `arrays`."""
         kinds, last = described["kinds"], described["last_word"]
-        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(KINDS):
+        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
             raise ValueError("the kinds of its columns are none")
         if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
             raise ValueError("what it says of its cells is neither true nor false")
@@ -273,7 +273,7 @@ def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
 
 def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
     """Return cuts as they are shown: moments by their day where that tells them apart."""
-    if kind != MOMENTS:
+    if kind != ColumnKind.DATES:
         return [f"{cut:.4g}" for cut in cuts.tolist()]
     moments = cuts.astype(np.int64).astype("datetime64[us]")
     days = moments.astype("datetime64[D]")
@@ -281,13 +281,13 @@ def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
 
 
 def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
-    n_ordered = sum(6 if kind == MOMENTS else 1 for kind in kinds if kind != NAMES)
+    n_ordered = sum(6 if kind == ColumnKind.DATES else 1 for kind in kinds if kind != ColumnKind.NAMES)
     cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
     cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
     pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1)).astype(np.int64)
     pair_lengths = stored.take("pair_cut_lengths", "uint8", (len(pairs),)).tolist()
     pair_cuts = split_cuts(stored.take("pair_cuts", "int16", (None,)).astype(np.int64), pair_lengths)
-    name_lengths = stored.take("name_lengths", "uint8", (kinds.count(NAMES),)).tolist()
+    name_lengths = stored.take("name_lengths", "uint8", (kinds.count(ColumnKind.NAMES),)).tolist()
     names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
     key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
     return ColumnCodes(kinds, cuts, names, key, pairs, pair_cuts)

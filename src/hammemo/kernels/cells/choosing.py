@@ -15,7 +15,7 @@ from hammemo._progress import progress_bar
 from hammemo.kernels.cells.cells import Cells
 from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
 from hammemo.kernels.cells.forest import grown_forest
-from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[
     """Return the cuts between the ranges of each column, none for names."""
     values = token_values(contexts.vocabulary)
     return tuple(
-        np.empty(0) if kind == NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1, LEAST_ROWS)
+        np.empty(0) if kind == ColumnKind.NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1, LEAST_ROWS)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True)
     )
 
@@ -63,9 +63,9 @@ def _pairs(kinds: str, seed: int) -> NDArray[np.int64]:
     """Return pairs of ordered columns, at most `_MAX_PAIRS`, drawn by the seed; parts of dates are in none."""
     ordered, place = [], 0
     for kind in kinds:
-        if kind not in (NAMES, MOMENTS):
+        if kind == ColumnKind.NUMBERS:
             ordered.append(place)
-        place += {NAMES: 0, MOMENTS: 6}.get(kind, 1)
+        place += 6 if kind == ColumnKind.DATES else int(kind == ColumnKind.NUMBERS)
     n = len(ordered)
     if n * (n - 1) // 2 <= _MAX_PAIRS:
         firsts, seconds = np.triu_indices(n, 1)

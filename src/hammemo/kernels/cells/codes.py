@@ -19,7 +19,7 @@ import numpy as np
 from hammemo._arrays.integers import narrow
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
@@ -60,7 +60,7 @@ def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.flo
     >>> [part.tolist() for part in ordered_parts("d", np.array([float(noon)]))][1:]
     [[2026.0], [11.0], [16.0], [0.0], [12.0]]
     """
-    if kind != MOMENTS:
+    if kind != ColumnKind.DATES:
         return [values]
     lacking = np.isnan(values)
     moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
@@ -77,7 +77,7 @@ def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.flo
 
 def part_names(kind: str) -> tuple[str, ...]:
     """Return what follows the name of a column in the names of its ordered columns."""
-    return _DATE_PARTS if kind == MOMENTS else ("",)
+    return _DATE_PARTS if kind == ColumnKind.DATES else ("",)
 
 
 def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -196,7 +196,7 @@ class ColumnCodes:
         values = token_values(contexts.vocabulary)
         least = max(5, int(counts.sum()) // 1000)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
-            if kind == NAMES:
+            if kind == ColumnKind.NAMES:
                 names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
                 cuts += [
@@ -222,7 +222,7 @@ class ColumnCodes:
 
     def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows: shape (m, columns)."""
-        named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
+        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
         ranks = contexts.ranks[:, named]
         used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
         used[ranks] = True
@@ -258,7 +258,7 @@ class ColumnCodes:
         So what is drawn by these hashes does not depend on where a number lies between two cuts.
         """
         contexts = examples.contexts
-        named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
+        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
         steps = self.rows(contexts)[:, : self.n_ordered].astype(np.int64)
         numbers = Vocabulary(np.arange(MAX_CUTS + 2))
         vocabulary = contexts.vocabulary.union(numbers)
@@ -298,8 +298,8 @@ class ColumnCodes:
 
     def owners(self) -> list[tuple[int, ...]]:
         """Return, for each column of bytes, which columns of the table it is made of."""
-        ordered = [j for j, kind in enumerate(self.kinds) if kind != NAMES for _ in part_names(kind)]
-        names = [j for j, kind in enumerate(self.kinds) if kind == NAMES]
+        ordered = [j for j, kind in enumerate(self.kinds) if kind != ColumnKind.NAMES for _ in part_names(kind)]
+        names = [j for j, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
@@ -309,7 +309,7 @@ class ColumnCodes:
         parts = [
             part
             for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True)
-            if kind != NAMES
+            if kind != ColumnKind.NAMES
             for part in ordered_parts(kind, values[ranks])
         ]
         return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)

@@ -24,7 +24,7 @@ from hammemo._versions import cached_property
 from hammemo.kernels.cells.forest import LEAF, LEVELS
 from hammemo.memories.exact.live.numbers import Numbers
 from hammemo.memories.ranker import CellRanker, Ranker, SingleScores, single_answer
-from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -259,10 +259,11 @@ class TreeRanker(CellRanker):
         if not self.has_tables:
             return None
         cells, (names_table, _, _, trees) = self._cells, self._built
-        if cells.codes is None or cells.codes.coder is None or trees is None or MOMENTS in cells.kinds:
+        if cells.codes is None or cells.codes.coder is None or trees is None or ColumnKind.DATES in cells.kinds:
             return None
-        kinds, coder, score_names, h = cells.kinds, cells.codes.coder, names_table.write_one, len(cells.kinds)
-        at_names, at_numbers = cells.names, [j for j in range(h) if kinds[j] != NAMES]
+        coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
+        is_name = [kind == ColumnKind.NAMES for kind in cells.kinds]
+        at_names, at_numbers = cells.names, [j for j in range(h) if not is_name[j]]
         codes_of = [lru_cache(_REMEMBERED_NAMES)(partial(cells.codes.name_code, j)) for j in range(len(at_names))]
 
         def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
@@ -274,7 +275,7 @@ class TreeRanker(CellRanker):
             codes = np.array([[code(name) for code, name in zip(codes_of, names, strict=True)]], np.uint8)
             row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
             coder.write(np.array([numbers], np.float64), codes, row)
-            score_names([token if kind == NAMES else None for token, kind in zip(tokens, kinds, strict=True)], totals)
+            score_names([token if named else None for token, named in zip(tokens, is_name, strict=True)], totals)
             trees.add(row, totals)
             return totals
 

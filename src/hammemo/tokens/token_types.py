@@ -1,0 +1,132 @@
+"""Whether each column held numbers or strings when it was learnt, and what differs in a query.
+
+``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and queried as strings matches nothing, and the
+answer changes without an error. So a model notes the type of the tokens of each column. A stream has one type for all
+its positions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.missing import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.tokens.contexts import Contexts
+
+_LOOKED_AT: Final = 8
+"""Rows of a question that are looked at."""
+
+
+class TokenType(StrEnum):
+    """The type of the tokens of a column; `UNKNOWN` where there are both, or only missing values."""
+
+    NUMBERS = "n"
+    STRINGS = "s"
+    UNKNOWN = "?"
+
+
+_NUMBERS, _STRINGS, _UNKNOWN = TokenType  # for single questions: to look up a member takes time in Python 3.11
+
+
+@dataclass(frozen=True)
+class TokenTypes:
+    """The types of the tokens of columns.
+
+    Parameters
+    ----------
+    letters : str
+        The value of a `TokenType` for each column, or one for all.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.contexts import Contexts
+    >>> from hammemo.tokens.token_types import TokenTypes
+    >>> TokenTypes.of(Contexts.of([["a", 1, "a"], ["b", 2.5, 1]])).letters
+    'sn?'
+    """
+
+    letters: str
+
+    @classmethod
+    def of(cls, contexts: Contexts, n_columns: int | None = None) -> TokenTypes:
+        """Return the types of the columns of contexts, or of all positions together where `n_columns` is one."""
+        return cls(_letters(contexts, contexts.h if n_columns is None else n_columns))
+
+    @classmethod
+    def of_cells(cls, kinds: str) -> TokenTypes:
+        """Return what a model from a file knows: which columns are numbers or dates, but not what names are."""
+        return cls("".join(_UNKNOWN if kind == ColumnKind.NAMES else _NUMBERS for kind in kinds))
+
+    def plus(self, other: TokenTypes | None) -> TokenTypes:
+        """Return the types of what both hold."""
+        if other is None or other.letters == self.letters:
+            return self
+        if len(other.letters) != len(self.letters):
+            return TokenTypes(_UNKNOWN * len(self.letters))
+        pairs = zip(self.letters, other.letters, strict=True)
+        return TokenTypes("".join(mine if mine == theirs else _UNKNOWN for mine, theirs in pairs))
+
+    def differences(self, contexts: Contexts, names: Sequence[Any] | None, kinds: str | None = None) -> dict[int, str]:
+        """Return a sentence for each column that holds another type in these contexts; missing values have none.
+
+        `kinds` says which columns are numbers or dates in cells: what is none counts as missing there.
+        """
+        if contexts.integers is not None and _STRINGS not in self.letters:
+            return {}  # what most questions are: nothing is looked at
+        tokens = contexts.vocabulary
+        no_strings = _STRINGS not in self.letters and not len(tokens.strings)
+        no_numbers = _NUMBERS not in self.letters and len(tokens.strings) == len(tokens)
+        if no_strings or no_numbers or len(contexts) == 0 or contexts.h % len(self.letters):
+            return {}
+        asked = _letters(contexts[:_LOOKED_AT], len(self.letters))
+        found = {}
+        for column, (learnt, now) in enumerate(zip(self.letters, asked, strict=True)):
+            if learnt == now or _UNKNOWN in (learnt, now):
+                continue
+            shown = column if names is None else repr(names[column])
+            where = "The stream" if names is None and len(self.letters) < contexts.h else f"Column {shown}"
+            held, asked_with = (TokenType(letter).name.lower() for letter in (learnt, now))
+            why = "39 and '39' are two tokens, so nothing that was learnt of it matches"
+            if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != ColumnKind.NAMES:
+                held, asked_with, why = ColumnKind(kinds[column]).word, "something else", "it counts as missing"
+            what = f"{where} held {held} when it was learnt, and is queried with {asked_with}: {why}."
+            found[column] = f"{what} Convert it to the type that it had."
+        return found
+
+
+def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
+    """Warn of columns that `warned` does not hold, and add them: one of several threads that ask warns."""
+    for column, sentence in sentences.items():
+        mark = object()
+        if warned.setdefault(column, mark) is mark:  # one store in C
+            warnings.warn(sentence, UserWarning, stacklevel=_level_of_the_user())
+
+
+def _level_of_the_user() -> int:
+    """Return how many calls above the caller this package was called: questions come in several ways."""
+    here, level = inspect.currentframe(), 1
+    frame = None if here is None else here.f_back
+    while frame is not None and frame.f_back is not None and frame.f_globals["__name__"].startswith("hammemo."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _letters(contexts: Contexts, n_columns: int) -> str:
+    if contexts.integers is not None:
+        return _NUMBERS * n_columns
+    vocabulary, ranks = contexts.vocabulary, contexts.ranks.reshape(-1, n_columns)
+    n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
+    numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)  # rank -1, no token, reads the last entry
+    strings = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
+    has = zip(*(np.any(kind[ranks], axis=0).tolist() for kind in (numbers, strings)), strict=True)
+    return "".join(_UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has)
