@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.automatic import parts_for, resolved_memory, resolved_vote
+from hammemo.models.automatic import parts_for, resolved_vote
 from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
@@ -188,8 +188,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
             self.keep,
             self.numeric,
             self.class_weight,
-            partial(resolved_memory, self.memory),
-            is_auto(self.memory),
+            self.memory,
         )
 
     @property
@@ -791,7 +790,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     def snapshot(self: Self) -> Self:
         """Return an object of its own that holds this version: what either learns later, the other does not see."""
         copied = super().snapshot()
-        state = known_state(copied)
+        state = copied.__dict__.get("_state")
         if state is not None and state.witness is not None:
             copied.__dict__["_state"] = state.but(witness=None)
         return copied
@@ -950,7 +949,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         X = X if cutting is None else cutting.contexts(X, columns.n)
         contexts = asked_contexts(self, self.settings(), columns, X)
         if columns.learnt is not None:
-            differences = columns.learnt.differences(contexts, columns.listed(), columns.kinds)
+            differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self)["_columns_warned_of"])
         return contexts
 

@@ -39,11 +39,12 @@ def edit(model: Versioned, change: Callable[[Any], ModelState]) -> None:
     """Let a model take the state that `change` makes of a private version of it, as the next version."""
 
     def changed(private: Any) -> None:
-        before = known_state(model)
+        known = private.__dict__
+        before: ModelState | None = model.__dict__.get("_state")
         if before is not None:
-            private.__dict__["_state"] = before.but(refitted=frozenset()) if before.refitted else before
-        private.__dict__.pop("_bits", None)  # `Report.bits` of the version before
-        n_jobs, verbose = getattr(private, "n_jobs", None), getattr(private, "verbose", 0)
+            known["_state"] = before.but(refitted=frozenset()) if before.refitted else before
+        known.pop("_bits", None)  # `Report.bits` of the version before
+        n_jobs, verbose = known.get("n_jobs"), known.get("verbose", 0)
         if verbose or n_jobs is not None:
             with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
                 after = change(private)
@@ -52,7 +53,7 @@ def edit(model: Versioned, change: Callable[[Any], ModelState]) -> None:
         if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
             refuse_to_record(before)
         take_state(private, with_ledger(after, None if before is None else before.store))
-        private.version_ = getattr(private, "version_", 0) + 1
+        known["version_"] = known.get("version_", 0) + 1
 
     model.edited(changed)
 

@@ -8,10 +8,12 @@ from hammemo._arrays.integers import object_array
 from hammemo.explain.explanations import one_context
 from hammemo.memories.ledgered import not_held
 from hammemo.models.column_changes import waits_for
-from hammemo.models.forget import ledger_rows, with_checked_memory
+from hammemo.models.forget import ledger_rows
 from hammemo.models.learn import admit, label_ends
-from hammemo.models.weigh import with_forgotten
-from hammemo.stores.kept_rows import row_of
+from hammemo.models.state import Part
+from hammemo.models.weigh import depends_on_rows
+from hammemo.stores.kept import EVERYTHING
+from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
@@ -43,24 +45,32 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
         dtype = common_label_dtype(label_array([label]), label_ends(state))
     if state.columns.kinds is not None:
         context = _one_row(settings, state.columns, state.columns.kinds, context)
-    memory, rows = state.memory.snapshot(), state.rows
+    (layout, held), store = state.parts[0], state.store
+    rows = store if isinstance(store, KeptRows) else None
+    memory, cells = held.snapshot(), layout.cells
     row = () if rows is None else row_of(context, label)
     ledger = ledger_rows(state) if by < 0 else None
     if ledger is not None and ledger.times(row) + by < 0:
         raise not_held([0], 1)
-    if state.cells is None:
+    if cells is None:
         memory.update_one(context, label, by)
     else:
-        memory.update_one_row(state.cells, context, label, by)
-    store = state.store
+        memory.update_one_row(cells, context, label, by)
     if rows is not None:
         store = rows.changed_one(row, by)
     elif store is not None:
         store = store.changed(Examples.of([context], [label]), by)
+    parts = (Part(layout, memory),)
     if by > 0:
-        return state.with_memory(memory, label_dtype=dtype, store=store)
-    state = with_checked_memory(state, memory, store)
-    return with_forgotten(settings, state, None if state.witness is None else Examples.of([context], [label]))
+        return state.but(parts=parts, label_dtype=dtype, store=store)
+    if (
+        state.store is not None and state.store.threshold == EVERYTHING
+    ):  # where all rows are kept, it was looked up there
+        memory.forgot_unchecked = held.forgot_unchecked
+    witness = state.witness
+    if witness is not None:
+        witness = witness.plus_examples(Examples.of([context], [label]))
+    return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
 
 
 def _one_row(settings: ModelSettings, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:

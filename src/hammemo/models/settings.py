@@ -8,15 +8,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hammemo.kernels import AutoSites
-from hammemo.models.automatic import resolved_vote
+from hammemo.models.automatic import resolved_memory, resolved_vote
 from hammemo.models.names import is_auto
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
     from hammemo.votes import Vote
@@ -31,9 +29,8 @@ class ModelSettings(NamedTuple):
         As given.
     numeric
         The same; None for a model without this parameter, whose columns are names.
-    new_memory : callable
-        Returns a memory that is not open yet.
-    memory_is_auto : bool
+    memory
+        As given; or a function that makes a memory, for a model without this parameter.
     """
 
     kernel: Any
@@ -43,13 +40,22 @@ class ModelSettings(NamedTuple):
     keep: Any
     numeric: Any
     class_weight: Any
-    new_memory: Callable[[], Memory]
-    memory_is_auto: bool
+    memory: Any
 
     @property
     def kernel_is_automatic(self) -> bool:
         """Whether sites are chosen by rows, where memory and vote allow it."""
         return is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
+
+    @property
+    def memory_is_auto(self) -> bool:
+        """Whether the memory is chosen."""
+        return is_auto(self.memory)
+
+    def new_memory(self) -> Memory:
+        """Return a memory that is not open yet."""
+        made: Memory = self.memory() if callable(self.memory) else resolved_memory(self.memory)
+        return made
 
     def seed(self) -> int:
         """Return the seed of a model that begins; for None, a new one."""

@@ -52,8 +52,12 @@ def with_forgotten(settings: ModelSettings, state: ModelState, examples: Example
     witness = state.witness
     if witness is not None and examples is not None:
         witness = witness.plus_examples(examples)
-    depends = state.stale or state.cells is not None or isinstance(settings.kernel, AutoSites)
-    return state.but(witness=witness, stale=depends or bool(state.vote.state()))
+    return state.but(witness=witness, stale=state.stale or depends_on_rows(settings, state))
+
+
+def depends_on_rows(settings: ModelSettings, state: ModelState) -> bool:
+    """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
+    return state.cells is not None or isinstance(settings.kernel, AutoSites) or bool(state.vote.state())
 
 
 def with_weights(settings: ModelSettings, state: ModelState, stored: StoredArrays) -> ModelState:

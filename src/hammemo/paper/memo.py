@@ -92,9 +92,7 @@ class MeMoClassifier(MemoryClassifier):
 
     def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
-        return ModelSettings(
-            self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian, False
-        )
+        return ModelSettings(self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian)
 
     def _gaussian(self) -> Memory:
         codes, outputs, projection = (

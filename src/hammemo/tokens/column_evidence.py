@@ -237,7 +237,7 @@ def packed_types(types: str) -> str:
 def unpacked_types(packed: str, n: int) -> str:
     """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
     runs = re.findall(rf"([{_TYPES}])([1-9][0-9]{{0,9}})", packed, re.ASCII)
-    fits = sum(int(times) for _, times in runs) == n  # else nothing so long is made
+    fits = sum(int(times) for _, times in runs) == n  # else nothing of this length is made
     types = "".join(letter * int(times) for letter, times in runs) if fits else ""
     if not fits or packed_types(types) != packed:
         raise ValueError("the types of its columns are none")

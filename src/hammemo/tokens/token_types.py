@@ -21,6 +21,8 @@ from hammemo.tokens.missing import MISSING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from hammemo.tokens.contexts import Contexts
 
 _LOOKED_AT: Final = 8
@@ -76,7 +78,9 @@ class TokenTypes:
         pairs = zip(self.letters, other.letters, strict=True)
         return TokenTypes("".join(mine if mine == theirs else _UNKNOWN for mine, theirs in pairs))
 
-    def differences(self, contexts: Contexts, names: Sequence[Any] | None, kinds: str | None = None) -> dict[int, str]:
+    def differences(
+        self, contexts: Contexts, names: Sequence[Any] | NDArray[Any] | None, kinds: str | None = None
+    ) -> dict[int, str]:
         """Return a sentence for each column that holds another type in these contexts; missing values have none.
 
         `kinds` says which columns are numbers or dates in cells: what is none counts as missing there.
