@@ -119,3 +119,32 @@ def test_the_guide_names_files_that_exist() -> None:
     assert len(named) > 15
     for name in named:
         assert any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE.parent)), name
+
+
+TOO_LARGE = {"WrittenModel", "sqlite_log.py", "postgres_log.py"}
+"""What is larger than it should be."""
+
+
+def _code_lines(text: str) -> set[int]:
+    """Return the numbers of lines that are no blanks, comments and docstrings."""
+    strings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            strings |= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return {i for i, line in lines if line.strip() and not line.strip().startswith("#") and i not in strings}
+
+
+def test_functions_classes_and_modules_are_of_bounded_size() -> None:
+    found = set()
+    for path in [*PACKAGE.rglob("*.py"), *SERVER.rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        lines = _code_lines(text)
+        if len(lines) > 450:
+            found.add(path.name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                size = sum(node.lineno <= i <= (node.end_lineno or 0) for i in lines)
+                if size > (350 if isinstance(node, ast.ClassDef) else 60):
+                    found.add(node.name)
+    assert found == TOO_LARGE

@@ -17,6 +17,8 @@ from hammemo.sources.formats import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hammemo.cli.refit import Refitted
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema
 
 
@@ -89,7 +91,7 @@ def _change(
     only: Sequence[str] = (),
 ) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches, read_batches
-    from hammemo.cli.models import changing, left_to_do, open_model
+    from hammemo.cli.models import changing, open_model
     from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
     target = edit.model if edit.out is None else edit.out
@@ -137,7 +139,22 @@ def _change(
     }
     if as_json:
         print_json(facts)
-        return
+    else:
+        _tell(facts, verb, refitted, learner, target, evidence)
+
+
+def _tell(
+    facts: dict[str, Any],
+    verb: str,
+    refitted: Refitted,
+    learner: MemoryClassifier,
+    target: Path,
+    evidence: ReceiptFiles,
+) -> None:
+    """Print what was changed, and what is left to do."""
+    from hammemo.cli.models import left_to_do
+
+    changed = facts[verb]
     holds = f"the model holds {counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}."
     told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
     typer.echo(" ".join(filter(None, told)))

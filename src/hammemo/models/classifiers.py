@@ -932,15 +932,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         state = version.state
         memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
         scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
-        return ModelView(
-            scorer,
-            version.contexts,
-            state.label_dtype,
-            self.settings().missing,
-            state.cutting,
-            cells,
-            state.columns.names,
-        )
+        missing, names = self.settings().missing, state.columns.names
+        return ModelView(scorer, version.contexts, state.label_dtype, missing, state.cutting, cells, names)
 
     def contexts(self, X: Any) -> Contexts:
         """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""

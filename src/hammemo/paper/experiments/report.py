@@ -78,21 +78,27 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
             "",
             *panel_lines(results["throughput"]),
             "",
-            "## The whole vocabulary",
-            "",
-            f"Every token is a candidate. There are {results['full_vocabulary'][0]['examples']:,} training positions "
-            f"with h = 8, and {results['full_vocabulary'][0]['queries']:,} test positions drawn from all eligible "
-            "ones. Seconds are wall time on this machine; MeMo has one codebook.",
-            "",
-            *table(
-                results["full_vocabulary"],
-                "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
-                "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
-                "{learn_seconds:.2f} | {answer_seconds:.2f}",
-            ),
-            "",
+            *_whole_vocabulary(results["full_vocabulary"]),
         ]
     )
+
+
+def _whole_vocabulary(rows: list[Row]) -> Iterable[str]:
+    yield "## The whole vocabulary"
+    yield ""
+    yield (
+        f"Every token is a candidate. There are {rows[0]['examples']:,} training positions with h = 8, and "
+        f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall time on this machine; "
+        "MeMo has one codebook."
+    )
+    yield ""
+    yield from table(
+        rows,
+        "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
+        "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
+        "{learn_seconds:.2f} | {answer_seconds:.2f}",
+    )
+    yield ""
 
 
 def _task(task: Row) -> Iterable[str]:
