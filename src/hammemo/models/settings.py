@@ -54,7 +54,8 @@ class ModelSettings(NamedTuple):
 
     def new_memory(self) -> Memory:
         """Return a memory that is not open yet."""
-        made: Memory = self.memory() if callable(self.memory) else resolved_memory(self.memory)
+        is_function = callable(self.memory) and not isinstance(self.memory, type)  # a class is refused
+        made: Memory = self.memory() if is_function else resolved_memory(self.memory)
         return made
 
     def seed(self) -> int:
