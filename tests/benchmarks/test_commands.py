@@ -245,7 +245,10 @@ def test_erasure() -> None:
         ("language --data nowhere", "wiki.train.tokens"),
     ],
 )
-def test_an_experiment_says_what_is_missing(arguments: str, said: str) -> None:
+def test_an_experiment_says_what_is_missing(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the results are written there
     result = CliRunner().invoke(experiments.app, arguments.split())
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())

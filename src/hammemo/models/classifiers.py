@@ -35,7 +35,6 @@ from hammemo.models.settings import ModelSettings
 from hammemo.models.streams import Stream
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
@@ -240,8 +239,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> NDArray[Any]:
         """Labels in sorted order, always those of the memory."""
-        state = self.state
-        return classes_array(state.memory.labels, state.label_dtype)
+        return self.state.classes
 
     def fit(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
@@ -938,9 +936,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     def contexts(self, X: Any) -> Contexts:
         """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""
         state = self.state
-        columns, cutting = state.columns, state.cutting
-        X = X if cutting is None else cutting.contexts(X, columns.n)
-        contexts = asked_contexts(self, self.settings(), columns, X)
+        columns = state.columns
+        contexts = asked_contexts(self, self.settings(), columns, state.cut(X))
         if columns.learnt is not None:
             differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self)["_columns_warned_of"])

@@ -17,7 +17,6 @@ from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, toke
 from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import joined_examples
-from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
         columns=tuple(f"column {place}" if names is None else str(names[place]) for place in places),
         values=tuple(values for values, _, _ in axes),
         ordered=tuple(ordered for _, _, ordered in axes),
-        labels=tuple(classes_array(state.memory.labels, state.label_dtype).tolist()),
+        labels=tuple(state.classes.tolist()),
         counts=counts,
         source=cases.source,
     )

@@ -116,9 +116,7 @@ def read_rows(model: Any, X: Any, y: Any, state: ModelState | None, sample_weigh
     check_missing_rule(settings.missing)
     if state is None:
         return CheckedRows.from_user(model, settings, None, X, y, sample_weight)
-    columns, cutting = state.columns, state.cutting
-    X = X if cutting is None else cutting.contexts(X, columns.n)
-    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight)
+    return CheckedRows.from_user(model, settings, state.columns, state.cut(X), y, sample_weight)
 
 
 def mute_forgetting_warning(model: Versioned) -> None:

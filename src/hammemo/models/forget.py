@@ -42,10 +42,15 @@ def forget_kept(state: ModelState, kept: Kept) -> ModelState:
 
 
 def with_checked_memory(state: ModelState, memory: Memory, store: Kept | None) -> ModelState:
-    """Take a memory that has forgotten rows; where all rows are kept, each is looked up there."""
+    """Return a state with a memory that has forgotten rows."""
+    mark_as_checked(state, memory)
+    return state.with_memory(memory, store=store)
+
+
+def mark_as_checked(state: ModelState, memory: Memory) -> None:
+    """Note in a memory that has forgotten rows that each was looked up, where the state keeps all rows."""
     if state.store is not None and state.store.threshold == EVERYTHING:
         memory.forgot_unchecked = state.memory.forgot_unchecked
-    return state.with_memory(memory, store=store)
 
 
 def ledger_rows(state: ModelState) -> KeptRows | None:

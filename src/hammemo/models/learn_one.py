@@ -8,11 +8,10 @@ from hammemo._arrays.integers import object_array
 from hammemo.explain.explanations import one_context
 from hammemo.memories.ledgered import not_held
 from hammemo.models.column_changes import waits_for
-from hammemo.models.forget import ledger_rows
+from hammemo.models.forget import ledger_rows, mark_as_checked
 from hammemo.models.learn import admit, label_ends
 from hammemo.models.state import Part
 from hammemo.models.weigh import depends_on_rows
-from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
@@ -32,8 +31,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     """Learn one example or, with -1, forget it: in microseconds."""
     names, n = state.columns.names, state.columns.n
     context = one_context(tokens, names, "learn_one" if by > 0 else "forget_one")
-    if state.cutting is not None:
-        (context,) = state.cutting.contexts([context], n)
+    (context,) = state.cut([context])
     if by > 0 and waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
     if state.columns.kinds is None:
@@ -63,10 +61,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     parts = (Part(layout, memory),)
     if by > 0:
         return state.but(parts=parts, label_dtype=dtype, store=store)
-    if (
-        state.store is not None and state.store.threshold == EVERYTHING
-    ):  # where all rows are kept, it was looked up there
-        memory.forgot_unchecked = held.forgot_unchecked
+    mark_as_checked(state, memory)
     witness = state.witness
     if witness is not None:
         witness = witness.plus_examples(Examples.of([context], [label]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hammemo.memories import Ledgered
 from hammemo.memories.errors import LayoutError
@@ -21,11 +21,9 @@ from hammemo.models.count import count, with_ledger
 from hammemo.models.forget import forget_kept
 from hammemo.models.learn import with_other_kinds
 from hammemo.models.weigh import with_forgotten
-from hammemo.tokens.labels import classes_array, common_label_dtype
+from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
     state, other = _with_same_kinds(settings, state, given)
-    dtype = common_label_dtype(_classes(state), _classes(other))
+    dtype = common_label_dtype(state.classes, other.classes)
     cutting = joint_cutting(state, other.cutting, other.memory)
     memory, theirs = _memories(state, other)
     try:
@@ -167,10 +165,6 @@ def _memories(state: ModelState, other: ModelState) -> tuple[Memory, Memory]:
         if not memory.has_ledger and rows is not None:
             memory.make_ledger(rows.batches())
     return mine, theirs
-
-
-def _classes(state: ModelState) -> NDArray[Any]:
-    return classes_array(state.memory.labels, state.label_dtype)
 
 
 def emptied(state: ModelState) -> ModelState:

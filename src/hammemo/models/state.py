@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from hammemo.memories.exact import InSegments
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
+from hammemo.tokens.labels import classes_array
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.cells import Cells
@@ -172,6 +174,10 @@ class ModelState:
         """What is compared."""
         return self.parts[0].layout.sites
 
+    def cut(self, X: Any) -> Any:
+        """Return contexts of one length where it is known how to make them of shorter and longer ones."""
+        return X if self.cutting is None else self.cutting.contexts(X, self.columns.n)
+
     @property
     def rows(self) -> KeptRows | None:
         """The rows that are kept; None where none or documents are."""
@@ -191,6 +197,11 @@ class ModelState:
     def n_examples(self) -> int:
         """How many examples it holds."""
         return int(self.memory.label_counts.sum())
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels in sorted order, as answers have them."""
+        return classes_array(self.memory.labels, self.label_dtype)
 
     @property
     def holds_nothing(self) -> bool:

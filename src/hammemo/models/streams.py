@@ -139,12 +139,17 @@ def fit_stream(
     if layout is None and state.documents is not None and state.documents.holds_all:
         state = fit_documents(settings, state, state.documents, is_counted=True)
     elif state.vote.sample_size():  # a layout may bring fitted weights
-        if isinstance(state.vote, LogLinear) and is_auto(settings.vote):  # now it is known how many labels
-            vote = settings.vote_for(len(state.memory.labels), state.memory)
-            state = state.but(vote=settings.with_class_weight(vote))
-        state = weigh(settings, state, sample)
+        state = weigh(settings, _with_vote_for_all_labels(settings, state), sample)
     check_class_weight(state)
     return state
+
+
+def _with_vote_for_all_labels(settings: ModelSettings, state: ModelState) -> ModelState:
+    """Return a state whose automatic vote is made for the labels that were learnt: a plan knows the first ones only."""
+    if not (isinstance(state.vote, LogLinear) and is_auto(settings.vote)):
+        return state
+    vote = settings.vote_for(len(state.memory.labels), state.memory)
+    return state.but(vote=settings.with_class_weight(vote))
 
 
 def learn_stream(
@@ -334,8 +339,7 @@ def with_counted_stream(
     state = state.with_memory(memory, store=kept, cutting=cutting)
     if not state.vote.sample_size():
         return state
-    if isinstance(state.vote, LogLinear) and is_auto(settings.vote):  # now it is known how many labels there are
-        state = state.but(vote=settings.with_class_weight(settings.vote_for(len(memory.labels), memory)))
+    state = _with_vote_for_all_labels(settings, state)
     return state.but(vote=fitted_vote(state, sample if kept is None else kept.fitting_sample(state.vote)))
 
 
