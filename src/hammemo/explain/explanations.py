@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hammemo.explain.explanation_plot import draw
+from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.tokens.columns import ColumnKind, array_values
 from hammemo.tokens.missing import MISSING
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Group
 
-    from hammemo.kernels.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
 
@@ -395,9 +395,10 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     seen = [known if cells.kinds[j] == ColumnKind.NAMES else None for j, known in enumerate(explanation.seen[:h])]
     ranges = [None if rank < 0 else cells.range_of(j, tokens[rank]) for j, rank in enumerate(ranks)]
     explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen), ranges=tuple(ranges))
-    if cells.forest is None:
+    if not isinstance(cells, TreeCells):
         return explanation
-    shares = cells.column_shares(row)[0, [site[0] for site in explanation.sites]]  # every site has one position
+    of_positions = cells.column_shares(row)[0]
+    shares = np.array([of_positions[list(site)].mean(axis=0) for site in explanation.sites])  # a tuple's are even
 
     def summed(of_sites: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         return None if of_sites is None else np.asarray(shares.T @ of_sites)

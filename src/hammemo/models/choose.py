@@ -16,12 +16,13 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
-from hammemo.kernels.cells import chosen_cells
+from hammemo.kernels.cells import TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.memories.errors import LayoutError
 from hammemo.models.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
 from hammemo.models.names import is_auto
 from hammemo.models.state import Choices, Layout
+from hammemo.tokens.contexts import Contexts
 from hammemo.votes import LogLinear, Mixture
 from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, chosen_log_linear
 from hammemo.votes.tree_weights import chosen_tree_vote
@@ -94,8 +95,9 @@ def by_rows(
         is_cell = settings.missing != "empty"
         cells = chosen_cells(columns.kinds, examples, seed, missing_is_cell=is_cell, trees=grows)
         chosen = replace(chosen, cells=cells)
-        if cells.forest is not None:
-            return _by_trees(settings, chosen, cells, examples, seed).opened(settings, columns, seed)
+        if isinstance(cells, TreeCells):
+            chosen = _by_trees(settings, chosen, cells, examples, seed, quickly=quickly)
+            return chosen.opened(settings, columns, seed)
         examples = cells.counted(examples)
     if not isinstance(chosen.kernel, AutoSites):
         return chosen.opened(settings, columns, seed)
@@ -208,16 +210,27 @@ class _Chosen:
         return LayoutPlan(Layout(kernel, sites, choices, self.cells), self.memory.open(sites, seed), vote)
 
 
-def _by_trees(settings: ModelSettings, chosen: _Chosen, cells: Cells, examples: Examples, seed: int) -> _Chosen:
-    """Return the parts for a table whose rows have grown trees."""
-    assert cells.forest is not None
-    choices = Choices(kernel=f"auto: names, and {cells.forest.n_trees} trees of cuts, for a table with numbers")
+def _by_trees(
+    settings: ModelSettings, chosen: _Chosen, cells: TreeCells, examples: Examples, seed: int, *, quickly: bool
+) -> _Chosen:
+    """Return the parts for a table whose rows have grown trees; tuples are chosen from its columns of names alone."""
+    found = Choices()
+    if len(cells.names) > 1 and isinstance(chosen.kernel, AutoSites):
+        contexts = examples.contexts
+        of_names = Contexts.with_ranks(contexts.vocabulary, np.ascontiguousarray(contexts.ranks[:, cells.names]))
+        selection = chosen.kernel.choose(replace(examples, contexts=of_names), seed, folds=1 if quickly else None)
+        tuples = tuple(tuple(cells.names[j] for j in site) for site in selection.tuples)
+        cells = replace(cells, tuples=tuples)
+        found = Choices(losses=selection.losses, taken=selection.taken, folds=len(selection.trials))
+    tuples_too = f", {len(cells.tuples)} tuples of them" if cells.tuples else ""
+    why = f"auto: names{tuples_too}, and {cells.forest.n_trees} trees of cuts, for a table with numbers"
+    choices = replace(found, kernel=why)
     vote = chosen.vote
     if is_auto(settings.vote):
         with progress_bar("Choosing the vote, folds"):
             vote, trials = chosen_tree_vote(cells, examples, seed)
         choices = choices.with_trials(trials, _why(vote))
-    return replace(chosen, kernel=SiteKernel(cells.sites()), vote=vote, choices=choices)
+    return replace(chosen, kernel=SiteKernel(cells.sites()), vote=vote, choices=choices, cells=cells)
 
 
 def _is_enough(examples: Examples) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
+from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.scorer import Scorer, check_probabilities
@@ -207,7 +208,7 @@ class Predictor(Answering):
         if self.cells is None:
             return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
         ranker = self._asked.ranker
-        if not isinstance(ranker, TreeRanker) or not ranker.has_tables:
+        if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
                 "Of models of tables with numbers only those with trees, exact counts in memory and at most "
                 f"{MAX_DENSE_LABELS} labels have a graph. Serve this one with hammemo, or fit with numeric='none' on "

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.models.choose import held_out
 from hammemo.models.site_bits import SiteBits, shown_site, site_bits
@@ -216,7 +217,7 @@ def report_of(model: Any) -> Report:
         n_positions=state.columns.n,
         tuples=site_names(positions, state.columns.listed()),
         n_single=sum(len(site) == 1 for site in positions),
-        n_trees=0 if cells is None or cells.forest is None else cells.forest.n_trees,
+        n_trees=cells.forest.n_trees if isinstance(cells, TreeCells) else 0,
         memory=repr(state.memory),
         nbytes=state.memory.nbytes,
         vote=repr(state.vote),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
@@ -105,7 +106,7 @@ def site_bits(state: ModelState) -> SiteBits:
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """
-    has_trees = state.cells is not None and state.cells.forest is not None
+    has_trees = isinstance(state.cells, TreeCells)
     contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(state)
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
@@ -191,8 +192,7 @@ def _of_columns(
     vote, cells, kept, memory = state.vote, state.cells, state.rows, state.memory
     if not isinstance(vote, LogLinear) or kept is None or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
-    assert cells is not None
-    assert cells.codes is not None
+    assert isinstance(cells, TreeCells)
     reader, examples = memory.static_reader(), kept.examples()
     chosen, _, counts = cells.codes.distinct(examples, memory.seed)
     examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
@@ -201,10 +201,10 @@ def _of_columns(
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
     of_rows = cells.column_shares(examples.contexts)
-    for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, state.sites)):
+    for k, (site, counts, scale) in enumerate(site_counts_of(cells, rows, state.sites)):
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
-        found += of_rows[:, position].T[:, :, None] * added
+        found += of_rows[:, list(site)].mean(axis=1).T[:, :, None] * added
     return found, rule.base, rows.labels, rows.multiplicity
 
 

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.kernels import AutoSites
+from hammemo.kernels.cells import TreeCells
 from hammemo.models.choose import MIN_FITTED_EXAMPLES
 from hammemo.models.names import is_auto
 from hammemo.models.state import WEIGHTS_FITTED, is_in_segments
@@ -17,7 +18,6 @@ from hammemo.votes.tree_weights import fit_tree_weights
 
 if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
     from hammemo.models.settings import ModelSettings
@@ -74,7 +74,7 @@ def fitted_vote(state: ModelState, examples: Examples, *, leave_one_out: bool = 
     if not vote.has_weights:
         return vote  # no reader is made
     vote = copy.copy(vote)
-    if cells is not None and cells.forest is not None and isinstance(vote, LogLinear):
+    if isinstance(cells, TreeCells) and isinstance(vote, LogLinear):
         _fit_trees(state, vote, cells, examples, leave_one_out=leave_one_out)
         return vote
     examples = examples if cells is None else cells.counted(examples)
@@ -102,7 +102,9 @@ def check_class_weight(state: ModelState) -> None:
         state.vote.check_class_weight(state.memory.labels)
 
 
-def _fit_trees(state: ModelState, vote: LogLinear, cells: Cells, examples: Examples, *, leave_one_out: bool) -> None:
+def _fit_trees(
+    state: ModelState, vote: LogLinear, cells: TreeCells, examples: Examples, *, leave_one_out: bool
+) -> None:
     """Fit the weights of trees: to rows that did not grow them."""
     if not leave_one_out:
         raise ValueError("With trees, weights are fitted to stored rows: leave out leave_one_out=False.")

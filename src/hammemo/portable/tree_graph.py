@@ -15,13 +15,14 @@ import numpy as np
 
 from hammemo.kernels.cells.codes import token_values
 from hammemo.kernels.cells.forest import LEAF
+from hammemo.portable.graph import Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
     from hammemo.portable.graph import Operations
@@ -52,6 +53,9 @@ class TreeGraph:
         The columns of numbers whose differences are columns too.
     depth, n_trees : int
     classes : ndarray
+    tuples : tuple of pairs
+        For each tuple of names its columns among those of names, and the searches that find its row, one column after
+        the other: the key is the row so far times the number of names, plus the next name.
     """
 
     kinds: str
@@ -63,6 +67,7 @@ class TreeGraph:
     depth: int
     n_trees: int
     classes: NDArray[Any]
+    tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
@@ -71,10 +76,22 @@ class TreeGraph:
         totals = ops.constant("base")
         for j, place in enumerate(places):
             totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
+        for k in range(len(self.tuples)):
+            totals = ops.add(totals, ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places)))
         for tree in range(self.n_trees):
             row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
             totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
         return totals
+
+    def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
+        """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
+        (first, *others), searches = self.tuples[k]
+        row = places[first]
+        for column, search in zip(others, searches, strict=True):
+            found = search.find(ops, ops.add(ops.multiply(row, ops.word(len(self.tokens))), places[column]))
+            known = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), places[column]))
+            row = ops.where(known, found, ops.word(-1))
+        return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
 
     def _codes(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return the bytes of all rows: (m, columns)."""
@@ -121,11 +138,9 @@ class TreeGraph:
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 
 
-def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[Any]) -> TreeGraph:
+def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
     """Return the graph of a model of names and trees, or refuse one that has none."""
     codes, forest = cells.codes, cells.forest
-    assert codes is not None
-    assert forest is not None
     whole, rows, values = ranker.tables()
     names = _names(cells, whole)
     name_codes = codes.name_codes(names).astype(np.int64)
@@ -159,14 +174,32 @@ def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[
         constants[f"differences.{j}"] = 1 + np.searchsorted(cut, steps, side="right")
     pairs = tuple((first, second) for first, second in codes.pairs.tolist())
     n_cuts = tuple(map(len, codes.cuts))
-    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, _depth(forest), forest.n_trees, classes)
+    tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))
+    numbers = (_depth(forest), forest.n_trees)
+    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples)
 
 
-def _names(cells: Cells, whole: WholeTable) -> Vocabulary:
+def _with_tuple(
+    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: dict[str, NDArray[Any]]
+) -> tuple[tuple[int, ...], tuple[Search, ...]]:
+    """Return the columns of a tuple of names and what finds its rows, whose values become constants."""
+    site = len(cells.names) + k
+    places = names.find(whole.table.vocabulary)[whole.table.tuples[site].rows()]
+    row, searches = places[:, 0], []
+    for level, own in enumerate(places.T[1:]):
+        keys, row = np.unique(row * len(names) + own, return_inverse=True)
+        searches.append(Search.of(f"tuple.{k}.{level}", keys, np.arange(len(keys)), constants))
+    table = np.zeros((len(places) + 1, whole.values.shape[1]))
+    table[row] = whole.values[whole.starts[site] : whole.starts[site + 1]]
+    constants[f"tuples.{k}"] = table
+    return tuple(cells.names.index(j) for j in cells.tuples[k]), tuple(searches)
+
+
+def _names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
     """Return all names that the columns of names hold."""
     used = np.zeros(len(whole.table.vocabulary), bool)
     for j in range(len(cells.names)):
-        used[whole.table.tuples[j].rows()[:, 0]] = True
+        used[whole.table.tuples[j].rows()[:, 0]] = True  # a tuple holds no others
     return whole.table.vocabulary.keep(used)
 
 

@@ -4,7 +4,7 @@ A tree has chosen its cuts by labels, so rows that grew it believe it too much. 
 is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
 thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
 level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
-is divided among all trees of the kind. Columns of names have weights of their own.
+is divided among all trees of the kind. Columns of names, and tuples of them, have weights of their own.
 
 Where columns say nothing of the label, weights are noise and may be negative. All cells hold the rows, so that negative
 weights turn the rows against their own labels. Weights with which the rows that they were fitted to are answered worse
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
@@ -71,7 +71,7 @@ class TreeRows:
 
     Shapes
     ------
-    leaves, is_out : (m, trees); labels, multiplicity : (m,); name_codes : (m, names)
+    leaves, is_out : (m, trees); labels, multiplicity : (m,); name_codes : (m, sites of names)
     """
 
     leaves: NDArray[np.int32]
@@ -82,7 +82,7 @@ class TreeRows:
     tree_counts: NDArray[np.int64]
     """Counts of the cells of all trees and levels: (cells, L)."""
     name_counts: list[NDArray[np.int64]]
-    """Counts of the cells of each column of names: (cells, L)."""
+    """Counts of the cells of each site of names, a column or a tuple: (cells, L)."""
     label_counts: NDArray[np.int64]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
@@ -97,15 +97,13 @@ class TreeRows:
 
 
 def rows_of(
-    cells: Cells, examples: Examples, seed: int, reader: Reader | None = None, sample: int | None = None
+    cells: TreeCells, examples: Examples, seed: int, reader: Reader | None = None, sample: int | None = None
 ) -> TreeRows:
     """Return distinct examples, the lowest hashes first, with counts of all of them, or of all that a reader holds.
 
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
-    assert cells.codes is not None
-    assert cells.forest is not None
     rows, words, counts = cells.codes.distinct(examples, seed)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
@@ -120,9 +118,8 @@ def rows_of(
         chosen = np.flatnonzero(np.logical_and.reduce(by_kind))[:sample]
     counted = chosen if reader is not None else np.arange(len(rows))  # a reader has counted all of them
     contexts, places = examples.contexts[rows[counted]], chosen if reader is None else np.arange(len(chosen))
-    names, n_labels = cells.names, len(label_counts)
-    columns = [np.unique(contexts.ranks[:, j], return_inverse=True) for j in names]
-    codes = np.stack([ranks for _, ranks in columns], axis=1) if names else np.empty((len(counted), 0), np.int64)
+    n_labels, columns = len(label_counts), [_distinct_tuples(contexts.ranks, site) for site in cells.name_sites]
+    codes = np.stack([ranks for _, ranks in columns], axis=1) if columns else np.empty((len(counted), 0), np.int64)
     leaves = cells.leaves(contexts)
     if reader is None:
         tree_counts = cells.forest.counts(leaves, labels, counts, n_labels)
@@ -141,6 +138,20 @@ def rows_of(
     )
 
 
+def _distinct_tuples(ranks: NDArray[np.int64], site: Site) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct tuples that rows hold at a site, in lexical order, and the place of each row's among them.
+
+    Shapes
+    ------
+    ranks : (m, h); returned : (d, columns of the site), (m,)
+    """
+    codes, first = np.zeros(len(ranks), np.int64), np.arange(min(1, len(ranks)))
+    for j in site:  # one column at a time, so that the numbers stay small
+        own = ranks[:, j].astype(np.int64)
+        _, first, codes = np.unique(codes * (own.max(initial=0) + 2) + own, return_index=True, return_inverse=True)
+    return ranks[np.ix_(first, list(site))], codes
+
+
 def _cell_counts(
     codes: NDArray[Any], labels: NDArray[np.int64], counts: NDArray[np.int64], size: int, n_labels: int
 ) -> NDArray[np.int64]:
@@ -150,47 +161,53 @@ def _cell_counts(
 
 
 def _read_counts(
-    cells: Cells, tokens: Vocabulary, names: list[NDArray[np.int64]], reader: Reader
+    cells: TreeCells, tokens: Vocabulary, names: list[NDArray[np.int64]], reader: Reader
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
     """Return the counts of all cells that a reader holds: row r of the queries has the r-th cell of every site.
 
-    The cells of columns of names are tokens with these ranks.
+    The cells of the sites of names are tuples of tokens with these ranks: (cells, columns of the site).
     """
-    assert cells.forest is not None
     sizes = cells.forest.cell_sizes
     of_names = [len(found) for found in names]
     h, n_levels = len(cells.kinds), len(LEVELS)
     vocabulary = tokens.union(Vocabulary(np.arange(int(sizes.max()))))
     ranks = np.full((max([int(sizes.max()), *of_names]), cells.h), -1, np.int64)
     moved = np.append(vocabulary.find(tokens), -1)
-    for j, found in zip(cells.names, names, strict=True):
-        ranks[: len(found), j] = moved[found]
+    for j, found in zip(cells.names, names, strict=False):
+        ranks[: len(found), j] = moved[found[:, 0]]
     numbers = vocabulary.find(Vocabulary(np.arange(int(sizes.max()))))
     for level, of_level in enumerate(sizes):
         for tree, size in enumerate(of_level.tolist()):
             ranks[:size, h + tree * n_levels + level] = numbers[:size]
-    place = {site[0]: k for k, site in enumerate(reader.sites.positions) if len(site) == 1}
-    held = [
-        reader.site_counts(Contexts.with_ranks(vocabulary, ranks[part]))
-        for part in row_pieces(len(ranks), reader.sites.n * len(reader.labels))
-    ]
-    counts = np.concatenate(held).astype(np.int64)  # (cells, S, L)
+    place = {site: k for k, site in enumerate(reader.sites.positions)}
+    counts = _site_counts(reader, vocabulary, ranks)
     of_trees = [
-        counts[:size, place[h + tree * n_levels + level]]
+        counts[:size, place[h + tree * n_levels + level,]]
         for level, of_level in enumerate(sizes)
         for tree, size in enumerate(of_level.tolist())
     ]
-    return np.concatenate(of_trees), [counts[:size, place[j]] for j, size in zip(cells.names, of_names, strict=True)]
+    of_sites = [counts[:size, place[j,]] for j, size in zip(cells.names, of_names, strict=False)]
+    for site, found in zip(cells.tuples, names[len(cells.names) :], strict=True):
+        ranks = np.full((len(found), cells.h), -1, np.int64)
+        ranks[:, list(site)] = moved[found]
+        of_sites.append(_site_counts(reader, vocabulary, ranks)[:, place[site]])
+    return np.concatenate(of_trees), of_sites
 
 
-def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
-    """Return the features of rows: those of trees by kind, level and amount, then those of names by column and amount.
+def _site_counts(reader: Reader, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the counts that contexts with these ranks read at each site: (m, S, L)."""
+    pieces = row_pieces(len(ranks), reader.sites.n * len(reader.labels))
+    held = [reader.site_counts(Contexts.with_ranks(vocabulary, ranks[part])) for part in pieces]
+    return np.concatenate(held).astype(np.int64)
+
+
+def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
+    """Return the features of rows: those of trees by kind, level and amount, then those of names by site and amount.
 
     Shapes
     ------
     returned : (L, m, F)
     """
-    assert cells.forest is not None
     n_labels, n_amounts = len(rows.label_counts), len(smoothing)
     of_trees = len(KINDS) * len(LEVELS) * n_amounts
     out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts)), np.float32)
@@ -203,19 +220,19 @@ def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = S
 
 
 def site_counts_of(
-    cells: Cells, rows: TreeRows, sites: Sites
+    cells: TreeCells, rows: TreeRows, sites: Sites
 ) -> Iterator[tuple[Site, NDArray[np.int64], NDArray[np.float64]]]:
     """Yield each site, the counts that rows read there, and how much each row is to be scaled.
 
     Trees that a row did not grow stand for all trees of their kind; the others are scaled to nothing.
     """
-    assert cells.forest is not None
     of_cells, kinds, h = cells.forest.cell_rows, cells.forest.kinds, len(cells.kinds)
     seen = np.stack([rows.is_out[:, kinds == kind].sum(axis=1) for kind in range(len(KINDS))], axis=1)
     sizes = np.bincount(kinds, minlength=len(KINDS))
+    of_names = cells.name_sites
     for site in sites.positions:
         if site[0] < h:
-            place = cells.names.index(site[0])
+            place = of_names.index(site)
             yield site, rows.name_counts[place][rows.name_codes[:, place]], np.ones(len(rows.labels))
             continue
         tree, level = divmod(site[0] - h, len(LEVELS))
@@ -353,7 +370,7 @@ def _write_means(
 
 
 @one_blas_thread
-def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLinear, list[WeightTrial]]:
+def chosen_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the trees that examples grew, and all that was tried on folds of them, the best first."""
     rows = rows_of(cells, examples, seed, sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS))
     n_labels = len(rows.label_counts)
@@ -390,9 +407,9 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
     return vote, trials
 
 
-def _most_rows(cells: Cells, n_labels: int, n_amounts: int, sample: int) -> int:
+def _most_rows(cells: TreeCells, n_labels: int, n_amounts: int, sample: int) -> int:
     """Return to how many rows weights are fitted: to the sample, or to fewer where features would be too many."""
-    n_features = n_amounts * (len(KINDS) * len(LEVELS) + len(cells.names))
+    n_features = n_amounts * (len(KINDS) * len(LEVELS) + len(cells.name_sites))
     return min(sample, max(500, _NUMBERS // (n_features * max(n_labels, 1))))
 
 
@@ -422,13 +439,19 @@ def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: NDArray[
 
 @one_blas_thread
 def fit_tree_weights(
-    vote: LogLinear, cells: Cells, sites: Sites, examples: Examples, seed: int, reader: Reader, *, rows_are_all: bool
+    vote: LogLinear,
+    cells: TreeCells,
+    sites: Sites,
+    examples: Examples,
+    seed: int,
+    reader: Reader,
+    *,
+    rows_are_all: bool,
 ) -> None:
     """Fit the weights of a vote to examples, rows as they were given, that a reader holds.
 
     With `rows_are_all` the reader holds nothing else: its counts are not read where they are estimates.
     """
-    assert cells.forest is not None
     smoothing = vote.amounts()
     most = _most_rows(cells, len(reader.labels), len(smoothing), int(vote.sample))
     rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
@@ -444,7 +467,7 @@ def fit_tree_weights(
 
 
 def _turns_rows_against_labels(
-    cells: Cells, rows: TreeRows, weights: FittedWeights, smoothing: tuple[float, ...]
+    cells: TreeCells, rows: TreeRows, weights: FittedWeights, smoothing: tuple[float, ...]
 ) -> bool:
     """Return whether the answers for rows that all cells hold are right less often than the most frequent label is."""
     m, n_labels = rows.labels.shape[0], len(rows.label_counts)
@@ -463,20 +486,19 @@ def _turns_rows_against_labels(
     return bool(rows.multiplicity[answers == rows.labels].sum() < counts.max())
 
 
-def _spread(cells: Cells, sites: Sites, n_amounts: int) -> sparse.csr_array:
+def _spread(cells: TreeCells, sites: Sites, n_amounts: int) -> sparse.csr_array:
     """Return the matrix that gives every site and amount its share of the weight that it has in common with others."""
-    assert cells.forest is not None
     h, n_levels = len(cells.kinds), len(LEVELS)
-    names = cells.names
+    names = cells.name_sites
     kinds = cells.forest.kinds
     of_kind = np.bincount(kinds, minlength=len(KINDS))
     of_trees = len(KINDS) * n_levels * n_amounts
     columns, values = [], []
-    for (position,) in sites.positions:
-        if position < h:
-            first, value = of_trees + n_amounts * names.index(position), 1.0
+    for site in sites.positions:
+        if site[0] < h:
+            first, value = of_trees + n_amounts * names.index(site), 1.0
         else:
-            tree, level = divmod(position - h, n_levels)
+            tree, level = divmod(site[0] - h, n_levels)
             first, value = (int(kinds[tree]) * n_levels + level) * n_amounts, 1.0 / int(of_kind[kinds[tree]])
         columns += [first + j for j in range(n_amounts)]
         values += [value] * n_amounts

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Site
     from hammemo.tokens.contexts import Examples
+
+_MOST_TUPLES = 2**12
+"""Tuples that a file may hold: far more than are ever chosen."""
 
 MISSING_RANGE = -1
 """The range of a missing number, where missing values match each other."""
@@ -40,7 +44,7 @@ MISSING_RANGE = -1
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of a table.
+    """The cells of a table without trees: a name is its own cell, a number lies in a range.
 
     Parameters
     ----------
@@ -50,10 +54,6 @@ class Cells:
         Whether missing numbers match each other; else they match nothing.
     ranges : tuple of ndarray of float64
         The cuts between the ranges of each column; none for names.
-    codes, forest
-        How trees see rows, and the trees; None where there are none.
-    last_word : int
-        The hash of the last row of the growing sample: rows with higher hashes grew no tree.
 
     Examples
     --------
@@ -70,14 +70,11 @@ class Cells:
     kinds: str
     missing_is_cell: bool
     ranges: tuple[NDArray[np.float64], ...]
-    codes: ColumnCodes | None = None
-    forest: Forest | None = None
-    last_word: int = 0
 
     @property
     def h(self) -> int:
         """How many positions a context of cells has."""
-        return len(self.kinds) + (0 if self.forest is None else self.forest.n_sites)
+        return len(self.kinds)
 
     @property
     def names(self) -> list[int]:
@@ -98,8 +95,8 @@ class Cells:
             places = np.searchsorted(self.ranges[j], column, side="right")
             nothing = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
             cells[:, j] = np.where(np.isnan(column), nothing, places)
-        if self.forest is not None:
-            cells[:, h:] = self.forest.tokens(self.leaves(contexts))
+        if self.h > h:
+            cells[:, h:] = self.tree_tokens(contexts)
         made = Contexts(cells)
         if not names.any():
             return made
@@ -131,34 +128,21 @@ class Cells:
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
-    def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
-        """Return the leaf of each row in each tree."""
-        assert self.codes is not None
-        assert self.forest is not None
-        return self.forest.leaves(self.codes.rows(contexts))
+    def tree_tokens(self, contexts: Contexts) -> NDArray[np.int32]:
+        """Return the tokens of the cells of trees, of which there are none: (m, 0)."""
+        return np.empty((len(contexts), 0), np.int32)
 
-    def out_of_bag(self, words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees)."""
-        assert self.forest is not None
-        beyond = words > np.uint64(self.last_word)
-        trees = range(self.forest.n_trees)
-        return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
-
-    def sites(self) -> list[int]:
-        """Return the positions that an automatic kernel compares: names, and trees where there are any."""
-        if self.forest is None:
-            return list(range(len(self.kinds)))
-        return [*self.names, *range(len(self.kinds), self.h)]
+    def sites(self) -> list[Site]:
+        """Return the sites that an automatic kernel compares."""
+        return [(j,) for j in range(len(self.kinds))]
 
     def shown(self, j: int, token: Any) -> Any:
-        """Return what a column holds: a name, a number, a moment as text, or the range where ranges are compared."""
+        """Return what a column holds: a name, a moment as text, or the range of a number."""
         if isinstance(token, str):
             return token
         if self.kinds[j] == ColumnKind.DATES:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
-        if self.kinds[j] == ColumnKind.NAMES or self.forest is not None:
-            return token
-        return self.range_of(j, token)
+        return token if self.kinds[j] == ColumnKind.NAMES else self.range_of(j, token)
 
     def range_of(self, j: int, token: Any) -> str | None:
         """Return the range that a number or a moment of a column lies in; None for a name."""
@@ -169,18 +153,122 @@ class Cells:
     def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the share of each column of the table in what each position of the cells of rows says.
 
-        A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
-        it says belongs to all columns.
-
         Shapes
         ------
         contexts : (m, h); returned : (m, positions, h)
         """
+        return np.tile(np.eye(len(self.kinds)), (len(contexts), 1, 1))
+
+    def digest(self) -> str:
+        """Return BLAKE2b-256 of all that the cells are."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
+        for name, array in sorted(self.arrays().items()):
+            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+            found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
+
+    def described(self) -> dict[str, Any]:
+        """Return what is no array, ready for JSON."""
+        return {
+            "kinds": self.kinds,
+            "missing_is_cell": self.missing_is_cell,
+            "last_word": 0,
+            "trees": False,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by name."""
+        return {
+            "ranges": np.concatenate([np.empty(0), *self.ranges]),
+            "range_lengths": np.array([len(cuts) for cuts in self.ranges], np.uint8),
+        }
+
+    @staticmethod
+    def restored(described: dict[str, Any], stored: StoredArrays) -> Cells:
+        """Return the cells of a file, checked: undo `described` and `arrays`."""
+        kinds, last = described["kinds"], described["last_word"]
+        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
+            raise ValueError("the kinds of its columns are none")
+        if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
+            raise ValueError("what it says of its cells is neither true nor false")
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last < 2**64:
+            raise ValueError("the hash of its last growing row is none")
+        lengths = stored.take("range_lengths", "uint8", (len(kinds),)).tolist()
+        ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
+        if not described["trees"]:
+            return Cells(kinds, described["missing_is_cell"], ranges)
+        codes = _restored_codes(kinds, stored.part("codes"))
+        forest = _restored_forest(codes, stored.part("trees"))
+        tuples = _checked_tuples(described.get("tuples"), kinds)
+        return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, tuples)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCells(Cells):
+    """The cells of a table with trees: a row also lies in one cell of each tree and level.
+
+    Parameters
+    ----------
+    kinds, missing_is_cell, ranges
+        As in `Cells`.
+    codes, forest
+        How trees see rows, and the trees.
+    last_word : int
+        The hash of the last row of the growing sample: rows with higher hashes grew no tree.
+    tuples : tuple of tuples of int
+        Columns of names that are compared together, beside each alone.
+    """
+
+    codes: ColumnCodes
+    forest: Forest
+    last_word: int
+    tuples: tuple[Site, ...] = ()
+
+    @property
+    def h(self) -> int:
+        """How many positions a context of cells has."""
+        return len(self.kinds) + self.forest.n_sites
+
+    def tree_tokens(self, contexts: Contexts) -> NDArray[np.int32]:
+        """Return the tokens of the cells of trees: (m, trees * levels)."""
+        return self.forest.tokens(self.leaves(contexts))
+
+    def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
+        """Return the leaf of each row in each tree."""
+        return self.forest.leaves(self.codes.rows(contexts))
+
+    def out_of_bag(self, words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees)."""
+        beyond = words > np.uint64(self.last_word)
+        trees = range(self.forest.n_trees)
+        return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
+
+    @property
+    def name_sites(self) -> list[Site]:
+        """The sites of names: each column, then the tuples."""
+        return [*((j,) for j in self.names), *self.tuples]
+
+    def sites(self) -> list[Site]:
+        """Return the sites that an automatic kernel compares: names, tuples of names and trees."""
+        return [*self.name_sites, *((j,) for j in range(len(self.kinds), self.h))]
+
+    def shown(self, j: int, token: Any) -> Any:
+        """Return what a column holds: a name, a number, or a moment as text."""
+        return super().shown(j, token) if self.kinds[j] == ColumnKind.DATES else token
+
+    def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the share of each column of the table in what each position of the cells of rows says.
+
+        A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
+        it says belongs to all columns.
+        """
         m, h = len(contexts), len(self.kinds)
         found = np.zeros((m, self.h, h))
         found[:, :h] = np.eye(h)
-        if self.forest is None or self.codes is None:
-            return found
         forest = self.forest
         owned = np.zeros((len(forest.is_name), h))
         for shares, columns in zip(owned, self.codes.owners(), strict=True):
@@ -202,56 +290,18 @@ class Cells:
         found[:, h:] = shares[ranks.reshape(m, -1)]
         return found
 
-    def digest(self) -> str:
-        """Return BLAKE2b-256 of all that the cells are."""
-        return self._digest
-
-    @cached_property
-    def _digest(self) -> str:
-        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
-        for name, array in sorted(self.arrays().items()):
-            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
-
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
-        return {
-            "kinds": self.kinds,
-            "missing_is_cell": self.missing_is_cell,
-            "last_word": self.last_word,
-            "trees": self.forest is not None,
-        }
+        tuples = [list(site) for site in self.tuples]
+        return {**super().described(), "last_word": self.last_word, "trees": True, "tuples": tuples}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by name."""
-        found: dict[str, NDArray[Any]] = {
-            "ranges": np.concatenate([np.empty(0), *self.ranges]),
-            "range_lengths": np.array([len(cuts) for cuts in self.ranges], np.uint8),
-        }
-        if self.codes is not None and self.forest is not None:
-            found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
-            for name in ("column", "step", "right", "level", "starts"):
-                found[f"trees.{name}"] = getattr(self.forest, name)
+        found = super().arrays()
+        found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
+        for name in ("column", "step", "right", "level", "starts"):
+            found[f"trees.{name}"] = getattr(self.forest, name)
         return found
-
-    @classmethod
-    def restored(cls, described: dict[str, Any], stored: StoredArrays) -> Cells:
-        """Return the cells of a file, checked: undo `described` and `arrays`."""
-        kinds, last = described["kinds"], described["last_word"]
-        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
-            raise ValueError("the kinds of its columns are none")
-        if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
-            raise ValueError("what it says of its cells is neither true nor false")
-        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last < 2**64:
-            raise ValueError("the hash of its last growing row is none")
-        lengths = stored.take("range_lengths", "uint8", (len(kinds),)).tolist()
-        ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
-        made = cls(kinds, described["missing_is_cell"], ranges, last_word=last)
-        if not described["trees"]:
-            return made
-        codes = _restored_codes(kinds, stored.part("codes"))
-        return replace(made, codes=codes, forest=_restored_forest(codes, stored.part("trees")))
 
 
 def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
@@ -278,6 +328,20 @@ def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
     moments = cuts.astype(np.int64).astype("datetime64[us]")
     days = moments.astype("datetime64[D]")
     return [str(moment) for moment in (days if len(np.unique(days)) == len(days) else moments.astype("datetime64[s]"))]
+
+
+def _checked_tuples(told: Any, kinds: str) -> tuple[Site, ...]:
+    """Return tuples of columns of names from a file, or refuse what is none."""
+    names = {j for j, kind in enumerate(kinds) if kind == ColumnKind.NAMES}
+    if not isinstance(told, list) or len(told) > _MOST_TUPLES or not all(isinstance(site, list) for site in told):
+        raise ValueError("its tuples of columns are none")
+    for site in told:
+        is_rising = all(type(j) is int for j in site) and site == sorted(set(site))
+        if len(site) < 2 or not is_rising or not names.issuperset(site):
+            raise ValueError("a tuple of its columns is none of columns of names")
+    if len(set(map(tuple, told))) != len(told):
+        raise ValueError("a tuple of its columns is there twice")
+    return tuple(map(tuple, told))
 
 
 def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:

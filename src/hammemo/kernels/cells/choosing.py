@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
-from hammemo.kernels.cells.cells import Cells
+from hammemo.kernels.cells.cells import Cells, TreeCells
 from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.tokens.columns import ColumnKind
@@ -47,7 +47,7 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
         forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
-    return Cells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]))
+    return TreeCells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]))
 
 
 def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:

@@ -173,7 +173,7 @@ class Exact(InSegments):
     def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
         """Add rows with numbers, or remove them: many rows that trees cut are counted at their leaves."""
         n = len(examples)
-        if not holds_trees(self.sites, cells):
+        if not holds_trees(cells, self.sites):
             super().update_cells(cells, examples, sign)
         elif self._takes_rows(n) or (native() is not None and n <= self.signed_sum.n_examples // MIN_TIMES_LARGER):
             # a table of the leaves costs as much as the trees are large, so it does not pay for few rows

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import ScoreTable as CompiledTable
     from hammemo._native import TreeScores
-    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact.table import CountTable
     from hammemo.memories.row_rules import RowRule
@@ -200,7 +200,9 @@ class DenseRanker(Ranker):
 class TreeRanker(CellRanker):
     """Scores of few labels from names and trees: one row of numbers a leaf, once enough was asked to make them."""
 
-    def __init__(self, inner: DenseRanker, cells: Cells) -> None:
+    _cells: TreeCells
+
+    def __init__(self, inner: DenseRanker, cells: TreeCells) -> None:
         super().__init__(inner, cells)
         self._rules = inner
 
@@ -209,7 +211,7 @@ class TreeRanker(CellRanker):
         if self._rules.pays(len(contexts)):
             return self._from_leaves(contexts)
         rows, values, base = self._rules.read_values(self._cells.of(contexts))
-        return summed(rows, values, base, len(self._cells.names))
+        return summed(rows, values, base, len(self._cells.name_sites))
 
     winners = Ranker.winners
     leaders = Ranker.leaders
@@ -218,9 +220,8 @@ class TreeRanker(CellRanker):
     def _built(self) -> tuple[ScoreTable, NDArray[np.int32], NDArray[np.float64], TreeScores | None]:
         """What names say on top of the base; for each node, the row of a leaf; these rows; the same, compiled."""
         forest = self._cells.forest
-        assert forest is not None
         whole, rows, values = self.tables()
-        names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.names))
+        names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.name_sites))
         if forest.compiled is None:
             return names, rows, values, None
         return names, rows[:0], values[:0], forest.compiled.with_scores(rows, values)
@@ -233,13 +234,10 @@ class TreeRanker(CellRanker):
     def tables(self) -> tuple[WholeTable, NDArray[np.int32], NDArray[np.float64]]:
         """Return the values of all rows; for each node, the row of a leaf; and what all levels say of each leaf."""
         whole, forest = self._rules.whole(), self._cells.forest
-        assert forest is not None
-        return whole, *_leaf_values(forest, whole, len(self._cells.names))
+        return whole, *_leaf_values(forest, whole, len(self._cells.name_sites))
 
     def _from_leaves(self, contexts: Contexts) -> NDArray[np.float64]:
         codes, forest = self._cells.codes, self._cells.forest
-        assert codes is not None
-        assert forest is not None
         names, of_node, values, compiled = self._built
         totals, rows = names.scores(contexts), codes.rows(contexts)
         if compiled is not None:

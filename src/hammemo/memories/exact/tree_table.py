@@ -7,12 +7,13 @@ counts of all levels, and no context of cells is made. The table is that of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable, counted_rows
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Examples
 
 
-def holds_trees(sites: Sites, cells: Cells) -> bool:
+def holds_trees(cells: Cells, sites: Sites) -> TypeGuard[TreeCells]:
     """Return whether sites are those that an automatic kernel makes of names and trees."""
-    return cells.forest is not None and not sites.free and sites.positions == tuple((j,) for j in cells.sites())
+    return isinstance(cells, TreeCells) and not sites.free and sites.positions == tuple(cells.sites())
 
 
-def table_of_trees(cells: Cells, examples: Examples, sites: Sites) -> CountTable:
+def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountTable:
     """Return the table of the cells of rows, whose sites are names and trees."""
-    assert cells.forest is not None
     examples = examples.with_used_labels()
     if not len(examples):
         return CountTable.empty(sites)
@@ -47,7 +47,8 @@ def table_of_trees(cells: Cells, examples: Examples, sites: Sites) -> CountTable
     vocabulary = contexts.vocabulary.keep(used[:-1]).union(numbers)
     ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
     rows = [
-        counted_rows(*TupleSet.collect(ranks[contexts.ranks[:, [j]]], len(vocabulary)), examples) for j in cells.names
+        counted_rows(*TupleSet.collect(ranks[contexts.ranks[:, list(site)]], len(vocabulary)), examples)
+        for site in cells.name_sites
     ]
     of_cells = vocabulary.find(numbers)
     for counts in _site_counts(cells, examples):
@@ -58,10 +59,9 @@ def table_of_trees(cells: Cells, examples: Examples, sites: Sites) -> CountTable
     return CountTable.of_rows(sites, label_counts, (vocabulary, examples.labels), rows)
 
 
-def _site_counts(cells: Cells, examples: Examples) -> Iterator[NDArray[np.int64]]:
+def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[NDArray[np.int64]]:
     """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
     forest, n_labels = cells.forest, len(examples.labels)
-    assert forest is not None
     total = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)
     for part in row_pieces(len(examples), forest.n_trees):
         leaves = cells.leaves(examples.contexts[part])
