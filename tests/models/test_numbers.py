@@ -310,7 +310,7 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     X["town"] = X["town"].where(np.random.default_rng(seed).random(90) < 0.9)
     clf: Any = MemoryClassifier(missing="empty" if seed % 2 else "token").fit(X, y)
     examples = read_rows(clf, X[:60], y[:60], clf.state, np.arange(60) % 3).examples()
-    assert holds_trees(clf.sites_, clf.state.cells)
+    assert holds_trees(clf.state.cells, clf.sites_)
     by_leaf = table_of_trees(clf.state.cells, examples, clf.sites_)
     of_cells = CountTable.of(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
     labels = of_cells.label_counts.labels

@@ -92,3 +92,18 @@ def test_what_has_no_graph_says_so(tmp_path: Path) -> None:
         MemoryClassifier().fit(X.assign(day=pd.Timestamp("2026-01-01")), y).compile().to_onnx(tmp_path / "m")
     with pytest.raises(ValueError, match="leave out tokens="):
         MemoryClassifier().fit(X, y).compile().to_torch(tokens=["Ulm"])
+
+
+def test_tuples_of_names_are_found_beside_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 4, (900, 5))
+    X = pd.DataFrame({f"n{i}": [f"v{k}" for k in codes[:, i]] for i in range(5)}).assign(amount=rng.normal(size=900))
+    y = np.where(codes[:, :3].sum(axis=1) % 2 == 1, "odd", "even")
+    predictor: Any = MemoryClassifier(random_state=0).fit(X[:700], y[:700]).compile()
+    assert max(map(len, predictor.cells.tuples)) > 2
+    asked = X[700:].copy()
+    asked.loc[asked.index[:20], "n1"] = "never seen"
+    rows = asked.astype(object).to_numpy().tolist()
+    labels, scores = in_onnx(predictor, asked, tmp_path / "model.onnx")
+    np.testing.assert_array_equal(scores, predictor.class_scores(rows))
+    assert labels.tolist() == predictor.predict(rows).tolist() == predictor.to_torch().predict(rows).tolist()

@@ -230,7 +230,13 @@ def _by_trees(
         with progress_bar("Choosing the vote, folds"):
             vote, trials = chosen_tree_vote(cells, examples, seed)
         choices = choices.with_trials(trials, _why(vote))
-    return replace(chosen, kernel=SiteKernel(cells.sites()), vote=vote, choices=choices, cells=cells)
+    return replace(
+        chosen,
+        kernel=SiteKernel([site[0] if len(site) == 1 else site for site in cells.sites()]),
+        vote=vote,
+        choices=choices,
+        cells=cells,
+    )
 
 
 def _is_enough(examples: Examples) -> bool:

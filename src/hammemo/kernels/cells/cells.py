@@ -178,6 +178,7 @@ class Cells:
             "missing_is_cell": self.missing_is_cell,
             "last_word": 0,
             "trees": False,
+            "tuples": [],
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -203,7 +204,7 @@ class Cells:
             return Cells(kinds, described["missing_is_cell"], ranges)
         codes = _restored_codes(kinds, stored.part("codes"))
         forest = _restored_forest(codes, stored.part("trees"))
-        tuples = _checked_tuples(described.get("tuples"), kinds)
+        tuples = _checked_tuples(described["tuples"], kinds)
         return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, tuples)
 
 
