@@ -317,7 +317,7 @@ def stored_cells(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> C
     if "cells" not in about:
         return None
     described = field(about, "cells", dict)
-    exactly(described, ("kinds", "missing_is_cell", "last_word", "trees", "tuples"))
+    exactly(described, ("kinds", "missing_is_cell", "last_word", "trees", "tuples", "base"))
     stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("cells.")})
     cells = Cells.restored(described, stored.part("cells"))
     stored.finish()

@@ -15,8 +15,11 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import Explanation
+from hammemo.kernels.cells import TreeCells
+from hammemo.memories.additive_ranker import AdditiveRanker
 from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
+from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +70,13 @@ class Scorer:
         """What gives the scores."""
         whole = self._memory
         made = self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
-        return made if self._cells is None else made.for_cells(self._cells)
+        if self._cells is None:
+            return made
+        made = made.for_cells(self._cells)
+        weights = self.vote.base_weights(self.labels) if isinstance(self.vote, LogLinear) else None
+        if weights is None or not isinstance(self._cells, TreeCells):
+            return made
+        return AdditiveRanker(made, self._cells, self.labels, weights)
 
     def check_not_empty(self) -> None:
         """Refuse to answer where nothing is stored."""

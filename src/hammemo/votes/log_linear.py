@@ -101,6 +101,8 @@ class LogLinear(Vote):
         What is added to these for each label; a label added later has zeros.
     offsets_ : ndarray of shape (number of labels at that time,)
     labels_ : Vocabulary
+    base_weights_ : ndarray of shape (1 + number of labels at that time,)
+        For tables with numbers: the weight of the additive base for all labels, and what is added to it for each.
 
     Examples
     --------
@@ -186,6 +188,14 @@ class LogLinear(Vote):
         offsets[known] = self.offsets_[place[known]]
         return RowRule(smoothing, weights, prior, base + offsets)
 
+    def base_weights(self, labels: Vocabulary) -> NDArray[np.float64] | None:
+        """Return the weight of an additive base for each of these labels; None where there is none."""
+        if not hasattr(self, "base_weights_"):
+            return None
+        place = self.labels_.find(labels)
+        shared, differences = self.base_weights_[0], self.base_weights_[1:]
+        return np.asarray(shared + np.where(place >= 0, differences[place], 0.0))
+
     def _label_odds(self, labels: Vocabulary, prior: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the logarithm of each label's weight."""
         if self.class_weight is None:
@@ -249,8 +259,12 @@ class LogLinear(Vote):
             fitted = self.fitted(DenseFits(ratios, labels, multiplicity, prior))
         self.take_fitted(fitted, reader.labels, sites.n)
 
-    def take_fitted(self, fitted: FittedWeights, labels: Vocabulary, n_sites: int) -> None:
-        """Take weights that were fitted for these labels."""
+    def take_fitted(
+        self, fitted: FittedWeights, labels: Vocabulary, n_sites: int, of_base: NDArray[np.float64] | None = None
+    ) -> None:
+        """Take weights that were fitted for these labels, of sites and of an additive base."""
+        if of_base is not None:
+            self.base_weights_ = of_base
         self.site_weights_ = fitted.shared.reshape(n_sites, -1)
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = labels
@@ -288,7 +302,8 @@ class LogLinear(Vote):
             return {}
         labels = {f"labels.{name}": array for name, array in self.labels_.arrays().items()}
         weights = {"site_weights": self.site_weights_, "label_weights": self.label_weights_, "offsets": self.offsets_}
-        return {**labels, **weights}
+        of_base = {"base_weights": self.base_weights_} if hasattr(self, "base_weights_") else {}
+        return {**labels, **weights, **of_base}
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
         """Take the fitted weights from a file, checked: undo `state`."""
@@ -301,6 +316,8 @@ class LogLinear(Vote):
         self.site_weights_ = stored.finite("site_weights", "float64", n_features)
         self.label_weights_ = stored.finite("label_weights", "float64", (n_features[0] * n_features[1], len(labels)))
         self.offsets_ = stored.finite("offsets", "float64", (len(labels),))
+        if "base_weights" in stored:
+            self.base_weights_ = stored.finite("base_weights", "float64", (1 + len(labels),))
         self.labels_ = labels
 
     def _chosen(

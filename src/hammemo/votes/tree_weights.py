@@ -4,7 +4,8 @@ A tree has chosen its cuts by labels, so rows that grew it believe it too much. 
 is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
 thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
 level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
-is divided among all trees of the kind. Columns of names, and tuples of them, have weights of their own.
+is divided among all trees of the kind. Columns of names, and tuples of them, have weights of their own, and so has the
+additive base, which says about each row what it says without the row's fold.
 
 Where columns say nothing of the label, weights are noise and may be negative. All cells hold the rows, so that negative
 weights turn the rows against their own labels. Weights with which the rows that they were fitted to are answered worse
@@ -27,6 +28,7 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.distinct import in_hash_order
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import FoldTally, WeightTrial
@@ -84,6 +86,10 @@ class TreeRows:
     name_counts: list[NDArray[np.int64]]
     """Counts of the cells of each site of names, a column or a tuple: (cells, L)."""
     label_counts: NDArray[np.int64]
+    base_ratios: NDArray[np.float64]
+    """What the additive base says of each label, fitted without the fold of the row: (m, L)."""
+    answered_ratios: NDArray[np.float64]
+    """The same, fitted to all rows: what answers are made of."""
 
     def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
         return replace(
@@ -93,6 +99,8 @@ class TreeRows:
             name_codes=self.name_codes[rows],
             labels=self.labels[rows],
             multiplicity=self.multiplicity[rows],
+            base_ratios=self.base_ratios[rows],
+            answered_ratios=self.answered_ratios[rows],
         )
 
 
@@ -104,6 +112,7 @@ def rows_of(
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
+    examples, of_folds = in_hash_order(examples, seed)  # of rows in the same steps, the lowest hash stands for all
     rows, words, counts = cells.codes.distinct(examples, seed)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
@@ -126,6 +135,8 @@ def rows_of(
         name_counts = [_cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels) for code in codes.T]
     else:
         tree_counts, name_counts = _read_counts(cells, contexts.vocabulary, [found for found, _ in columns], reader)
+    known_labels = examples.labels if reader is None else reader.labels
+    plain = cells.codes.plain(contexts[places])
     return TreeRows(
         leaves[places],
         is_out[chosen],
@@ -135,6 +146,8 @@ def rows_of(
         tree_counts,
         name_counts,
         label_counts,
+        cells.base.crossed_ratios(*plain, of_folds[rows[chosen]], known_labels),
+        cells.base.ratios(*plain, known_labels),
     )
 
 
@@ -202,7 +215,7 @@ def _site_counts(reader: Reader, vocabulary: Vocabulary, ranks: NDArray[np.int64
 
 
 def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
-    """Return the features of rows: those of trees by kind, level and amount, then those of names by site and amount.
+    """Return the features of rows: of trees by kind, level and amount, of names by site and amount, and of the base.
 
     Shapes
     ------
@@ -210,12 +223,13 @@ def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...]
     """
     n_labels, n_amounts = len(rows.label_counts), len(smoothing)
     of_trees = len(KINDS) * len(LEVELS) * n_amounts
-    out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts)), np.float32)
+    out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts) + 1), np.float32)
     _write_tree_features(cells.forest, rows, smoothing, out)
     for k, (codes, held) in enumerate(zip(rows.name_codes.T, rows.name_counts, strict=True)):
         first = of_trees + n_amounts * k
         ratios = log_ratios(held[codes], rows.labels, rows.label_counts, smoothing)
         out[:, :, first : first + n_amounts] = ratios.transpose(1, 0, 2)
+    out[:, :, -1] = rows.base_ratios.T
     return out
 
 
@@ -462,8 +476,9 @@ def fit_tree_weights(
     if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):
         fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True))
     spread = _spread(cells, sites, len(smoothing))
-    of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
-    vote.take_fitted(of_sites, reader.labels, sites.n)
+    of_sites = FittedWeights(spread @ fitted.shared[:-1], spread @ fitted.differences[:-1], fitted.offsets)
+    of_base = np.append(fitted.shared[-1], fitted.differences[-1])
+    vote.take_fitted(of_sites, reader.labels, sites.n, of_base)
 
 
 def _turns_rows_against_labels(
@@ -479,6 +494,7 @@ def _turns_rows_against_labels(
         tree_counts=np.pad(rows.tree_counts, ((0, 0), (0, 1))),
         name_counts=[np.pad(counts, ((0, 0), (0, 1))) for counts in rows.name_counts],
         label_counts=np.append(rows.label_counts, 0),
+        base_ratios=np.pad(rows.answered_ratios, ((0, 0), (0, 1))),
     )
     ratios = tree_features(cells, held, smoothing)[:n_labels]
     answers = _linear(ratios, weights, shares(rows.label_counts)).argmax(axis=1)

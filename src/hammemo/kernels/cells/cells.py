@@ -18,6 +18,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array, row_pieces
 from hammemo._versions import cached_property
+from hammemo.kernels.additive.label_base import LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
 from hammemo.kernels.sites import MAX_POSITIONS
@@ -27,13 +28,14 @@ from hammemo.tokens.hashing import NAME_BYTES
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Site
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Vocabulary
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
@@ -179,6 +181,7 @@ class Cells:
             "last_word": 0,
             "trees": False,
             "tuples": [],
+            "base": None,
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -205,7 +208,10 @@ class Cells:
         codes = _restored_codes(kinds, stored.part("codes"))
         forest = _restored_forest(codes, stored.part("trees"))
         tuples = _checked_tuples(described["tuples"], kinds)
-        return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, tuples)
+        base = LabelBase.restored(described["base"], stored.part("base"))
+        if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
+            raise ValueError("its additive base is of other columns")
+        return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, base, tuples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +226,8 @@ class TreeCells(Cells):
         How trees see rows, and the trees.
     last_word : int
         The hash of the last row of the growing sample: rows with higher hashes grew no tree.
+    base : LabelBase
+        An additive function of the columns.
     tuples : tuple of tuples of int
         Columns of names that are compared together, beside each alone.
     """
@@ -227,6 +235,7 @@ class TreeCells(Cells):
     codes: ColumnCodes
     forest: Forest
     last_word: int
+    base: LabelBase
     tuples: tuple[Site, ...] = ()
 
     @property
@@ -247,6 +256,27 @@ class TreeCells(Cells):
         beyond = words > np.uint64(self.last_word)
         trees = range(self.forest.n_trees)
         return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
+
+    def base_ratios(self, contexts: Contexts, labels: Vocabulary) -> NDArray[np.float64]:
+        """Return what the additive base says of these labels for each row: shape (m, labels)."""
+        return self.base.ratios(*self.codes.plain(contexts), labels)
+
+    def base_contributions(self, contexts: Contexts, labels: Vocabulary) -> NDArray[np.float64]:
+        """Return what each column adds to the ratios of the base, up to a number for each label: (columns, m, labels)."""
+        found = self.base.contributions(*self.codes.plain(contexts), labels)
+        return np.concatenate([found, np.zeros((len(self.kinds) - len(found), *found.shape[1:]))])
+
+    def single_base_ratios(self, labels: Vocabulary) -> Callable[[Sequence[Any]], NDArray[np.float64]]:
+        """Return a function from the tokens of one row, numbers and strings, to the ratios of the base: (1, labels)."""
+        at_numbers = [j for j, kind in enumerate(self.kinds) if kind != ColumnKind.NAMES]
+        codes, at_names = self.codes, list(enumerate(self.names))
+
+        def ratios(tokens: Sequence[Any]) -> NDArray[np.float64]:
+            values = np.array([[tokens[j] for j in at_numbers]], np.float64)
+            names = np.array([[codes.name_code(k, tokens[j]) for k, j in at_names]], np.uint8)
+            return self.base.ratios(values, names, labels)
+
+        return ratios
 
     @property
     def name_sites(self) -> list[Site]:
@@ -294,7 +324,8 @@ class TreeCells(Cells):
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
         tuples = [list(site) for site in self.tuples]
-        return {**super().described(), "last_word": self.last_word, "trees": True, "tuples": tuples}
+        more = {"last_word": self.last_word, "trees": True, "tuples": tuples, "base": self.base.described()}
+        return {**super().described(), **more}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by name."""
@@ -302,6 +333,7 @@ class TreeCells(Cells):
         found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
         for name in ("column", "step", "right", "level", "starts"):
             found[f"trees.{name}"] = getattr(self.forest, name)
+        found.update({f"base.{name}": array for name, array in self.base.arrays().items()})
         return found
 
 

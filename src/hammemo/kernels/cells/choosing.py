@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
+from hammemo.kernels.additive.fit_classes import class_base
+from hammemo.kernels.additive.label_base import LabelBase
 from hammemo.kernels.cells.cells import Cells, TreeCells
 from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.distinct import in_hash_order
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -41,13 +44,23 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
     codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
+    base = _base(codes, examples, seed)
     rows, words, counts = codes.distinct(examples, seed)
     m = min(len(rows), GROWING_ROWS)
     bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[rows[:m]]).T)
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
         forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
-    return TreeCells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]))
+    return TreeCells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]), base)
+
+
+def _base(codes: ColumnCodes, examples: Examples, seed: int) -> LabelBase:
+    """Return the additive base for examples."""
+    examples, words = in_hash_order(examples, seed)
+    labels, counts = examples.label_ranks, examples.multiplicity
+    with progress_bar("Fitting an additive base"):
+        function = class_base(codes, *codes.plain(examples.contexts), labels, len(examples.labels), counts, words)
+    return LabelBase(function, examples.labels, examples.label_counts())
 
 
 def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:

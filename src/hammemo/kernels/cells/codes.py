@@ -303,6 +303,15 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
+    def plain(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+        """Return the values of all ordered columns and the bytes of names, without differences."""
+        names = self.rows(contexts)[:, self.n_ordered : self.n_ordered + len(self.names)]
+        return self.values(contexts), np.ascontiguousarray(names)
+
+    def plain_owners(self) -> tuple[int, ...]:
+        """Return the column of the table that each ordered column and each column of names belongs to."""
+        return tuple(owner for (owner, *_) in self.owners()[: self.n_ordered + len(self.names)])
+
     def values(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the values of all ordered columns: (m, ordered columns)."""
         values = token_values(contexts.vocabulary)

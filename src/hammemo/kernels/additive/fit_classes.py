@@ -14,7 +14,7 @@ import numpy as np
 
 from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
-from hammemo.parts.additive import (
+from hammemo.kernels.additive.additive import (
     FOLDS,
     MAX_PAIRS,
     NAT,
@@ -27,7 +27,7 @@ from hammemo.parts.additive import (
     row_scores,
     whole_coefficients,
 )
-from hammemo.parts.penalties import group_sums, inverse_of, next_pairs, ridge, worth
+from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pairs, ridge, worth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,9 +143,7 @@ class _Rows:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
         modes, o = self.design.modes, self.outputs
-        self.rows.fit(
-            self.labels, weights, modes, inverses.reshape(-1), own, steps, _TOLERANCE, o, found.reshape(-1)
-        )
+        self.rows.fit(self.labels, weights, modes, inverses.reshape(-1), own, steps, _TOLERANCE, o, found.reshape(-1))
         return found
 
     def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -164,7 +164,13 @@ class AdditiveRows:
             value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * at**2).sum()
             return float(value), np.einsum("kij,ki->kj", T, slopes).ravel()
 
-        found = minimize(loss, np.zeros(outputs * q), jac=True, options={"maxiter": steps, "ftol": tolerance, "gtol": 0}, method="L-BFGS-B")
+        found = minimize(
+            loss,
+            np.zeros(outputs * q),
+            jac=True,
+            options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
+            method="L-BFGS-B",
+        )
         phi[:] = (start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))).ravel()
         return float(found.fun)
 
@@ -185,7 +191,9 @@ def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: NDArr
     out[:] = shares.ravel()
     if shares.shape[1] == 1:
         shares = np.hstack([1 - shares, shares])
-    return float((weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum())
+    return float(
+        (weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum()
+    )
 
 
 def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: NDArray[np.float64]) -> None:

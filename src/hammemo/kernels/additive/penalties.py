@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.parts.additive import loops
+from hammemo.kernels.additive.additive import loops
 from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.parts.additive import AdditiveDesign
+    from hammemo.kernels.additive.additive import AdditiveDesign
 
 PAIRS_A_ROUND: Final = 4
 _LEAST_SCORE: Final = 3.0
@@ -86,7 +86,9 @@ def next_pairs(
     own = np.ascontiguousarray(cells[columns][:, :most])
     scores = np.empty(len(firsts))
     sizes = own.max(axis=1).astype(np.int64) + 1
-    loops().pair_scores(own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores)
+    loops().pair_scores(
+        own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores
+    )
     known = set(map(tuple, design.pairs.tolist()))
     is_new = np.array([pair not in known for pair in zip(firsts.tolist(), seconds.tolist(), strict=True)])
     found = np.flatnonzero((scores > _LEAST_SCORE) & is_new)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.threads import in_threads
-from hammemo.parts.additive import (
-    FOLDS,
-    MAX_COEFFICIENT,
+from hammemo.kernels.additive.additive import (
     MAX_PAIRS,
     NAT,
     AdditiveBase,
@@ -25,7 +23,7 @@ from hammemo.parts.additive import (
     row_scores,
     whole_coefficients,
 )
-from hammemo.parts.penalties import group_sums, inverse_of, next_pairs, ridge, worth
+from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pairs, ridge, worth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +74,9 @@ class Gram:
         """Return the memory of rows with these targets, each so often; negative counts subtract."""
         total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
         if top > MAX_TARGET or total * max(top, _HAT) * 16 * _HAT >= 2**63:
-            raise OverflowError(f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit")
+            raise OverflowError(
+                f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit"
+            )
         found = cls.empty(p)
         rows.add_gram(counts, targets, found.products.reshape(-1), found.targets)
         high, low = targets >> _HALF_BITS, targets & (2**_HALF_BITS - 1)
@@ -200,13 +200,19 @@ def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64]
     for _ in range(rounds):
         phi, inverse = equations.solved(penalties)
         worths = worth(groups, penalties, [inverse], 1)
-        explained = float(_summed(phi * equations.targets)) + float(_summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2))
-        noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(gram.n - 1 - float(_summed(worths)), 1.0)
+        explained = float(_summed(phi * equations.targets)) + float(
+            _summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2)
+        )
+        noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(
+            gram.n - 1 - float(_summed(worths)), 1.0
+        )
         penalties = np.clip(worths * noise / np.maximum(group_sums(groups, phi**2), 1e-30), 1e-6, 1e9)
     return penalties
 
 
-def _crossed(design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]) -> NDArray[np.int64]:
+def _crossed(
+    design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Return coefficients without each fold: shape (folds, p, 1)."""
     rounds = _FOLD_ROUNDS if gram.n <= _OWN_PENALTY_ROWS else 0
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
+from hammemo.kernels.additive import plain
 from hammemo.kernels.cells.codes import LEAST_ROWS, quantile_cuts
-from hammemo.parts import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.parts.additive import fold_counts
+    >>> from hammemo.kernels.additive.additive import fold_counts
     >>> fold_counts(np.array([3], np.uint64), np.array([7]))
     array([[1],
            [1],
@@ -121,8 +121,9 @@ class AdditiveDesign:
         most_knots, most_names = min(_MAX_KNOTS, max(3, room)), min(_MAX_NAMES, max(3, room))
         knots = tuple(_knots(column, counts, most_knots) for column in values.T)
         names = tuple(_frequent(column, counts, most_names) for column in name_codes.T)
-        owners = tuple(owner for (owner, *_) in codes.owners()[:n_columns])
-        return cls(knots, tuple(np.isnan(values).any(axis=0).tolist()), names, owners, np.empty((0, 2), np.int64))
+        return cls(
+            knots, tuple(np.isnan(values).any(axis=0).tolist()), names, codes.plain_owners(), np.empty((0, 2), np.int64)
+        )
 
     @property
     def n_columns(self) -> int:
