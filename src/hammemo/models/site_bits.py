@@ -22,7 +22,7 @@ import numpy as np
 
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
-from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.distinct import distinct_examples, example_words
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
 from hammemo.votes.fitting import features
@@ -205,6 +205,14 @@ def _of_columns(
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, list(site)].mean(axis=1).T[:, :, None] * added
+    of_base = vote.base_weights(reader.labels)
+    if of_base is None:
+        return found, rule.base, rows.labels, rows.multiplicity
+    added = of_base * cells.base.crossed_contributions(
+        *cells.codes.plain(examples.contexts), example_words(examples, memory.seed), reader.labels
+    )
+    found[: len(added)] += added
+    found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(found)  # what belongs to no column belongs to all
     return found, rule.base, rows.labels, rows.multiplicity
 
 

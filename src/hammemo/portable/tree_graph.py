@@ -15,6 +15,7 @@ import numpy as np
 
 from hammemo.kernels.cells.codes import token_values
 from hammemo.kernels.cells.forest import LEAF
+from hammemo.portable.base_graph import base_graph
 from hammemo.portable.graph import Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
+    from hammemo.portable.base_graph import BaseGraph
     from hammemo.portable.graph import Operations
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -56,6 +58,8 @@ class TreeGraph:
     tuples : tuple of pairs
         For each tuple of names its columns among those of names, and the searches that find its row, one column after
         the other: the key is the row so far times the number of names, plus the next name.
+    base : BaseGraph, optional
+        The weighted additive base.
     """
 
     kinds: str
@@ -68,6 +72,7 @@ class TreeGraph:
     n_trees: int
     classes: NDArray[Any]
     tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
+    base: BaseGraph | None = None
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
@@ -81,7 +86,10 @@ class TreeGraph:
         for tree in range(self.n_trees):
             row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
             totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
-        return totals
+        if self.base is None:
+            return totals
+        named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
+        return ops.add(totals, self.base.ratios(ops, values, named))
 
     def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
         """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
@@ -138,8 +146,17 @@ class TreeGraph:
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 
 
-def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
-    """Return the graph of a model of names and trees, or refuse one that has none."""
+def tree_graph(
+    ranker: TreeRanker,
+    cells: TreeCells,
+    missing: str,
+    classes: NDArray[Any],
+    of_base: tuple[Vocabulary, NDArray[np.float64]] | None,
+) -> TreeGraph:
+    """Return the graph of a model of names and trees, or refuse one that has none.
+
+    `of_base` are the labels and the weights that the additive base has for them.
+    """
     codes, forest = cells.codes, cells.forest
     whole, rows, values = ranker.tables()
     names = _names(cells, whole)
@@ -176,7 +193,9 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDAr
     n_cuts = tuple(map(len, codes.cuts))
     tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))
     numbers = (_depth(forest), forest.n_trees)
-    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples)
+    base = None if of_base is None else base_graph(cells.base, *of_base)
+    constants |= {} if base is None else base.constants
+    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples, base)
 
 
 def _with_tuple(

@@ -160,6 +160,19 @@ class AdditiveDesign:
         sizes = self._sizes(most_knots, most_names)
         return flat, starts, np.array(self.has_missing, np.uint8), of_names, sizes, reach
 
+    def grids(self) -> dict[str, tuple[list[NDArray[np.float64]], NDArray[np.uint8], int]]:
+        """Return, for columns and for pairs, the knots of ordered columns, the levels of names, and the reach."""
+        found = {}
+        for name, (most_knots, most_names, reach) in zip(("fine", "coarse"), _LEVELS, strict=True):
+            knots = [_some(known, most_knots) for known in self.knots]
+            found[name] = knots, self.levels(most_knots, most_names, reach)[3], reach
+        return found
+
+    @property
+    def coarse_sizes(self) -> NDArray[np.int64]:
+        """How many levels each column has in pairs."""
+        return self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
+
     def cells(self, values: NDArray[np.float64], name_codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return a few ranges or names of each column, for tests of pairs: shape (columns, m)."""
         found = []

@@ -52,7 +52,7 @@ class LabelBase:
         ------
         values : (m, ordered columns); name_codes : (m, columns of names); returned : (m, labels)
         """
-        return self._placed(self._centred(self.function.scores(values, name_codes) - self._prior), labels)
+        return self._placed(self._centred(self.function.scores(values, name_codes) - self.prior), labels)
 
     def crossed_ratios(
         self,
@@ -64,7 +64,7 @@ class LabelBase:
         """Return the ratios for rows with these hashes, by the functions that were fitted without their folds."""
         folds = (words % np.uint64(FOLDS)).astype(np.int64)
         scores = self.function.crossed_scores(values, name_codes, folds)
-        return self._placed(self._centred(scores - self._prior), labels)
+        return self._placed(self._centred(scores - self.prior), labels)
 
     def contributions(
         self, values: NDArray[np.float64], name_codes: NDArray[np.uint8], labels: Vocabulary
@@ -80,12 +80,25 @@ class LabelBase:
             found = np.concatenate([np.zeros((*found.shape[:2], len(self.labels) - found.shape[2])), found], axis=2)
         return np.stack([self._placed(self._centred(of_column), labels) for of_column in found.transpose(1, 0, 2)])
 
-    def without_fold(self, fold: int) -> LabelBase:
-        """Return it with the coefficients that were fitted without a fold."""
-        return replace(self, function=replace(self.function, coefficients=self.function.crossed[fold]))
+    def crossed_contributions(
+        self,
+        values: NDArray[np.float64],
+        name_codes: NDArray[np.uint8],
+        words: NDArray[np.uint64],
+        labels: Vocabulary,
+    ) -> NDArray[np.float64]:
+        """Return the same for rows with these hashes, by the functions that were fitted without their folds."""
+        folds = (words % np.uint64(FOLDS)).astype(np.int64)
+        found = self.contributions(values[:0], name_codes[:0], labels)
+        found = np.zeros((len(found), len(values), len(labels)))
+        for fold, coefficients in enumerate(self.function.crossed):
+            without, own = replace(self, function=replace(self.function, coefficients=coefficients)), folds == fold
+            found[:, own] = without.contributions(values[own], name_codes[own], labels)
+        return found
 
     @cached_property
-    def _prior(self) -> NDArray[np.int64]:
+    def prior(self) -> NDArray[np.int64]:
+        """The logarithm of each label's share, in 1/65536 nats."""
         shares = (self.counts + 0.5) / float((self.counts + 0.5).sum())
         return np.rint(log(shares) * NAT).astype(np.int64)
 

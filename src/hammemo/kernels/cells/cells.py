@@ -262,7 +262,7 @@ class TreeCells(Cells):
         return self.base.ratios(*self.codes.plain(contexts), labels)
 
     def base_contributions(self, contexts: Contexts, labels: Vocabulary) -> NDArray[np.float64]:
-        """Return what each column adds to the ratios of the base, up to a number for each label: (columns, m, labels)."""
+        """Return what each column adds to the ratios of the base, up to a number a label: (columns, m, labels)."""
         found = self.base.contributions(*self.codes.plain(contexts), labels)
         return np.concatenate([found, np.zeros((len(self.kinds) - len(found), *found.shape[1:]))])
 
