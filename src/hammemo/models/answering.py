@@ -262,6 +262,28 @@ class Answering(ABC):
         explanation = with_truth_values(explanation, tokens[0])
         return explanation if view.names is None else replace(explanation, names=tuple(view.names.tolist()))
 
+    def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each column of each row of a table adds to the score of each label, and the scores without them.
+
+        The contributions of a row and its base add up to `class_scores`. The arrays have the shapes of SHAP's
+        ``Explanation(values, base_values)``, so its plots take them. `explain` tells more about one row.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, h, len(classes_)), (m, len(classes_))
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> values, base = clf.contributions([["d", "b"], ["a", "b"]])
+        >>> values.shape, bool(abs(values.sum(axis=1) + base - clf.class_scores([["d", "b"], ["a", "b"]])).max() < 1e-9)
+        ((2, 2, 2), True)
+        """
+        view, contexts = self._question(X)
+        return view.scorer.column_contributions(contexts)
+
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier.
 

@@ -162,6 +162,34 @@ class Scorer:
         divisor = self.vote.divisor(self.reader, self.sites)
         return self.reader.proven(self._compared(contexts), self.sites.weights, divisor, self.winners(contexts))
 
+    def column_contributions(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each column of a table adds to each score, and the score without any column.
+
+        What a tuple says is divided evenly among its columns, what trees say as `Cells.column_shares` has it.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, columns, L), (m, L)
+        """
+        n_columns = self.sites.h if self._cells is None else len(self._cells.kinds)
+        labels, m = np.arange(len(self.labels)), len(contexts)
+        values, base = np.zeros((m, n_columns, len(labels))), np.zeros((m, len(labels)))
+        for part in row_pieces(m, self.sites.n * (n_columns + len(labels))):
+            terms = self.ranker.site_scores(contexts[part], labels)
+            sites = terms.parts or self.sites.described()
+            if any(kind for kind, _ in sites):
+                raise TypeError("contributions() is for tables: a bag of tokens belongs to no column. Use explain().")
+            spread = np.zeros((len(sites), self.sites.h))
+            for site, (_, positions) in zip(spread, sites, strict=True):
+                site[list(positions)] = 1.0 / len(positions)
+            of_positions = np.einsum("sp,msc->mpc", spread, terms.values, optimize=True)
+            if self._cells is not None:
+                shares = self._cells.column_shares(contexts[part])
+                of_positions = np.matmul(shares.transpose(0, 2, 1), of_positions)
+            values[part] = of_positions
+            base[part] = 0 if terms.base is None else terms.base
+        return values, base
+
     def explanation(self, context: Contexts, classes: NDArray[Any], k: int) -> Explanation:
         """Return why one context got its label; `classes` are the labels as the user has them."""
         if not len(self.labels):
