@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 
 from hammemo import MemoryClassifier
+from hammemo.kernels.cells.codes import DIFFERENCE_CUTS
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.models.learning import silence_forgetting
 from hammemo.paper.experiments.measuring import Row, cells, heading
@@ -48,7 +49,8 @@ MIXED = ("flights-weather", "hr", "spambase", "pima")
 NAMES = ("adult-categories", "nursery", "kr-vs-kp")
 TITLES = "table | rows | learner | edit | labels, % | probability, % | kept, % | refit, s | fit, s"
 CELLS = (
-    "{table} | {rows:,} | {learner} | {edit:+d} | {labels:.2f} | {probability:.3f} | {kept:.1f|} | {refit:.2f} | {fit:.2f}"
+    "{table} | {rows:,} | {learner} | {edit:+d} | {labels:.2f} | {probability:.3f} | {kept:.1f|} | "
+    "{refit:.2f} | {fit:.2f}"
 )
 
 
@@ -71,11 +73,12 @@ def named(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
 
 def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
     """Return the share of nodes, or of tuples, that both models have; None where the first has none."""
-    if before._cells is None or before._cells.forest is None:
+    forests = [None if model._cells is None else model._cells.forest for model in (before, after)]
+    if forests[0] is None:
         tuples = {site for site in before.sites_.positions if len(site) > 1}
         return len(tuples & set(after.sites_.positions)) / len(tuples) if tuples else None
-    pair = [model._cells.forest for model in (before, after) if model._cells is not None]
-    if None in pair or len(pair) < 2:
+    pair = [forest for forest in forests if forest is not None]
+    if len(pair) < 2:
         return 0.0
     cuts = [_cuts(model) for model in (before, after)]
     nodes, same = [forest.starts[:-1] for forest in pair], 0
@@ -94,11 +97,13 @@ def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | Non
 
 def _cuts(model: MemoryClassifier) -> NDArray[np.int64]:
     """Return what each step of each column of bytes stands for: (columns, 256)."""
+    assert model._cells is not None
     codes = model._cells.codes
+    assert codes is not None
     of_columns = [
         *(cuts.view(np.int64) for cuts in codes.cuts),
         *(np.ascontiguousarray(names[:, :8]).view(np.int64).ravel() for names in codes.names),
-        *codes.pair_cuts,
+        *(DIFFERENCE_CUTS for _ in codes.pairs),
     ]
     found = np.zeros((len(of_columns), 256), np.int64)
     for row, values in zip(found, of_columns, strict=True):
