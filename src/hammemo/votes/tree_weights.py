@@ -29,7 +29,7 @@ from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import FoldTally, WeightTrial
+from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
 from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fits_to
 from hammemo.votes.log_linear import LogLinear, shares
 
@@ -50,15 +50,12 @@ _RIDGE: Final = 5.0
 """Of the weights that all labels share."""
 _OPTIONS: Final = ((False, _RIDGE), (True, 5.0), (True, 25.0), (True, 100.0))
 """Whether labels have weights of their own, and the ridge."""
-_UNIFORM: Final = 0.002
-_UNIFORM_SHARES: Final = (0.0005, _UNIFORM, 0.008)
+_UNIFORM_SHARES: Final = (0.0005, UNIFORM, 0.008)
 _TRIED_STEPS: Final = 60
 _TRIED_TOLERANCE: Final = 1e-7
 _STEPS: Final = 400
 _TOLERANCE: Final = 1e-9
 """Weights are fitted until they hardly depend on where the fit stops."""
-_AS_GOOD: Final = 0.0005
-"""Nats up to which an option is as good as the best one: the simplest of these is taken."""
 _FOLDS: Final = 5
 _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
@@ -388,9 +385,7 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
         for one in of_fold:
             tally.add(*one)
     trials = tally.trials()
-    enough = trials[0].loss + _AS_GOOD if trials else 0.0
-    trials.sort(key=lambda one: (one.loss > enough, one.per_label, -one.ridge, one.uniform != _UNIFORM, one.loss))
-    best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM, 0.0)
+    best = trials[0] if trials else WeightTrial(False, _RIDGE, UNIFORM, 0.0)
     vote = LogLinear(
         SMOOTHING,
         per_label=best.per_label,

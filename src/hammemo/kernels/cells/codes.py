@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
 _MAX_NAMES: Final = 254
-_LOWEST: Final = float(np.finfo(np.float64).min)
+LOWEST: Final = float(np.finfo(np.float64).min)
 """What stands for cuts below the first one."""
 DIFFERENCE_CUTS: Final = np.array([d for d in range(-254, 255) if abs(d) < 64 or d % 3 == 0])
 """Cuts between differences of steps: every step near zero, every third one elsewhere."""
@@ -151,7 +151,7 @@ def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
 
 def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
     """Return cuts with what repeats them: `MAX_CUTS` in all."""
-    found = np.full(MAX_CUTS, _LOWEST)
+    found = np.full(MAX_CUTS, LOWEST)
     found[places] = cuts
     return np.maximum.accumulate(found)
 
