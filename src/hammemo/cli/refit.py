@@ -97,7 +97,7 @@ def refit(learner: MemoryClassifier, path: Path) -> Refitted:
         return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
     how = "are as they were" if weights == "unchanged" else "have changed"
     sentence = f"The weights were fitted to {kept} and {how}."
-    if asked is None or learner._columns != kinds:
+    if asked is None or labels is None or learner._columns != kinds:
         return Refitted(weights, sentence)
     changed = float((labels != _labels(learner, asked)).mean())
     return Refitted(weights, sentence, changed)

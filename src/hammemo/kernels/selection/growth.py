@@ -58,7 +58,8 @@ _TESTED_AT_ONCE: Final = 6
 _MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
 _ONE_ROW: Final = 1.0
-"""Nats that one row changes a promise by at most, mostly."""
+_NEAR: Final = 0.02
+"""Promises that differ by less than one row changes them by, in nats, and by less than this share, are near-equal."""
 _MIN_LOSS_SHARE: Final = 2e-4
 """The share of the loss that a round must gain, or one row's worth if that is more."""
 _MAX_LOSS: Final = 27.6
@@ -283,7 +284,8 @@ class Growth:
         return sorted(self._known.keys() & pool, key=self._order)
 
     def _order(self, site: Site) -> tuple[float, Site]:
-        return -self._known[site] - _ONE_ROW * _lot(site), site
+        promise = self._known[site]
+        return -promise - min(_ONE_ROW, _NEAR * promise) * _lot(site), site
 
     def _extended(self, new: list[Site]) -> set[Site]:
         short = [site for site in new if len(site) < self.order]
