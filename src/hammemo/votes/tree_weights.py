@@ -29,7 +29,7 @@ from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import FoldTally, WeightTrial
+from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
 from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fits_to
 from hammemo.votes.log_linear import LogLinear, shares
 
@@ -50,8 +50,12 @@ _RIDGE: Final = 5.0
 """Of the weights that all labels share."""
 _OPTIONS: Final = ((False, _RIDGE), (True, 5.0), (True, 25.0), (True, 100.0))
 """Whether labels have weights of their own, and the ridge."""
-_UNIFORM_SHARES: Final = (0.0005, 0.002, 0.008)
-_STEPS: Final = 25
+_UNIFORM_SHARES: Final = (0.0005, UNIFORM, 0.008)
+_TRIED_STEPS: Final = 60
+_TRIED_TOLERANCE: Final = 1e-7
+_STEPS: Final = 400
+_TOLERANCE: Final = 1e-9
+"""Weights are fitted until they hardly depend on where the fit stops."""
 _FOLDS: Final = 5
 _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
@@ -71,7 +75,7 @@ class TreeRows:
 
     Shapes
     ------
-    leaves, is_out : (m, trees); labels, multiplicity : (m,); name_codes : (m, names)
+    leaves, is_out : (m, trees); labels, multiplicity, words : (m,); name_codes : (m, names)
     """
 
     leaves: NDArray[np.int32]
@@ -79,6 +83,8 @@ class TreeRows:
     name_codes: NDArray[np.int64]
     labels: NDArray[np.int64]
     multiplicity: NDArray[np.int64]
+    words: NDArray[np.uint64]
+    """The hashes of the rows."""
     tree_counts: NDArray[np.int64]
     """Counts of the cells of all trees and levels: (cells, L)."""
     name_counts: list[NDArray[np.int64]]
@@ -93,6 +99,7 @@ class TreeRows:
             name_codes=self.name_codes[rows],
             labels=self.labels[rows],
             multiplicity=self.multiplicity[rows],
+            words=self.words[rows],
         )
 
 
@@ -135,6 +142,7 @@ def rows_of(
         codes[places],
         labels[chosen],
         counts[chosen],
+        words[chosen],
         tree_counts,
         name_counts,
         label_counts,
@@ -359,7 +367,7 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
     tally = FoldTally(n_labels, _UNIFORM_SHARES)
-    fold = np.arange(len(rows.labels)) % _FOLDS  # rows lie in the order of their hashes, so this is random
+    fold = rows.words % np.uint64(_FOLDS)  # a row stays in its fold when others go
     n_tried = int(np.clip(_FOLDS * _TRIAL_NUMBERS // max(ratios.size, 1), 1, _FOLDS))
 
     def tried(held_out: int) -> list[Any]:
@@ -377,7 +385,7 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
         for one in of_fold:
             tally.add(*one)
     trials = tally.trials()
-    best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM_SHARES[1], 0.0)
+    best = trials[0] if trials else WeightTrial(False, _RIDGE, UNIFORM, 0.0)
     vote = LogLinear(
         SMOOTHING,
         per_label=best.per_label,
@@ -400,13 +408,13 @@ def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> list[tuple[tuple[bool, float], FittedWeights]]:
     """Return each option and its weights: shared ones first, then those of each label from there."""
-    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside)
+    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside, tolerance=_TRIED_TOLERANCE)
     even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
 
     def fitted(option: tuple[bool, float]) -> tuple[tuple[bool, float], FittedWeights]:
         per_label, ridge = option
-        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
+        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_TRIED_STEPS) if per_label else shared
         return option, found
 
     return in_threads(fitted, _OPTIONS)
@@ -435,9 +443,10 @@ def fit_tree_weights(
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     ratios, prior = tree_features(cells, rows, smoothing), shares(rows.label_counts)
-    fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior))
+    given = ratios, rows.labels, rows.multiplicity, prior
+    fitted = vote.fitted(fits_to(*given, tolerance=_TOLERANCE))
     if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):
-        fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True))
+        fitted = vote.fitted(fits_to(*given, is_bounded=True, tolerance=_TOLERANCE))
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
     vote.take_fitted(of_sites, reader.labels, sites.n)
