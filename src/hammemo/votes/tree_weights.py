@@ -51,10 +51,10 @@ _RIDGE: Final = 5.0
 _OPTIONS: Final = ((False, _RIDGE), (True, 5.0), (True, 25.0), (True, 100.0))
 """Whether labels have weights of their own, and the ridge."""
 _UNIFORM_SHARES: Final = (0.0005, UNIFORM, 0.008)
-_TRIED_STEPS: Final = 60
-_TRIED_TOLERANCE: Final = 1e-7
+_TRIED_STEPS: Final = 25
+"""Enough to compare options, whose losses differ by more than what further steps change."""
 _STEPS: Final = 400
-_TOLERANCE: Final = 1e-9
+_TOLERANCE: Final = 1e-8
 """Weights are fitted until they hardly depend on where the fit stops."""
 _FOLDS: Final = 5
 _TRIAL_NUMBERS: Final = 2**19
@@ -408,7 +408,7 @@ def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> list[tuple[tuple[bool, float], FittedWeights]]:
     """Return each option and its weights: shared ones first, then those of each label from there."""
-    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside, tolerance=_TRIED_TOLERANCE)
+    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside)
     even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
 

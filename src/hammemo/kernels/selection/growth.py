@@ -10,7 +10,6 @@ is tested again: each round tests the new ones and the best of the known ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import nsmallest
 from itertools import combinations
 from math import comb
@@ -23,7 +22,7 @@ from hammemo.kernels.selection.features import features_of
 from hammemo.kernels.selection.score_tests import ScoreTests
 from hammemo.kernels.selection.shared_weights import SharedWeights
 from hammemo.kernels.selection.site_ratios import SMOOTHING
-from hammemo.tokens.hashing import mix, mix_one
+from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,9 +56,6 @@ _TESTED_AT_ONCE: Final = 6
 """Leaders that are tested again together."""
 _MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
-_ONE_ROW: Final = 1.0
-_NEAR: Final = 0.02
-"""Promises that differ by less than one row changes them by, in nats, and by less than this share, are near-equal."""
 _MIN_LOSS_SHARE: Final = 2e-4
 """The share of the loss that a round must gain, or one row's worth if that is more."""
 _MAX_LOSS: Final = 27.6
@@ -126,9 +122,8 @@ class Growth:
         self.every_column = [j for j in range(len(sizes)) if sizes[j] > 1] or [0]
         most_features = len(SMOOTHING) * (min(len(self.every_column), MAX_COLUMNS) + budget)
         m = self.m = max(1, looked_at(ratios.n, ratios.n_labels, most_features))
-        folds = mix(ratios.copies.hashes[:m] + np.uint64(3)) % np.uint64(
-            FOLDS
-        )  # a copy stays in its fold when others go
+        # a copy stays in its fold when others go
+        folds = mix(ratios.copies.hashes[:m] + np.uint64(3)) % np.uint64(FOLDS)
         self._rows = np.argsort(folds, kind="stable")
         ends = np.searchsorted(folds[self._rows], np.arange(FOLDS + 1)).tolist()
         self.features = features_of(ratios, self._rows, leave_one_out=True)
@@ -280,22 +275,12 @@ class Growth:
             tested.update(zip(sites, steps, strict=True))
 
     def _best(self, pool: Iterable[Site]) -> list[Site]:
-        """Return the candidates that have a promise, the most promising first; near-equal ones by their hashes."""
+        """Return the candidates that have a promise, the most promising first."""
         return sorted(self._known.keys() & pool, key=self._order)
 
     def _order(self, site: Site) -> tuple[float, Site]:
-        promise = self._known[site]
-        return -promise - min(_ONE_ROW, _NEAR * promise) * _lot(site), site
+        return -self._known[site], site
 
     def _extended(self, new: list[Site]) -> set[Site]:
         short = [site for site in new if len(site) < self.order]
         return {tuple(sorted((*site, j))) for site in short for j in self.columns if j not in site}
-
-
-@lru_cache(maxsize=2**15)
-def _lot(site: Site) -> float:
-    """Return a hash of a site, from 0 to 1: among near-equal sites it decides, not a single row."""
-    word = 0
-    for column in site:
-        word = mix_one(word ^ (column + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    return word / 2.0**64
