@@ -45,8 +45,7 @@ _BAND: Final = 0.05
 _BAND_ROWS: Final = 2
 """A cut leaves half of the rows of its range below it, up to this share, and this many rows, more or fewer."""
 _HASH_BAND: Final = 0.2
-_HASH_BITS: Final = 4
-"""The band of cuts for hashes; and bits of a row, beyond those that number all rows, that they tell."""
+"""The band of cuts for hashes."""
 LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
@@ -244,7 +243,7 @@ class ColumnCodes:
             else:
                 ordered += ordered_parts(kind, values[ranks])
         cuts = [placed_cuts(part, counts) for part in ordered]
-        halvings = max(3, -(-(n_bits + _HASH_BITS) // max(len(ordered), 1)))
+        halvings = max(2, -(-n_bits // max(len(ordered), 1)))  # enough to tell rows apart
         most = min(MAX_CUTS, 2**halvings - 1)
         hash_cuts = tuple(quantile_cuts(part, counts, most, LEAST_ROWS, _HASH_BAND) for part in ordered)
         return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
