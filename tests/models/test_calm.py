@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,7 +14,11 @@ import calm
 import forked
 from hammemo import MemoryClassifier
 from hammemo.kernels.cells.codes import LEAST_ROWS, MAX_CUTS, placed_cuts, quantile_cuts
+from hammemo.votes import tree_weights
 from places import ROOT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,18 @@ def test_one_row_changes_few_nodes_and_labels(refits: list[dict[str, float]]) ->
     labels, kept = (np.mean([row[name] for row in refits]) for name in ("labels", "kept"))
     assert labels < 3.5  # 7 to 9 % where draws depend on the number of a node
     assert kept > 65
+
+
+def test_weights_do_not_depend_on_where_the_fit_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = calm.made_up(450)
+
+    def asked() -> NDArray[np.float64]:
+        return MemoryClassifier().fit(X[:450], y[:450]).predict_proba(X[450:])
+
+    stopped = asked()
+    monkeypatch.setattr(tree_weights, "_STEPS", 5000)
+    monkeypatch.setattr(tree_weights, "_TOLERANCE", 1e-12)
+    assert np.abs(asked() - stopped).max() < 2e-4  # 4e-4 after 25 steps to 1e-6
 
 
 def test_nodes_are_compared_by_what_they_ask() -> None:
