@@ -358,6 +358,7 @@ def grow_tree(
     max_columns: int,
     random_split: bool,
     seed: int,
+    words: NDArray[np.uint64],
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]: ...
 def tree_features(
     leaves: NDArray[np.int32],

@@ -65,7 +65,10 @@ def test_after_forget_and_refit_the_weights_are_those_of_the_rest(model: Path, t
     shown = run("refit", tmp_path / "forgotten").stdout
     kept = len(load(tmp_path / "forgotten").state.store)
     sentence = f"The weights were fitted to {kept} kept examples and have changed."
-    assert shown == f"{sentence} Written to {tmp_path}/forgotten\n"
+    written, changed = shown.splitlines()
+    assert written == f"{sentence} Written to {tmp_path}/forgotten"
+    assert changed.startswith("The refit changed ")
+    assert changed.endswith(" % of the labels of the last kept rows.")
     assert weights(tmp_path / "forgotten") == wanted != before
     assert read_notes(tmp_path / "forgotten") == notes
     shown = run("forget", model, tmp_path / "gone.csv", "--refit").stdout
@@ -98,7 +101,8 @@ def test_adding_and_merging_fit_again_too(model: Path, tmp_path: Path) -> None:
 
 
 def test_json_says_what_became_of_the_weights(model: Path, tmp_path: Path) -> None:
-    assert json.loads(run("refit", model, "--json").stdout) == {"weights": "unchanged", "out": str(model)}
+    unchanged = {"weights": "unchanged", "changed_labels": 0.0, "out": str(model)}
+    assert json.loads(run("refit", model, "--json").stdout) == unchanged
     told = json.loads(run("forget", model, tmp_path / "gone.csv", "--json").stdout)
     assert "weights" not in told  # not requested
     assert json.loads(run("refit", model, "--json").stdout)["weights"] == "changed"

@@ -531,3 +531,18 @@ def test_the_compiled_solution_is_that_of_lapack(n: int, seed: int) -> None:
     assert loops.solve_positive(a, 0.5, b, x)
     assert x == pytest.approx(np.linalg.solve(a + 0.5 * np.eye(n), b.T).T, abs=1e-8, rel=1e-8)
     assert n == 0 or not loops.solve_positive(-np.eye(n), 0.5, b, x)
+
+
+def test_a_copy_stays_in_its_inner_fold_when_others_go() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (120, 4)), rng.integers(0, 2, 120)
+
+    def folds(rows: slice) -> dict[int, int]:
+        copies = Copies.of(Examples.of(X[rows], y[rows]), seed=0)
+        growth = Growth(SiteRatios(copies, len(copies)), 4, 3)
+        numbers = np.searchsorted(growth._weights._ends, np.arange(len(copies)), side="right") - 1
+        return dict(zip(copies.hashes[growth._rows].tolist(), numbers.tolist(), strict=True))
+
+    every, fewer = folds(slice(None)), folds(slice(1, None))
+    assert {word: every[word] for word in fewer} == fewer
+    assert len(set(fewer.values())) == growth_module.FOLDS

@@ -103,7 +103,7 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
         broken = copy.deepcopy(MODEL)
         take_state(broken, state.with_layout(state.layout._replace(cells=replace(state.cells, base=one))))
         save(broken, tmp_path / "model")
-        with pytest.raises(FileError, match="additive base|coefficients|counts"):
+        with pytest.raises(FileError, match=r"additive base|coefficients|counts"):
             load(tmp_path / "model")
 
 

@@ -264,7 +264,8 @@ def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
     labels, weights = rng.integers(0, n_labels, n).astype(np.int32), rng.integers(1, 4, n).astype(np.int32)
     bag = np.flatnonzero(np.append(True, rng.random(n - 1) < 0.7)).astype(np.int32)
     least, most = int(rng.integers(1, 4)), int(rng.integers(1, n_columns + 1))
-    arguments = (codes, names, labels, weights, bag, n_labels, least, most, bool(rng.integers(2)), seed)
+    words = np.sort(rng.integers(0, 2**64, n, np.uint64))
+    arguments = (codes, names, labels, weights, bag, n_labels, least, most, bool(rng.integers(2)), seed, words)
     found = native.grow_tree(*arguments)
     for mine, plain in zip(found, plain_trees.grow_tree(*arguments), strict=True):
         assert np.array_equal(np.asarray(mine), np.asarray(plain))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,9 @@ from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.models.editing import read_rows, take_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def parity(n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:

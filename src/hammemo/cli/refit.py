@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,7 +17,10 @@ from hammemo.cli.console import check_model_writable, counted, one_line_errors, 
 from hammemo.cli.receipts import ReceiptOptions, say_done
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.tokens.contexts import Contexts
 
 
 @dataclass(frozen=True)
@@ -26,14 +29,19 @@ class Refitted:
 
     weights: str
     sentence: str
+    changed_labels: float | None = None
+    """The share of labels that changed on the last kept rows; None where rows are not kept, or columns changed."""
 
     @property
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str | float]:
         """The same for JSON; nothing where it was not asked for."""
-        return {"weights": self.weights} if self.weights else {}
+        found: dict[str, str | float] = {"weights": self.weights} if self.weights else {}
+        return found if self.changed_labels is None else found | {"changed_labels": self.changed_labels}
 
 
 NOT_ASKED: Final = Refitted("", "")
+_ASKED_ROWS: Final = 1000
+"""Kept rows whose labels are compared."""
 
 
 def refit_model(
@@ -68,6 +76,8 @@ def refit_model(
         print_json({**refitted.facts, "out": str(target), **evidence.facts})
         return
     typer.echo(f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}")
+    if refitted.changed_labels is not None:
+        typer.echo(f"The refit changed {100 * refitted.changed_labels:.1f} % of the labels of the last kept rows.")
     if evidence.sentence:
         typer.echo(evidence.sentence)
 
@@ -78,12 +88,30 @@ def refit(learner: MemoryClassifier, path: Path) -> Refitted:
         return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
     before, kept = learner.vote_, counted(len(learner.state.store or ()), "kept example")
+    asked, kinds = _last_rows(learner), learner.state.columns.kinds
+    labels = None if asked is None else _labels(learner, asked)
     after = learner.refit().vote_
     weights = "unchanged" if after.is_fitted_like(before) else "changed"
     if not after.state():
         return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
     how = "are as they were" if weights == "unchanged" else "have changed"
-    return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
+    sentence = f"The weights were fitted to {kept} and {how}."
+    if asked is None or labels is None or learner.state.columns.kinds != kinds:
+        return Refitted(weights, sentence)
+    changed = float((labels != _labels(learner, asked)).mean())
+    return Refitted(weights, sentence, changed)
+
+
+def _last_rows(learner: MemoryClassifier) -> Contexts | None:
+    """Return the last of the kept rows, which lie in the order of their hashes; None where there are none."""
+    kept = learner.state.rows
+    return kept.examples().contexts[-_ASKED_ROWS:] if kept is not None and len(kept) else None
+
+
+def _labels(learner: MemoryClassifier, rows: Contexts) -> NDArray[Any]:
+    view = learner.view()
+    found: NDArray[Any] = learner.classes_[view.scorer.winners(rows)]
+    return found
 
 
 def check_can_refit(learner: MemoryClassifier, path: Path) -> None:

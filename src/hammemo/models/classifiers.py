@@ -848,6 +848,20 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         found = part_digests(self, self.state)
         return found if parts else whole_digest(found)
 
+    def changed_labels(self, other: Any, X: Any) -> float:
+        """Return the share of rows to which another model, such as this one before a refit, gives another label.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> clf.changed_labels(clf.snapshot().forget(X[:20], y[:20]).refit(), X)
+        0.0
+        """
+        mine, others = np.asarray(self.predict(X), object), np.asarray(other.predict(X), object)
+        return float(np.mean(mine != others)) if len(mine) else 0.0
+
     def report(self) -> Report:
         """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)

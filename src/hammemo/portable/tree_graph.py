@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.kernels.cells.codes import token_values
+from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, token_values
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.portable.base_graph import base_graph
 from hammemo.portable.graph import Search
@@ -185,10 +185,11 @@ def tree_graph(
         table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
         constants[f"names.{j}"] = table
     for j, cuts in enumerate(codes.cuts):
-        constants[f"cuts.{j}"] = np.append(-cuts[::-1], np.inf)
+        lowest = np.where(cuts == LOWEST, -np.inf, cuts)  # which minus infinity is not below
+        constants[f"cuts.{j}"] = np.append(-lowest[::-1], np.inf)
     steps = np.arange(-_MOST, _MOST + 1)
-    for j, cut in enumerate(codes.pair_cuts):
-        constants[f"differences.{j}"] = 1 + np.searchsorted(cut, steps, side="right")
+    for j in range(len(codes.pairs)):
+        constants[f"differences.{j}"] = 1 + np.searchsorted(DIFFERENCE_CUTS, steps, side="right")
     pairs = tuple((first, second) for first, second in codes.pairs.tolist())
     n_cuts = tuple(map(len, codes.cuts))
     tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))

@@ -38,6 +38,8 @@ MAX_OWN_WEIGHT_LABELS: Final = 256
 UNIFORM: Final = 0.002
 """The share of even probabilities where none was tried."""
 
+_AS_GOOD: Final = 0.0005
+"""Nats up to which a way is as good as the best one, so that single rows rarely decide."""
 _RIDGES: Final = (100.0, 25.0, 5.0, 1.0)
 """Ridges of weights that each label has of its own."""
 _SHARES: Final = (0.0005, 0.002, 0.008)
@@ -138,13 +140,18 @@ class FoldTally:
             self._losses.setdefault((*option, share), []).append(float((mixed * multiplicity).sum()))
 
     def trials(self) -> list[WeightTrial]:
-        """Return all that was tried, the lowest mean loss first."""
+        """Return all that was tried, the lowest mean loss first; but the simplest of those that are as good as that."""
         found = []
         for (per_label, ridge, share), losses in self._losses.items():
             option = per_label, ridge
             n, right = sum(self._rows[option]), sum(self._right[option])
             found.append(WeightTrial(*option, share, sum(losses) / n, right / n, len(losses), n))
-        return sorted(found, key=lambda trial: trial.loss)
+        enough = min((trial.loss for trial in found), default=0.0) + _AS_GOOD
+        return sorted(found, key=lambda trial: _order(trial, enough))
+
+
+def _order(trial: WeightTrial, enough: float) -> tuple[bool, bool, float, bool, float]:
+    return trial.loss > enough, trial.per_label, -trial.ridge, trial.uniform != UNIFORM, trial.loss
 
 
 def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:

@@ -175,6 +175,7 @@ class TableFits:
     n_features: int
     is_bounded: bool = False
     """Whether no label may have a negative weight; for features in blocks."""
+    tolerance: float = _TOLERANCE
 
     def fit(
         self,
@@ -189,7 +190,7 @@ class TableFits:
         total = float(self.multiplicity.sum())
         vector = _vector(start, len(self.prior), warm, per_label=per_label)
         shares, strength = self.multiplicity / total, ridge / total
-        arguments = (log(self.prior), shares, start, strength, per_label, steps, _TOLERANCE, vector)
+        arguments = (log(self.prior), shares, start, strength, per_label, steps, self.tolerance, vector)
         if self.is_bounded:
             cast("DenseRatios", self.tables).fit(*arguments, is_bounded=True)
         else:
@@ -205,6 +206,7 @@ def fits_to(
     rows: NDArray[np.int64] | None = None,
     *,
     is_bounded: bool = False,
+    tolerance: float = _TOLERANCE,
 ) -> Fits:
     """Return features to be fitted to, those of some rows or of all: compiled, or arrays, its twin.
 
@@ -220,7 +222,7 @@ def fits_to(
     if loops is None:
         return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior, is_bounded)
     blocks = loops.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
-    return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded)
+    return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded, tolerance)
 
 
 def _vector(

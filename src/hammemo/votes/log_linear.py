@@ -287,7 +287,8 @@ class LogLinear(Vote):
         ridge, steps, per_label = float(self.ridge), int(self.steps), bool(self.per_label)
         if self.shared_ridge is None:
             return fits.fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
-        shared = fits.fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
+        most = max(SHARED_STEPS, steps)
+        shared = fits.fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=most)
         advance(1, 1 + per_label)
         return fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
 

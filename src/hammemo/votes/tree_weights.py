@@ -14,7 +14,7 @@ worse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,7 +31,7 @@ from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import in_hash_order
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import FoldTally, WeightTrial
+from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
 from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fits_to
 from hammemo.votes.log_linear import LogLinear, shares
 
@@ -52,8 +52,12 @@ _RIDGE: Final = 5.0
 """Of the weights that all labels share."""
 _OPTIONS: Final = ((False, _RIDGE), (True, 5.0), (True, 25.0), (True, 100.0))
 """Whether labels have weights of their own, and the ridge."""
-_UNIFORM_SHARES: Final = (0.0005, 0.002, 0.008)
-_STEPS: Final = 25
+_UNIFORM_SHARES: Final = (0.0005, UNIFORM, 0.008)
+_TRIED_STEPS: Final = 25
+"""Enough to compare options, whose losses differ by more than what further steps change."""
+_STEPS: Final = 400
+_TOLERANCE: Final = 1e-8
+"""Weights are fitted until they hardly depend on where the fit stops."""
 _FOLDS: Final = 5
 _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
@@ -71,7 +75,7 @@ class TreeRows:
 
     Shapes
     ------
-    leaves, is_out : (m, trees); labels, multiplicity : (m,); name_codes : (m, sites of names)
+    leaves, is_out : (m, trees); labels, multiplicity, words : (m,); name_codes : (m, sites of names)
     """
 
     leaves: NDArray[np.int32]
@@ -79,6 +83,8 @@ class TreeRows:
     name_codes: NDArray[np.int64]
     labels: NDArray[np.int64]
     multiplicity: NDArray[np.int64]
+    words: NDArray[np.uint64]
+    """The hashes of the rows."""
     tree_counts: NDArray[np.int64]
     """Counts of the cells of all trees and levels: (cells, L)."""
     name_counts: list[NDArray[np.int64]]
@@ -86,17 +92,6 @@ class TreeRows:
     label_counts: NDArray[np.int64]
     base_ratios: NDArray[np.float64]
     """What the additive base says of each label, fitted without the fold of the row: (m, L)."""
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
-        return replace(
-            self,
-            leaves=self.leaves[rows],
-            is_out=self.is_out[rows],
-            name_codes=self.name_codes[rows],
-            labels=self.labels[rows],
-            multiplicity=self.multiplicity[rows],
-            base_ratios=self.base_ratios[rows],
-        )
 
 
 def rows_of(
@@ -138,6 +133,7 @@ def rows_of(
         codes[places],
         labels[chosen],
         counts[chosen],
+        words[chosen],
         tree_counts,
         name_counts,
         label_counts,
@@ -384,7 +380,7 @@ def chosen_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> tuple[L
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
     tally = FoldTally(n_labels, _UNIFORM_SHARES)
-    fold = np.arange(len(rows.labels)) % _FOLDS  # rows lie in the order of their hashes, so this is random
+    fold = rows.words % np.uint64(_FOLDS)  # a row stays in its fold when others go
     n_tried = int(np.clip(_FOLDS * _TRIAL_NUMBERS // max(ratios.size, 1), 1, _FOLDS))
 
     def tried(held_out: int) -> list[Any]:
@@ -402,7 +398,7 @@ def chosen_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> tuple[L
         for one in of_fold:
             tally.add(*one)
     trials = tally.trials()
-    best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM_SHARES[1], 0.0)
+    best = trials[0] if trials else WeightTrial(False, _RIDGE, UNIFORM, 0.0)
     vote = LogLinear(
         SMOOTHING,
         per_label=best.per_label,
@@ -431,7 +427,7 @@ def _tried(
 
     def fitted(option: tuple[bool, float]) -> tuple[tuple[bool, float], FittedWeights]:
         per_label, ridge = option
-        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
+        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_TRIED_STEPS) if per_label else shared
         return option, found
 
     return in_threads(fitted, _OPTIONS)
@@ -466,7 +462,8 @@ def fit_tree_weights(
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     ratios, prior = tree_features(cells, rows, smoothing), shares(rows.label_counts)
-    fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True))
+    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True, tolerance=_TOLERANCE)
+    fitted = vote.fitted(fits)
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared[:-1], spread @ fitted.differences[:-1], fitted.offsets)
     of_base = np.append(fitted.shared[-1], fitted.differences[-1])

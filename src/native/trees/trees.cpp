@@ -1,6 +1,7 @@
 #include "trees.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace hammemo {
@@ -15,24 +16,13 @@ uint64_t mixed(uint64_t word) {
     return word ^ (word >> 31);
 }
 
-// Words of one node, each a function of the seed, the node and how many came before.
-class Draws {
-   public:
-    Draws(uint64_t seed, size_t node) : state_(mixed(seed + GOLDEN * (node + 1))) {}
-    // A number below `size`; what the division favours is below size / 2^64.
-    size_t below(size_t size) {
-        state_ += GOLDEN;
-        return static_cast<size_t>(mixed(state_) % size);
-    }
-
-   private:
-    uint64_t state_;
-};
+// From 0 to below 1, by the highest 53 bits of a word.
+double fraction(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
 
 struct Split {
     int32_t column = LEAF;
     uint8_t step = 0;
-    double score = -1;
+    double score = -1;  // with the share of one row that its hash adds
 };
 
 // The weights of labels on the two sides of a split that moves from right to left.
@@ -78,26 +68,28 @@ class Grower {
         : rows_(rows), rules_(rules), bag_(std::move(bag)), totals_(rows.n_labels), order_(rows.n_columns) {
         labels_.reserve(bag_.size()), weights_.reserve(bag_.size()), codes_.resize(bag_.size());
         for (int32_t row : bag_) labels_.push_back(rows.labels[row]), weights_.push_back(rows.weights[row]);
+        for (size_t j = 0; j < rows.n_columns; ++j) column_words_.push_back(mixed(GOLDEN * (j + 3)));
     }
 
     Tree grown() {
         struct Range {
             size_t first, last;
             size_t parent;  // whose right child it is; 0 for others
+            uint64_t path;  // a hash of the turns from the root
         };
-        std::vector<Range> open = {{0, bag_.size(), 0}};
+        std::vector<Range> open = {{0, bag_.size(), 0, rules_.seed}};
         while (!open.empty()) {
             const Range range = open.back();
             open.pop_back();
             const size_t node = tree_.size();
             if (range.parent) tree_.right[range.parent - 1] = static_cast<int32_t>(node);
-            const Split split = best_split(range.first, range.last, node);
+            const Split split = best_split(range.first, range.last, range.path);
             tree_.column.push_back(split.column), tree_.step.push_back(split.step), tree_.right.push_back(0);
             tree_.weight.push_back(weight_);
             if (split.column == LEAF) continue;
             const size_t middle = parted(range.first, range.last, split);
-            open.push_back({middle, range.last, node + 1});
-            open.push_back({range.first, middle, 0});
+            open.push_back({middle, range.last, node + 1, mixed(range.path + 2 * GOLDEN)});
+            open.push_back({range.first, middle, 0, mixed(range.path + GOLDEN)});
         }
         return std::move(tree_);
     }
@@ -105,19 +97,22 @@ class Grower {
    private:
     const uint8_t* codes_of(size_t column) const { return rows_.codes + column * rows_.n_rows; }
 
-    Split best_split(size_t first, size_t last, size_t node) {
+    Split best_split(size_t first, size_t last, uint64_t path) {
         std::fill(totals_.begin(), totals_.end(), 0);
         for (size_t i = first; i < last; ++i) totals_[static_cast<size_t>(labels_[i])] += weights_[i];
         weight_ = squares_ = 0;
         for (int64_t total : totals_) weight_ += total, squares_ += total * total;
         Split best;
         if (weight_ < 2 * rules_.min_weight || squares_ == weight_ * weight_) return best;  // too light, or one label only
-        Draws draws(rules_.seed, node);
-        for (size_t j = 0; j < order_.size(); ++j) order_[j] = j;
+        const auto whole = static_cast<double>(weight_);
+        one_row_ = 1 - static_cast<double>(squares_) / (whole * whole);
+        for (size_t j = 0; j < order_.size(); ++j) order_[j] = {mixed(path ^ column_words_[j]), j};
+        const auto is_later = std::greater<std::pair<uint64_t, size_t>>();
+        if (rules_.max_columns < order_.size()) std::make_heap(order_.begin(), order_.end(), is_later);
         size_t tried = 0;
-        for (size_t j = 0; j < order_.size() && tried < rules_.max_columns; ++j) {
-            std::swap(order_[j], order_[j + draws.below(order_.size() - j)]);
-            const size_t column = order_[j];
+        for (size_t left = order_.size(); left > 0 && tried < rules_.max_columns; --left) {
+            if (rules_.max_columns < order_.size()) std::pop_heap(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(left), is_later);
+            const auto [key, column] = order_[left - 1];
             const uint8_t* codes = codes_of(column);
             uint8_t low = 255, high = 0;
             for (size_t i = first; i < last; ++i) {
@@ -127,16 +122,31 @@ class Grower {
             }
             if (low == high) continue;
             ++tried;
-            if (rules_.random_split) {
-                const bool is_name = rows_.names[column] != 0;
-                const size_t drawn = draws.below(is_name ? last - first : static_cast<size_t>(high - low));
-                const auto step = is_name ? codes_[first + drawn] : static_cast<uint8_t>(low + drawn);
-                try_one(first, last, column, step, best);
-            } else {
+            key_ = key;
+            if (rules_.random_split)
+                try_one(first, last, column, rows_.names[column] ? drawn_name(first, last) : drawn_step(low, high), best);
+            else
                 try_all(first, last, column, low, high, best);
-            }
         }
         return best;
+    }
+
+    // The name of the first row whose hash is not below a random word: one row that comes or goes rarely changes it.
+    uint8_t drawn_name(size_t first, size_t last) const {
+        const auto begin = bag_.begin() + static_cast<ptrdiff_t>(first), end = bag_.begin() + static_cast<ptrdiff_t>(last);
+        const auto is_below = [this](int32_t row, uint64_t word) { return rows_.words[row] < word; };
+        const auto found = std::lower_bound(begin, end, mixed(key_), is_below);
+        return codes_[first + static_cast<size_t>(found == end ? 0 : found - begin)];
+    }
+
+    // The first of a sequence of random bytes that lies inside: it stays where an end moves a little.
+    uint8_t drawn_step(uint8_t low, uint8_t high) const {
+        for (uint64_t word = key_;;) {
+            word += GOLDEN;
+            uint64_t bytes = mixed(word);
+            for (int i = 0; i < 8; ++i, bytes >>= 8)
+                if (const auto step = static_cast<uint8_t>(bytes); step >= low && step < high) return step;
+        }
     }
 
     // One split needs no groups: the rows that go left are added up, without a branch that no processor can foresee.
@@ -151,19 +161,18 @@ class Grower {
         take_better(column, step, best);
     }
 
-    // Tries a split behind every code, or around every name. Groups of equal codes come from a table, or from sorting where a
-    // table would be mostly empty.
+    // Tries a split behind every code, or around every name. Groups of equal codes come from a table by label, or from rows put
+    // in order where that table would be mostly empty.
     void try_all(size_t first, size_t last, size_t column, uint8_t low, uint8_t high, Split& best) {
         const size_t width = rows_.n_labels, bins = static_cast<size_t>(high - low) + 1, n = last - first;
         groups_.clear();
         if (bins * width > 8 * n) {
-            sorted_.clear();
-            for (size_t i = first; i < last; ++i) sorted_.push_back(static_cast<uint64_t>(codes_[i]) << 32 | (i - first));
-            std::sort(sorted_.begin(), sorted_.end());
-            for (uint64_t entry : sorted_) {
-                const size_t i = first + static_cast<size_t>(entry & 0xFFFFFFFFu);
-                groups_.push_back({static_cast<uint8_t>(entry >> 32), labels_[i], weights_[i]});
-            }
+            starts_.assign(bins + 1, 0);
+            for (size_t i = first; i < last; ++i) ++starts_[static_cast<size_t>(codes_[i] - low) + 1];
+            for (size_t bin = 0; bin < bins; ++bin) starts_[bin + 1] += starts_[bin];
+            groups_.resize(n);
+            for (size_t i = first; i < last; ++i)
+                groups_[starts_[static_cast<size_t>(codes_[i] - low)]++] = {codes_[i], labels_[i], weights_[i]};
         } else {
             by_code_.assign(bins * width, 0);
             for (size_t i = first; i < last; ++i)
@@ -188,10 +197,14 @@ class Grower {
         }
     }
 
+    // A row that comes or goes changes a score by about the impurity. A hash adds up to that much, so that the best of
+    // near-equal splits is a matter of the hash, not of the row.
     void take_better(size_t column, uint8_t step, Split& best) const {
         if (!sides_.is_allowed(rules_.min_weight)) return;
-        const double score = sides_.score();
-        if (score > best.score) best = {static_cast<int32_t>(column), step, score};
+        const double plain = sides_.score();
+        if (plain + one_row_ <= best.score) return;
+        const double added = one_row_ * fraction(mixed(key_ ^ GOLDEN * (step + 1)));
+        if (plain + added > best.score) best = {static_cast<int32_t>(column), step, plain + added};
     }
 
     // Puts the rows that go left first; returns where the others begin. The order of rows on each side stays.
@@ -228,13 +241,16 @@ class Grower {
     const GrowingRules& rules_;
     std::vector<int32_t> bag_, labels_, weights_;
     std::vector<uint8_t> codes_;
-    std::vector<uint64_t> sorted_;
+    std::vector<size_t> starts_;
     std::vector<Group> groups_;
     std::vector<int64_t> totals_, by_code_;
-    std::vector<size_t> order_;
+    std::vector<uint64_t> column_words_;
+    std::vector<std::pair<uint64_t, size_t>> order_;  // hashes of the node and the columns
     std::vector<Row> aside_;
     Sides sides_;
     int64_t weight_ = 0, squares_ = 0;
+    double one_row_ = 0;  // what one row changes a score by
+    uint64_t key_ = 0;    // of the node and the column
     Tree tree_;
 };
 

@@ -5,9 +5,10 @@
 // so the left child of node i is node i + 1.
 //
 // A node tries columns in a random order until `max_columns` of them have more than one code in it. In each it takes the split
-// with the highest sum over both sides of (sum of squared label weights) / weight, or one random split. The first column with
-// the highest sum wins. Random words are a function of (seed, node, number of the draw), and sums are whole numbers up to one
-// division a side, so a tree is the same on every processor.
+// with the highest sum over both sides of (sum of squared label weights) / weight, or one random split. The highest sum wins;
+// among near-equal sums a hash decides. All that is random is a hash of the seed, the turns from the root, the column and the
+// step, so that one row more or less changes few nodes. Sums are whole numbers up to one division a side, so a tree is the same
+// on every processor.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,7 @@ struct GrowingRows {
     const uint8_t* names;  // (columns,): whether a column holds names
     const int32_t* labels;
     const int32_t* weights;
+    const uint64_t* words;  // the hash of each row, ascending
     size_t n_rows, n_columns, n_labels;
 };
 

@@ -34,12 +34,13 @@ using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>
 // codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
 GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& labels,
                        const Vector<int32_t>& weights, const Vector<int32_t>& bag, size_t n_labels, int64_t min_weight,
-                       size_t max_columns, bool random_split, uint64_t seed) {
+                       size_t max_columns, bool random_split, uint64_t seed, const Vector<uint64_t>& words) {
     require(codes.shape(0) == names.shape(0) && codes.shape(1) == labels.shape(0), "one code for each column and row");
-    require(weights.shape(0) == labels.shape(0), "one weight for each row");
+    require(weights.shape(0) == labels.shape(0) && words.shape(0) == labels.shape(0), "one weight and one hash for each row");
     require(codes.shape(0) > 0 && codes.shape(0) < (size_t{1} << 31) && codes.shape(1) < (size_t{1} << 31), "too many rows, or no column");
     require(bag.shape(0) > 0 && n_labels > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
     require_aligned(labels), require_aligned(weights);
+    const std::vector<uint64_t> own_words = copied<uint64_t>(words);
     std::vector<int32_t> own_bag = copied<int32_t>(bag), own_labels = copied<int32_t>(labels), own_weights = copied<int32_t>(weights);
     int64_t total = 0;
     for (int32_t row : own_bag) {
@@ -49,7 +50,8 @@ GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& name
         require(total < (int64_t{1} << 31), "the weights are too large together");
     }
     for (int32_t label : own_labels) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
-    const GrowingRows rows{codes.data(), names.data(), own_labels.data(), own_weights.data(), codes.shape(1), codes.shape(0), n_labels};
+    const GrowingRows rows{codes.data(), names.data(), own_labels.data(), own_weights.data(), own_words.data(),
+                           codes.shape(1), codes.shape(0), n_labels};
     const GrowingRules rules{min_weight, max_columns, random_split, seed};
     Tree tree;
     {
@@ -203,7 +205,7 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
 void bind_trees(nb::module_& m) {
     m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("labels").noconvert(),
           nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
-          nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"));
+          nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"), nb::arg("words").noconvert());
     m.def("tree_features", &write_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(), nb::arg("cells").noconvert(),
           nb::arg("counts").noconvert(), nb::arg("labels").noconvert(), nb::arg("kinds").noconvert(), nb::arg("n_kinds"),
           nb::arg("label_logs").noconvert(), nb::arg("own_logs").noconvert(), nb::arg("label_starts").noconvert(),

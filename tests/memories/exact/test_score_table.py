@@ -121,9 +121,8 @@ def test_compiled_steps_are_those_of_the_plain_twin(seed: int) -> None:
     n_ordered, n_names = int(rng.integers(1, 5)), int(rng.integers(0, 3))
     cuts = tuple(np.unique(rng.integers(-5, 6, rng.integers(0, 9)) / 2) for _ in range(n_ordered))
     pairs = rng.integers(0, n_ordered, (rng.integers(0, 4), 2))
-    pair_cuts = tuple(np.unique(rng.integers(-9, 10, rng.integers(0, 9))) for _ in pairs)
     codes = ColumnCodes(
-        "n" * n_ordered + "s" * n_names, cuts, (np.empty((0, 16), np.uint8),) * n_names, bytes(16), pairs, pair_cuts
+        "n" * n_ordered + "s" * n_names, cuts, (np.empty((0, 16), np.uint8),) * n_names, bytes(16), pairs, cuts
     )
     values = rng.integers(-7, 8, (30, n_ordered)) / 2
     values[rng.random(values.shape) < 0.1] = np.nan

@@ -381,13 +381,13 @@ def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
     n_ordered = sum(6 if kind == ColumnKind.DATES else 1 for kind in kinds if kind != ColumnKind.NAMES)
     cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
     cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
+    hash_lengths = stored.take("hash_cut_lengths", "uint8", (n_ordered,)).tolist()
+    hash_cuts = split_cuts(stored.take("hash_cuts", "float64", (None,)), hash_lengths)
     pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1)).astype(np.int64)
-    pair_lengths = stored.take("pair_cut_lengths", "uint8", (len(pairs),)).tolist()
-    pair_cuts = split_cuts(stored.take("pair_cuts", "int16", (None,)).astype(np.int64), pair_lengths)
     name_lengths = stored.take("name_lengths", "uint8", (kinds.count(ColumnKind.NAMES),)).tolist()
     names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
     key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
-    return ColumnCodes(kinds, cuts, names, key, pairs, pair_cuts)
+    return ColumnCodes(kinds, cuts, names, key, pairs, hash_cuts)
 
 
 def _restored_forest(codes: ColumnCodes, stored: StoredArrays) -> Forest:

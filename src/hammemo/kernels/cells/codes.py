@@ -21,7 +21,7 @@ from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.distinct import distinct_examples, example_words
 from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -37,8 +37,15 @@ if TYPE_CHECKING:
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
 _MAX_NAMES: Final = 254
+LOWEST: Final = float(np.finfo(np.float64).min)
+"""What stands for cuts below the first one."""
+DIFFERENCE_CUTS: Final = np.array([d for d in range(-254, 255) if abs(d) < 64 or d % 3 == 0])
+"""Cuts between differences of steps: every step near zero, every third one elsewhere."""
+_BAND: Final = 0.05
 _BAND_ROWS: Final = 2
-"""A cut leaves 45 to 55 % of the rows of its range below it, or this many rows more or fewer."""
+"""A cut leaves half of the rows of its range below it, up to this share, and this many rows, more or fewer."""
+_HASH_BAND: Final = 0.2
+"""The band of cuts for hashes."""
 LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
@@ -104,7 +111,7 @@ def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDAr
 
 
 def quantile_cuts(
-    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int = 2
+    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int = 2, band: float = _BAND
 ) -> NDArray[np.float64]:
     """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
 
@@ -122,27 +129,61 @@ def quantile_cuts(
     >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
     array([256., 512., 768.])
     """
+    return _halved(values, counts, most, least, band)[0]
+
+
+def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the cuts of a column of trees: as many for any column, so that a cut that comes or goes moves no other.
+
+    Where rows are too few to be divided, the cuts repeat the one below them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells.codes import placed_cuts
+    >>> cuts = placed_cuts(np.array([1.0, 2.0, 3.0]), np.array([10, 10, 20]))
+    >>> np.searchsorted(cuts, [1.0, 2.0, 3.0], side="right").tolist()
+    [63, 126, 253]
+    """
+    return _filled(*_halved(values, counts, MAX_CUTS, LEAST_ROWS, _BAND))
+
+
+def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
+    """Return cuts with what repeats them: `MAX_CUTS` in all."""
+    found = np.full(MAX_CUTS, LOWEST)
+    found[places] = cuts
+    return np.maximum.accumulate(found)
+
+
+def _halved(
+    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int, band: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return cuts as `quantile_cuts` does, and the place of each among `most`.
+
+    Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
+    """
     present = ~np.isnan(values)
     distinct, ranks = np.unique(values[present], return_inverse=True)
     weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
     upto = np.cumsum(weights)
-    ends = np.append(0, upto)
-    found, low, high = np.empty(0), np.array([0]), np.array([len(distinct)])
-    for _ in range(most.bit_length() if len(distinct) > most + 1 else len(distinct)):
-        divided = (high - low > 1) & (ends[high] - ends[low] >= least)
-        if not divided.any():
-            break
-        low, high = low[divided], high[divided]
-        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high)])
-        room = most - len(found)
-        found = np.append(found, cuts if len(cuts) <= room else cuts[np.arange(room) * len(cuts) // room])
+    ends, found = np.append(0, upto), np.full(most, np.nan)
+    low, high, first, last = np.array([[0], [len(distinct)], [0], [most]])  # values, and places, of each range
+    while len(low):
+        divided = (high - low > 1) & (ends[high] - ends[low] >= least) & (last > first)
+        low, high, first, last = low[divided], high[divided], first[divided], last[divided]
+        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high, band)])
         middle = np.searchsorted(distinct, cuts)
-        low, high = np.column_stack([low, middle]).ravel(), np.column_stack([middle, high]).ravel()
-    return np.sort(found)
+        room = np.sort([first + (middle - low) - 1, last - (high - middle)], axis=0)
+        place = np.clip((first + last) // 2, *room)
+        found[place] = cuts
+        low, high = np.append(low, middle), np.append(middle, high)
+        first, last = np.append(first, place + 1), np.append(place, last)
+    places = np.flatnonzero(~np.isnan(found))
+    return found[places], places
 
 
 def _middle_values(
-    upto: NDArray[np.int64], ends: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+    upto: NDArray[np.int64], ends: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64], band: float
 ) -> NDArray[np.int64]:
     """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
 
@@ -151,8 +192,8 @@ def _middle_values(
     upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these; low, high : (r,); returned : (2, r)
     """
     base, whole = ends[low], ends[high] - ends[low]
-    first = np.searchsorted(upto, base + np.maximum((0.45 * whole).astype(np.int64) - _BAND_ROWS, 1))
-    last = np.searchsorted(upto, base + np.minimum((0.55 * whole).astype(np.int64) + _BAND_ROWS, whole))
+    first = np.searchsorted(upto, base + np.maximum(((0.5 - band) * whole).astype(np.int64) - _BAND_ROWS, 1))
+    last = np.searchsorted(upto, base + np.minimum(((0.5 + band) * whole).astype(np.int64) + _BAND_ROWS, whole))
     before, behind = ends[first] - base, ends[high] - ends[first + 1]
     is_left = (first == last) & (first > low) & ((before >= behind) | (first + 1 == high))
     first = first - is_left  # one value fills the middle: the cut is on its side that divides the rows more evenly
@@ -175,8 +216,8 @@ class ColumnCodes:
         The key of these hashes.
     pairs : ndarray of int64, shape (D, 2)
         The ordered columns whose differences are columns too.
-    pair_cuts : sequence of ndarray of int64
-        Their cuts, ascending.
+    hash_cuts : sequence of ndarray of float64
+        For each ordered column, the few cuts by which rows are hashed.
     """
 
     kinds: str
@@ -184,31 +225,28 @@ class ColumnCodes:
     names: tuple[NDArray[np.uint8], ...]
     name_key: bytes
     pairs: NDArray[np.int64]
-    pair_cuts: tuple[NDArray[np.int64], ...]
+    hash_cuts: tuple[NDArray[np.float64], ...]
 
     @classmethod
     def chosen(
         cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64], seed: int
     ) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
-        cuts, names = [], []
+        names = []
         key = struct.pack("<QQ", *key_words(seed, "names of trees"))
-        values = token_values(contexts.vocabulary)
-        least = max(5, int(counts.sum()) // 1000)
+        values, n_bits = token_values(contexts.vocabulary), int(counts.sum()).bit_length()
+        least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
+        ordered: list[NDArray[np.float64]] = []
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
             if kind == ColumnKind.NAMES:
                 names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
-                cuts += [
-                    quantile_cuts(part, counts, MAX_CUTS, LEAST_ROWS) for part in ordered_parts(kind, values[ranks])
-                ]
-        plain = cls(kinds, tuple(cuts), tuple(names), key, pairs[:0], ())
-        steps = [_steps(cut, column) for cut, column in zip(cuts, plain.values(contexts).T, strict=True)]
-        found = []
-        for first, second in pairs.tolist():
-            difference, present = _difference(steps[first], steps[second])
-            found.append(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS, LEAST_ROWS))
-        return replace(plain, pairs=pairs, pair_cuts=tuple(cut.astype(np.int64) for cut in found))
+                ordered += ordered_parts(kind, values[ranks])
+        cuts = [placed_cuts(part, counts) for part in ordered]
+        halvings = max(2, -(-n_bits // max(len(ordered), 1)))  # enough to tell rows apart
+        most = min(MAX_CUTS, 2**halvings - 1)
+        hash_cuts = tuple(quantile_cuts(part, counts, most, LEAST_ROWS, _HASH_BAND) for part in ordered)
+        return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
 
     @property
     def n_ordered(self) -> int:
@@ -253,18 +291,26 @@ class ColumnCodes:
     def distinct(
         self, examples: Examples, seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return `distinct_examples` with steps in place of numbers.
+        """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
 
-        So what is drawn by these hashes does not depend on where a number lies between two cuts.
+        So what is drawn by these hashes does not depend on where a number lies between two cuts, and rarely on a cut
+        that moves.
         """
         contexts = examples.contexts
         named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
-        steps = self.rows(contexts)[:, : self.n_ordered].astype(np.int64)
         numbers = Vocabulary(np.arange(MAX_CUTS + 2))
         vocabulary = contexts.vocabulary.union(numbers)
         names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
-        seen = Contexts.with_ranks(vocabulary, np.hstack([vocabulary.find(numbers)[steps], names]))
-        return distinct_examples(replace(examples, contexts=seen), seed)
+        places = vocabulary.find(numbers)
+
+        def known_by(steps: NDArray[np.uint8]) -> Examples:
+            return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
+
+        rows, _, counts = distinct_examples(known_by(self.rows(contexts)[:, : self.n_ordered]), seed)
+        few = zip(self.hash_cuts, self._values(contexts).T, strict=True)
+        words = example_words(known_by(np.column_stack([_steps(cuts, column) for cuts, column in few])), seed)[rows]
+        order = np.argsort(words, kind="stable")
+        return rows[order], words[order], counts[order]
 
     def plain_rows(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
@@ -275,9 +321,9 @@ class ColumnCodes:
         """
         steps = [_steps(cuts, column) for cuts, column in zip(self.cuts, values.T, strict=True)]
         found = [*steps, *names.T]
-        for (first, second), cuts in zip(self.pairs.tolist(), self.pair_cuts, strict=True):
+        for first, second in self.pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
-            step = 1 + np.searchsorted(cuts, difference, side="right")
+            step = 1 + np.searchsorted(DIFFERENCE_CUTS, difference, side="right")
             found.append(np.where(present, step, 0).astype(np.uint8))
         return np.ascontiguousarray(np.array(found, np.uint8).reshape(len(self.is_name), len(values)).T)
 
@@ -292,8 +338,8 @@ class ColumnCodes:
             np.cumsum([0, *map(len, self.cuts)]),
             len(self.names),
             np.ascontiguousarray(self.pairs, np.int64).reshape(-1, 2),
-            np.concatenate([np.empty(0, np.int64), *self.pair_cuts]),
-            np.cumsum([0, *map(len, self.pair_cuts)]),
+            np.tile(DIFFERENCE_CUTS, len(self.pairs)),
+            np.arange(len(self.pairs) + 1) * len(DIFFERENCE_CUTS),
         )
 
     def owners(self) -> list[tuple[int, ...]]:
@@ -359,9 +405,9 @@ def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {
         "cuts": np.concatenate([np.empty(0), *codes.cuts]),
         "cut_lengths": np.array([len(cut) for cut in codes.cuts], np.uint8),
+        "hash_cuts": np.concatenate([np.empty(0), *codes.hash_cuts]),
+        "hash_cut_lengths": np.array([len(cut) for cut in codes.hash_cuts], np.uint8),
         "pairs": narrow(codes.pairs),
-        "pair_cuts": np.concatenate([np.empty(0, np.int16), *codes.pair_cuts]).astype(np.int16),
-        "pair_cut_lengths": np.array([len(cut) for cut in codes.pair_cuts], np.uint8),
     }
     arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
     arrays["name_lengths"] = np.array([len(known) for known in codes.names], np.uint8)
@@ -384,6 +430,6 @@ def split_cuts(flat: NDArray[Any], lengths: Sequence[int]) -> tuple[NDArray[Any]
     if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
         raise ValueError("the cuts of a column are not as many as declared, or not finite")
     found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
-    if any((np.diff(cuts) <= 0).any() for cuts in found):
+    if any((np.diff(cuts) < 0).any() for cuts in found):
         raise ValueError("the cuts of a column are not ascending")
     return found

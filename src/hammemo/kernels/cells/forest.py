@@ -237,7 +237,7 @@ def grown_forest(
     n_plain : int
         Columns of bytes that are no differences; they come first.
     words : ndarray of uint64
-        The hash of each row: decides which trees it grows.
+        The hash of each row, ascending: decides which trees it grows.
 
     Shapes
     ------
@@ -260,7 +260,7 @@ def grown_forest(
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {tree}")[0]
         arrays = (codes[:width], is_name[:width], ranks, weights, bag)
-        return grow(*arrays, n_labels, LEVELS[0], most, not is_best, tree_seed)
+        return grow(*arrays, n_labels, LEVELS[0], most, not is_best, tree_seed, words)
 
     trees = in_threads(grown, range(TREES_OF_A_KIND * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))

@@ -19,17 +19,6 @@ TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]"
 Split = tuple[int, int]
 
 
-class _Draws:
-    """Random words of one node."""
-
-    def __init__(self, seed: int, node: int) -> None:
-        self._state = mix_one((seed + _GOLDEN * (node + 1)) % 2**64)
-
-    def below(self, size: int) -> int:
-        self._state = (self._state + _GOLDEN) % 2**64
-        return mix_one(self._state) % size
-
-
 class _TrainingRows(NamedTuple):
     """All rows that trees grow from: codes (columns, m), which columns hold names, labels and weights (m,)."""
 
@@ -54,21 +43,22 @@ def grow_tree(
     max_columns: int,
     random_split: bool,
     seed: int,
+    words: NDArray[np.uint64],
 ) -> TreeArrays:
     """Return the column, the step, the right child and the weight of each node of a tree, depth first.
 
     Shapes
     ------
-    codes : (columns, m); labels, weights : (m,)
+    codes : (columns, m); labels, weights, words : (m,)
     """
     every = _TrainingRows(codes, names, labels, weights)
     column: list[int] = []
     step: list[int] = []
     right: list[int] = []
     weight: list[int] = []
-    open_nodes: list[tuple[NDArray[np.int32], int]] = [(bag, -1)]  # rows, and the node whose right child it is
+    open_nodes = [(bag, -1, seed)]  # rows, the node whose right child it is, and a hash of the turns from the root
     while open_nodes:
-        rows, parent = open_nodes.pop()
+        rows, parent, path = open_nodes.pop()
         node = len(column)
         if parent >= 0:
             right[parent] = node
@@ -76,15 +66,16 @@ def grow_tree(
         total = int(by_label.sum())
         split = None
         if total >= 2 * min_weight and int((by_label**2).sum()) != total**2:
-            draws = _Draws(seed, node)
-            split = _best_split(every, rows, by_label, min_weight, max_columns, random_split, draws)
+            drawn_by = words[rows] if random_split else None
+            split = _best_split(every, rows, by_label, min_weight, max_columns, path, drawn_by)
         column.append(_LEAF if split is None else split[0])
         step.append(0 if split is None else split[1])
         right.append(0)
         weight.append(total)
         if split is not None:
             goes_left = _left(codes[split[0], rows], bool(names[split[0]]), split[1])
-            open_nodes += [(rows[~goes_left], node), (rows[goes_left], -1)]
+            right_path, left_path = (mix_one((path + turn * _GOLDEN) % 2**64) for turn in (2, 1))
+            open_nodes += [(rows[~goes_left], node, right_path), (rows[goes_left], -1, left_path)]
     return np.array(column, np.int32), np.array(step, np.uint8), np.array(right, np.int32), np.array(weight, np.int64)
 
 
@@ -98,36 +89,44 @@ def _best_split(
     by_label: NDArray[np.int64],
     min_weight: int,
     max_columns: int,
-    random_split: bool,
-    draws: _Draws,
+    path: int,
+    words: NDArray[np.uint64] | None,
 ) -> Split | None:
     best, best_score, tried = None, -1.0, 0
-    order = list(range(len(every.codes)))
-    for place in range(len(order)):
+    total = float(by_label.sum())
+    one_row = 1 - float((by_label**2).sum()) / (total * total)  # what one row changes a score by
+    keys = [mix_one(path ^ mix_one(_GOLDEN * (column + 3) % 2**64)) for column in range(len(every.codes))]
+    for column in sorted(range(len(keys)), key=lambda column: (keys[column], column)):
         if tried == max_columns:
             break
-        other = place + draws.below(len(order) - place)
-        order[place], order[other] = order[other], order[place]
-        column = order[place]
-        held = every.codes[column, rows]
+        held, key = every.codes[column, rows], keys[column]
         low, high = int(held.min()), int(held.max())
         if low == high:
             continue
         tried += 1
         is_name = bool(every.names[column])
-        for step in _steps(held, is_name, low, high, draws if random_split else None):
+        for step in _steps(held, is_name, low, high, key, words):
             goes_left = _left(held, is_name, step)
             left = every.weight_by_label(rows[goes_left], len(by_label))
             score = _score(left, by_label - left, min_weight)
+            score += one_row * (mix_one(key ^ _GOLDEN * (step + 1) % 2**64) >> 11) * 2.0**-53 if score >= 0 else 0.0
             if score > best_score:
                 best, best_score = (column, step), score
     return best
 
 
-def _steps(held: NDArray[np.uint8], is_name: bool, low: int, high: int, draws: _Draws | None) -> list[int]:
-    """Return the steps that are tried: one at random, or all."""
-    if draws is not None:
-        return [int(held[draws.below(len(held))])] if is_name else [low + draws.below(high - low)]
+def _steps(
+    held: NDArray[np.uint8], is_name: bool, low: int, high: int, key: int, words: NDArray[np.uint64] | None
+) -> list[int]:
+    """Return the steps that are tried: one at random, by the hashes of the rows and the key, or all."""
+    if words is not None and is_name:
+        place = int(np.searchsorted(words, np.uint64(mix_one(key))))
+        return [int(held[place % len(held)])]
+    while words is not None:
+        key = (key + _GOLDEN) % 2**64
+        inside = [step for step in mix_one(key).to_bytes(8, "little") if low <= step < high]
+        if inside:
+            return inside[:1]
     present: list[int] = np.unique(held).tolist()
     if is_name:
         return present
