@@ -63,7 +63,7 @@ def loops() -> CompiledLoops:
 
 
 def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many copies of each row lie in each fold: copy c of a row with hash w lies in fold (w + c) mod `FOLDS`.
+    """Return how many copies of each row lie in each fold: copy c of a row with hash w is in fold (w + c) mod `FOLDS`.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class AdditiveDesign:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the coordinates of each column start, then those of each pair, and the end; coordinate 0 is constant."""
+        """Where the coordinates of each column start, then those of each pair, and the end; 0 is the constant."""
         coarse = self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
         pairs = [int(coarse[a] * coarse[b]) for a, b in self.pairs.tolist()]
         return np.cumsum([1, *self._sizes(_MAX_KNOTS, _MAX_NAMES).tolist(), *pairs])
@@ -397,7 +397,7 @@ def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.in
 def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
     """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
 
-    A knot is the roundest binary number near its quantile. A value that fills the neighbourhood of one is a knot itself.
+    A knot is the roundest binary number near its quantile. A value that fills the place of one is a knot itself.
     A single value counts as an eighth of the rows at most, so that it leaves knots to the others.
     """
     present = np.isfinite(values)

@@ -1,6 +1,6 @@
 """The additive base for classes: a penalised log-linear function, by Newton steps.
 
-Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one; the curvature is
+Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one, which is
 taken from the rows with the lowest hashes, the loss and its gradient from all. So the minimum does not depend on the
 curvature, only the way to it does.
 """

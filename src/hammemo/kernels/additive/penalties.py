@@ -1,7 +1,8 @@
 """How far coefficients are pulled to zero, and which pairs of columns are worth coordinates.
 
-Coordinates of a fit have groups (:attr:`AdditiveDesign.groups`), and each group has one penalty: MacKay's fixed point of
-the evidence, where a penalty is the number of coefficients that the rows determine, divided by the sum of their squares.
+Coordinates of a fit have groups (:attr:`AdditiveDesign.groups`), and each group has one penalty: MacKay's fixed point
+of the evidence, where a penalty is the number of coefficients that the rows determine, divided by the sum of their
+squares.
 A fixed number of steps, so that penalties are a smooth function of the rows.
 """
 
@@ -72,7 +73,7 @@ def next_pairs(
 ) -> NDArray[np.int64]:
     """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
 
-    Scores are compared by quarters of doublings, and near-equal pairs by a hash, so that a row rarely changes the choice.
+    Scores are compared by quarters of doublings, near-equal pairs by a hash, so that a row rarely changes the choice.
 
     Shapes
     ------

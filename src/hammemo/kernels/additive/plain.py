@@ -128,7 +128,7 @@ class AdditiveRows:
         products += weighted.T @ targets
 
     def curvature(
-        self, labels: Any, weights: Any, modes: AdditiveModes, phi: Any, most: int, width: int, out: NDArray[np.float64]
+        self, _: Any, weights: Any, modes: AdditiveModes, phi: Any, most: int, width: int, out: NDArray[np.float64]
     ) -> None:
         """Write the curvatures of the loss, by the first `most` rows with a weight: (width, q, q)."""
         own = np.flatnonzero(weights)[:most]
