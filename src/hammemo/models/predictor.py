@@ -210,7 +210,8 @@ class Predictor(Answering):
             return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
         ranker, of_base = self._asked.ranker, None
         if isinstance(ranker, AdditiveRanker):
-            ranker, of_base = ranker.inner, (self._asked.labels, ranker.weights)
+            of_base = (self._asked.labels, ranker.weights)
+            ranker = ranker.inner
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
                 "Of models of tables with numbers only those with trees, exact counts in memory and at most "

@@ -152,7 +152,7 @@ def _distinct_tuples(ranks: NDArray[np.int64], site: Site) -> tuple[NDArray[np.i
     for j in site:  # one column at a time, so that the numbers stay small
         own = ranks[:, j].astype(np.int64)
         _, first, codes = np.unique(codes * (own.max(initial=0) + 2) + own, return_index=True, return_inverse=True)
-    return ranks[np.ix_(first, list(site))], codes
+    return ranks[first][:, list(site)], codes
 
 
 def _cell_counts(

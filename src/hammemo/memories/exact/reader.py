@@ -274,8 +274,10 @@ class RuleRanker(RowRanker, DenseRanker):
         """Return what ranks rows with numbers, by their cells; made once for the cells asked for last."""
         made = self._of_cells
         if made is None or made[0] is not cells:
-            has_trees = self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites)
-            made = self._of_cells = (cells, TreeRanker(self, cells) if has_trees else super().for_cells(cells))
+            ranker = super().for_cells(cells)
+            if self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites):
+                ranker = TreeRanker(self, cells)
+            made = self._of_cells = (cells, ranker)
         return made[1]
 
     def _sparse_scores(self, contexts: Contexts) -> NDArray[np.float64]:
