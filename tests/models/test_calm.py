@@ -37,7 +37,7 @@ def test_weights_do_not_depend_on_where_the_fit_stops(monkeypatch: pytest.Monkey
     X, y = calm.made_up(450)
 
     def asked() -> NDArray[np.float64]:
-        return MemoryClassifier().fit(X[:450], y[:450]).predict_proba(X[450:])
+        return np.asarray(MemoryClassifier().fit(X[:450], y[:450]).predict_proba(X[450:]))
 
     stopped = asked()
     monkeypatch.setattr(tree_weights, "_STEPS", 5000)
