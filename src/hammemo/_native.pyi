@@ -511,7 +511,7 @@ class AdditiveRows:
         tolerance: float,
         outputs: int,
         phi: NDArray[np.float64],
-    ) -> float: ...
+    ) -> None: ...
 
 class DenseRatios:
     @staticmethod

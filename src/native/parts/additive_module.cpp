@@ -131,14 +131,14 @@ void curvature(const AdditiveRows& rows, const Vector<int32_t>& labels, const Ve
     for (size_t k = 0; k < width; ++k) modes.turn(upper.data() + k, width, out.data() + k * q * q);
 }
 
-double fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Vector<double>& inverses,
+void fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Vector<double>& inverses,
            const Vector<double>& penalties, size_t steps, double tolerance, size_t outputs, Output<double> phi) {
     const ClassRows given = make_classes(rows, labels, weights, outputs);
     const size_t q = modes.q(), width = inverses.size() / std::max<size_t>(q * q, 1);
     require(rows.p() == modes.p() && (width == 1 || width == outputs), "modes of other coordinates");
     require_size(inverses, width * q * q), require_size(penalties, q), require_size(phi, outputs * q);
     const Released released;
-    return given.fit(modes, inverses.data(), width, penalties.data(), steps, tolerance, phi.data());
+    given.fit(modes, inverses.data(), width, penalties.data(), steps, tolerance, phi.data());
 }
 
 // Coordinates of the fit, (outputs, q), become those of rows, (p, outputs).
