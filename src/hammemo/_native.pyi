@@ -509,7 +509,6 @@ class AdditiveRows:
         penalties: NDArray[np.float64],
         steps: int,
         tolerance: float,
-        outputs: int,
         phi: NDArray[np.float64],
     ) -> None: ...
 

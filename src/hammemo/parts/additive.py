@@ -43,7 +43,7 @@ FOLDS: Final = 5
 NAT: Final = 65536
 """Scores of labels are whole numbers of 1/65536 nats."""
 MAX_PAIRS: Final = 8
-_MAX_KNOTS: Final = 12
+_MAX_KNOTS: Final = 15
 _MAX_NAMES: Final = 40
 _MAX_COORDINATES: Final = 600
 """Of all columns together; wide tables have fewer knots and names in each column."""
@@ -382,6 +382,15 @@ def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.in
     return np.rint(np.clip(theta * unit, -MAX_COEFFICIENT, MAX_COEFFICIENT)).astype(np.int64)
 
 
+_KNOT_SHARES: Final = (
+    (15, (1 / 128, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 1 / 3, 5 / 12)),
+    (11, (1 / 128, 1 / 24, 1 / 8, 1 / 4, 3 / 8)),
+    (7, (1 / 128, 1 / 24, 1 / 4)),
+    (2, (1 / 64,)),
+)
+"""By the most knots of a column, the shares of rows below its knots in the lower half; the upper half is alike."""
+
+
 def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
     """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
 
@@ -395,9 +404,7 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
     weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
     upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
     total = int(upto[-1])
-    inner = (1 / 8, 1 / 4, 3 / 8) if most >= 11 else (1 / 4,) if most >= 7 else ()
-    outer = (1 / 256, 1 / 32) if most >= 7 else (1 / 64,)
-    below = np.array([*outer, *inner])
+    below = np.array(next(shares for least, shares in _KNOT_SHARES if most >= least))
     wanted = np.maximum(total * np.concatenate([below, [0.5] * (most > 2), 1 - below[::-1]]), 1 + _BAND_ROWS)
     wanted = np.minimum(wanted, total - _BAND_ROWS)
     band = 0.1 * np.minimum(wanted, total - wanted) + _BAND_ROWS

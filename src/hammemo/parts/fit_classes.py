@@ -84,7 +84,7 @@ def class_base(
     most_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
     best, rounds = None, _FIRST_ROUNDS
     while True:
-        rows = _Rows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
+        rows = _LabelledRows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
         phi, penalties, inverses = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
         crossed = _crossed(rows, phi, penalties, inverses, counts, folded)
         loss, left, spread = _left_over(rows, crossed, folded)
@@ -101,7 +101,7 @@ def class_base(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LabelledRows:
     """Rows with their labels, and fits to them; phi : (outputs, q), the coordinates of `AdditiveDesign.modes`."""
 
     design: AdditiveDesign
@@ -149,8 +149,7 @@ class _Rows:
     ) -> NDArray[np.float64]:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
-        modes, o = self.design.modes, self.outputs
-        self.rows.fit(self.labels, weights, modes, inverses.reshape(-1), own, *end, o, found.reshape(-1))
+        self.rows.fit(self.labels, weights, self.design.modes, inverses.reshape(-1), own, *end, found)
         return found
 
     def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -169,7 +168,7 @@ def _prior(labels: NDArray[np.int64], n_labels: int, counts: NDArray[np.int64], 
 
 
 def _crossed(
-    rows: _Rows,
+    rows: _LabelledRows,
     phi: NDArray[np.float64],
     penalties: NDArray[np.float64],
     inverses: NDArray[np.float64],
@@ -189,7 +188,7 @@ def _crossed(
 
 
 def _left_over(
-    rows: _Rows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
+    rows: _LabelledRows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
 ) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
     """Return the loss of rows left out, and what their labels exceed the crossed shares by, with its spread."""
     observed = rows.labels[:, None] == (np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs))

@@ -154,12 +154,11 @@ class AdditiveRows:
         penalties: Any,
         steps: int,
         tolerance: float,
-        outputs: int,
         phi: NDArray[np.float64],
     ) -> None:
         """Move phi, (outputs, q), to where the penalised loss is lowest."""
-        q = len(penalties)
-        B, start = self.matrix / HAT @ modes.matrix, phi.reshape(outputs, q).copy()
+        outputs, q = phi.shape
+        B, start = self.matrix / HAT @ modes.matrix, phi.copy()
         T = np.broadcast_to(inverses.reshape(-1, q, q), (outputs, q, q))
         observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
 
@@ -178,7 +177,7 @@ class AdditiveRows:
             options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
             method="L-BFGS-B",
         )
-        phi[:] = (start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))).ravel()
+        phi[:] = start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))
 
 
 def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
