@@ -1,4 +1,7 @@
-"""What a table's vote combines: an additive base that is fitted to classes or numbers."""
+"""Parts of a table's answer: an additive base, fitted to classes or to numbers.
+
+Imports `kernels`, `tokens` and `_arrays`; models build on it.
+"""
 
 from hammemo.kernels.additive.additive import AdditiveBase, AdditiveDesign
 from hammemo.kernels.additive.fit_classes import class_base

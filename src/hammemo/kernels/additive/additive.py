@@ -43,7 +43,7 @@ FOLDS: Final = 5
 NAT: Final = 65536
 """Scores of labels are whole numbers of 1/65536 nats."""
 MAX_PAIRS: Final = 8
-_MAX_KNOTS: Final = 12
+_MAX_KNOTS: Final = 15
 _MAX_NAMES: Final = 40
 _MAX_COORDINATES: Final = 600
 """Of all columns together; wide tables have fewer knots and names in each column."""
@@ -63,7 +63,7 @@ def loops() -> CompiledLoops:
 
 
 def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many copies of each row lie in each fold: copy c of a row with hash w is in fold (w + c) mod `FOLDS`.
+    """Return how many copies of rows lie in each fold: copy c of a row with hash w lies in fold (w + c) mod `FOLDS`.
 
     Examples
     --------
@@ -120,11 +120,12 @@ class AdditiveDesign:
         """Return the design for rows that occur so often, without pairs."""
         n_columns = values.shape[1] + name_codes.shape[1]
         room = _MAX_COORDINATES // max(n_columns, 1)
-        most_knots, most_names = min(_MAX_KNOTS, max(3, room)), min(_MAX_NAMES, max(3, room))
+        most_knots, most_names = min(_MAX_KNOTS, max(2, room)), min(_MAX_NAMES, max(2, room))
         knots = tuple(_knots(column[:_KNOT_ROWS], counts[:_KNOT_ROWS], most_knots) for column in values.T)
         names = tuple(_frequent(column, counts, most_names) for column in name_codes.T)
+        owners = codes.plain_owners()
         return cls(
-            knots, tuple(np.isnan(values).any(axis=0).tolist()), names, codes.plain_owners(), np.empty((0, 2), np.int64)
+            knots, tuple(np.isnan(column).any() for column in values.T), names, owners, np.empty((0, 2), np.int64)
         )
 
     @property
@@ -134,7 +135,7 @@ class AdditiveDesign:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the coordinates of each column start, then those of each pair, and the end; 0 is the constant."""
+        """Where the coordinates of each column, then of each pair, start, and the end; coordinate 0 is constant."""
         coarse = self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
         pairs = [int(coarse[a] * coarse[b]) for a, b in self.pairs.tolist()]
         return np.cumsum([1, *self._sizes(_MAX_KNOTS, _MAX_NAMES).tolist(), *pairs])
@@ -249,8 +250,9 @@ class AdditiveDesign:
         n_names = len(owners) - n_ordered
         lengths = stored.take("knot_lengths", "uint8", (n_ordered,)).tolist()
         knots = _split(stored.finite("knots", "float64", (None,)), lengths)
-        if any(len(known) == 1 or len(known) > _MAX_KNOTS or (np.diff(known) <= 0).any() for known in knots):
-            raise ValueError("the knots of a column are not ascending, or too few or too many")
+        for known in knots:
+            if len(known) > _MAX_KNOTS or (known[1:] <= known[:-1]).any() or (len(known) and not _has_range(known)):
+                raise ValueError("the knots of a column are not ascending, or too few or too many")
         has_missing = stored.take("has_missing", "uint8", (n_ordered,))
         name_lengths = stored.take("name_lengths", "uint8", (n_names,)).tolist()
         names = _split(stored.take("names", "uint8", (None,)), name_lengths)
@@ -394,23 +396,30 @@ def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.in
     return np.rint(np.clip(theta * unit, -MAX_COEFFICIENT, MAX_COEFFICIENT)).astype(np.int64)
 
 
+_KNOT_SHARES: Final = (
+    (15, (1 / 128, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 1 / 3, 5 / 12)),
+    (11, (1 / 128, 1 / 24, 1 / 8, 1 / 4, 3 / 8)),
+    (7, (1 / 128, 1 / 24, 1 / 4)),
+    (2, (1 / 64,)),
+)
+"""By the most knots of a column, the shares of rows below its knots in the lower half; the upper half is alike."""
+
+
 def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
     """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
 
-    A knot is the roundest binary number near its quantile. A value that fills the place of one is a knot itself.
+    A knot is the roundest binary number near its quantile. A value that fills this neighbourhood is a knot itself.
     A single value counts as an eighth of the rows at most, so that it leaves knots to the others.
     """
     present = np.isfinite(values)
     distinct, ranks = np.unique(values[present], return_inverse=True)
     if len(distinct) <= most:
-        return distinct if len(distinct) > 1 else distinct[:0]
+        return distinct if _has_range(distinct) else distinct[:0]
     weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
     upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
     total = int(upto[-1])
-    inner = (1 / 8, 1 / 4, 3 / 8) if most >= 11 else (1 / 4,) if most >= 7 else ()
-    outer = (1 / 256, 1 / 32) if most >= 7 else (1 / 64,)
-    below = np.array([*outer, *inner])
-    wanted = np.maximum(total * np.concatenate([below, [0.5], 1 - below[::-1]]), 1 + _BAND_ROWS)
+    below = np.array(next(shares for least, shares in _KNOT_SHARES if most >= least))
+    wanted = np.maximum(total * np.concatenate([below, [0.5] * (most > 2), 1 - below[::-1]]), 1 + _BAND_ROWS)
     wanted = np.minimum(wanted, total - _BAND_ROWS)
     band = 0.1 * np.minimum(wanted, total - wanted) + _BAND_ROWS
     first = np.searchsorted(upto, np.maximum(wanted - band, 1).astype(np.int64))
@@ -421,7 +430,12 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
         round_numbers(distinct[first], distinct[np.maximum(last, first + 1) % len(distinct)]),
     )
     found = np.unique(found)
-    return found if len(found) > 1 else distinct[[0, -1]]
+    return found if _has_range(found) else distinct[[0, -1]]
+
+
+def _has_range(knots: NDArray[np.float64]) -> bool:
+    """Return whether the range of knots can be divided; halves, because it may be too large for a number."""
+    return len(knots) > 1 and bool(0.5 * knots[-1] > 0.5 * knots[0])
 
 
 def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) -> NDArray[np.uint8]:

@@ -34,17 +34,19 @@ class AdditiveLevels:
         """Return the levels of arrays."""
         return cls(np.split(knots, starts[1:-1]) if len(starts) > 1 else [], has_missing, of_names, sizes, reach)
 
-    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[np.int64], ...]]:
+    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
-        found = []
+        found: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for knots, has_missing, x in zip(self.knots, self.has_missing, values.T, strict=True):
             gone = np.isnan(x)
             level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
             if len(knots):
                 level = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
                 low, high = 0.5 * knots[level], 0.5 * knots[level + 1]
+                width = high - low
                 with np.errstate(over="ignore"):
-                    share = (0.5 * np.where(gone, knots[0], x) - low) / (high - low) * HAT
+                    share = (0.5 * np.where(gone, knots[0], x) - low) / np.where(width > 0, width, 1.0) * HAT
+                share = np.where(width > 0, share, 0.0)
                 right = np.rint(np.clip(share, -self.reach, HAT + self.reach)).astype(np.int64)
             found.append((np.where(gone, len(knots) if has_missing else -1, level), np.where(gone, 0, right)))
         for levels, codes in zip(self.of_names, names.T, strict=True):
@@ -128,7 +130,14 @@ class AdditiveRows:
         products += weighted.T @ targets
 
     def curvature(
-        self, _: Any, weights: Any, modes: AdditiveModes, phi: Any, most: int, width: int, out: NDArray[np.float64]
+        self,
+        labels: Any,  # noqa: ARG002 (as the compiled function)
+        weights: Any,
+        modes: AdditiveModes,
+        phi: Any,
+        most: int,
+        width: int,
+        out: NDArray[np.float64],
     ) -> None:
         """Write the curvatures of the loss, by the first `most` rows with a weight: (width, q, q)."""
         own = np.flatnonzero(weights)[:most]
@@ -147,12 +156,11 @@ class AdditiveRows:
         penalties: Any,
         steps: int,
         tolerance: float,
-        outputs: int,
         phi: NDArray[np.float64],
-    ) -> float:
-        """Move phi to where the penalised loss is lowest, and return the loss."""
-        q = len(penalties)
-        B, start = self.matrix / HAT @ modes.matrix, phi.reshape(outputs, q).copy()
+    ) -> None:
+        """Move phi, (outputs, q), to where the penalised loss is lowest."""
+        outputs, q = phi.shape
+        B, start = self.matrix / HAT @ modes.matrix, phi.copy()
         T = np.broadcast_to(inverses.reshape(-1, q, q), (outputs, q, q))
         observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
 
@@ -171,8 +179,7 @@ class AdditiveRows:
             options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
             method="L-BFGS-B",
         )
-        phi[:] = (start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))).ravel()
-        return float(found.fun)
+        phi[:] = start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))
 
 
 def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
@@ -218,7 +225,7 @@ def _scattered(n: int, size: int, held: NDArray[np.bool_], entries: list[tuple[A
     return found
 
 
-def _shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(scores: Any) -> Any:
     if scores.shape[1] == 1:
         less = np.exp(-np.abs(scores))
         return np.where(scores < 0, less, 1.0) / (1.0 + less)
