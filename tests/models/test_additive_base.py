@@ -91,7 +91,8 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
 
     from hammemo.models.editing import take_state
 
-    state, other = MODEL.state, MemoryClassifier(random_state=0).fit(X[["a", "b"]], Y).state.cells
+    state = MODEL.state
+    other: Any = MemoryClassifier(random_state=0).fit(X[["a", "b"]], Y).state.cells
     assert isinstance(state.cells, TreeCells)
     base = state.cells.base
     wrong = [

@@ -12,6 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
+from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.codes import LEAST_ROWS, MAX_CUTS, quantile_cuts, round_numbers, split_names
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import NAME_BYTES, name_hashes
@@ -85,8 +86,7 @@ def test_a_forgotten_number_and_another_one_between_the_same_cuts_leave_the_same
         X = pd.DataFrame({"salary": rng.normal(50_000, 9_000, n), "town": rng.choice(["Bonn", "Köln"], n)})
         y = (X.salary + 9_000 * (X.town == "Bonn") + rng.normal(0, 4_000, n) > 54_000).to_numpy()
         model, other = MemoryClassifier().fit(X, y), X.copy()
-        assert model.state.cells is not None
-        assert model.state.cells.codes is not None
+        assert isinstance(model.state.cells, TreeCells)
         other.loc[n - 1, "salary"] = other_value(model.state.cells.codes.cuts[0], float(X.salary[n - 1]), rng)
         models = model.forget(X[-1:], y[-1:]), MemoryClassifier().fit(other, y).forget(other[-1:], y[-1:])
         for name, one in zip("ab", models, strict=True):

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
-from hammemo.kernels.cells import plain_trees
+from hammemo.kernels.cells import TreeCells, plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag
 from hammemo.memories import Exact, Hashed, Ledgered
@@ -62,8 +62,7 @@ def same(one: MemoryClassifier, other: MemoryClassifier, folder: Path) -> bool:
 def test_forget_and_refit_is_fit_of_the_rest_to_the_byte(tmp_path: Path) -> None:
     X, y = frame()
     clf = MemoryClassifier().fit(X, y)
-    assert clf.state.cells is not None
-    assert clf.state.cells.forest is not None
+    assert isinstance(clf.state.cells, TreeCells)
     clf.forget(X.iloc[:40], y[:40]).refit()
     rest = MemoryClassifier().fit(X.iloc[40:], y[40:])
     assert clf.digest(parts=True) == rest.digest(parts=True)
@@ -283,7 +282,7 @@ def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
 def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     X, y = frame(80, seed)
     clf = MemoryClassifier().fit(X, y)
-    assert clf.state.cells is not None
+    assert isinstance(clf.state.cells, TreeCells)
     assert isinstance(clf.state.store, KeptRows)
     rows = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0)
     read = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0, clf.memory_.reader())
@@ -371,7 +370,7 @@ def test_copies_of_a_row_grow_trees_one_by_one() -> None:
 def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     X = pd.DataFrame({"x": np.repeat(np.arange(60) * 1.5, 40)})
     clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
-    assert clf.state.cells is not None
+    assert isinstance(clf.state.cells, TreeCells)
     words = np.array([0, clf.state.cells.last_word], np.uint64)
     assert clf.state.cells.out_of_bag(words, np.array([40, 40])).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0

@@ -22,7 +22,7 @@ import numpy as np
 
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
-from hammemo.tokens.distinct import distinct_examples, example_words
+from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
 from hammemo.votes.fitting import features
@@ -194,7 +194,7 @@ def _of_columns(
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert isinstance(cells, TreeCells)
     reader, examples = memory.static_reader(), kept.examples()
-    chosen, _, counts = cells.codes.distinct(examples, memory.seed)
+    chosen, words, counts = cells.codes.distinct(examples, memory.seed)
     examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
     rows = rows_of(cells, examples, memory.seed, reader)
     rule = vote.rule(reader, state.sites)
@@ -209,7 +209,7 @@ def _of_columns(
     if of_base is None:
         return found, rule.base, rows.labels, rows.multiplicity
     added = of_base * cells.base.crossed_contributions(
-        *cells.codes.plain(examples.contexts), example_words(examples, memory.seed), reader.labels
+        *cells.codes.plain(examples.contexts), words[:_MAX_TREE_EXAMPLES], reader.labels
     )
     found[: len(added)] += added
     found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(found)  # what belongs to no column belongs to all

@@ -89,7 +89,9 @@ class TreeGraph:
         if self.base is None:
             return totals
         named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
-        return ops.add(totals, self.base.ratios(ops, values, named))
+        steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
+        middles = [ops.take(ops.constant(f"middles.{j}"), step) for j, step in enumerate(steps)]
+        return ops.add(totals, self.base.ratios(ops, middles, named))
 
     def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
         """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
@@ -184,6 +186,8 @@ def tree_graph(
         places = names.find(whole.table.vocabulary)[own]
         table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
         constants[f"names.{j}"] = table
+    for j, middles in enumerate(codes.step_middles):
+        constants[f"middles.{j}"] = middles
     for j, cuts in enumerate(codes.cuts):
         lowest = np.where(cuts == LOWEST, -np.inf, cuts)  # which minus infinity is not below
         constants[f"cuts.{j}"] = np.append(-lowest[::-1], np.inf)

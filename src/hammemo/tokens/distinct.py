@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,12 +68,6 @@ def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64],
     order, firsts = distinct_order(examples.contexts.ranks, examples.label_ranks, words)
     counts = np.add.reduceat(examples.multiplicity[order], firsts) if len(firsts) else np.empty(0, np.int64)
     return order[firsts], words[order][firsts], counts
-
-
-def in_hash_order(examples: Examples, seed: int) -> tuple[Examples, NDArray[np.uint64]]:
-    """Return the distinct examples with their multiplicities, the lowest hash first, and the hashes."""
-    rows, words, counts = distinct_examples(examples, seed)
-    return replace(examples.rows(rows), multiplicity=counts), words
 
 
 def distinct_order(

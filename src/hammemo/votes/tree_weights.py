@@ -28,7 +28,6 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.distinct import in_hash_order
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
@@ -102,7 +101,6 @@ def rows_of(
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
-    examples, of_folds = in_hash_order(examples, seed)  # of rows in the same steps, the lowest hash stands for all
     rows, words, counts = cells.codes.distinct(examples, seed)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
@@ -137,7 +135,7 @@ def rows_of(
         tree_counts,
         name_counts,
         label_counts,
-        cells.base.crossed_ratios(*plain, of_folds[rows[chosen]], known_labels),
+        cells.base.crossed_ratios(*plain, words[chosen], known_labels),
     )
 
 

@@ -273,8 +273,8 @@ class TreeCells(Cells):
 
         def ratios(tokens: Sequence[Any]) -> NDArray[np.float64]:
             values = np.array([[tokens[j] for j in at_numbers]], np.float64)
-            names = np.array([[codes.name_code(k, tokens[j]) for k, j in at_names]], np.uint8)
-            return self.base.ratios(values, names, labels)
+            names = np.array([[codes.name_code(k, tokens[j]) for k, j in at_names]], np.uint8).reshape(1, -1)
+            return self.base.ratios(*codes.plain_of_rows(codes.coded(values, names)), labels)
 
         return ratios
 

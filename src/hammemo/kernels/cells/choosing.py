@@ -18,7 +18,6 @@ from hammemo.kernels.cells.cells import Cells, TreeCells
 from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.distinct import in_hash_order
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
     codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
-    base = _base(codes, examples, seed)
     rows, words, counts = codes.distinct(examples, seed)
+    base = _base(codes, examples, rows, words, counts)
     m = min(len(rows), GROWING_ROWS)
     bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[rows[:m]]).T)
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
@@ -54,12 +53,17 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     return TreeCells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]), base)
 
 
-def _base(codes: ColumnCodes, examples: Examples, seed: int) -> LabelBase:
-    """Return the additive base for examples."""
-    examples, words = in_hash_order(examples, seed)
-    labels, counts = examples.label_ranks, examples.multiplicity
+def _base(
+    codes: ColumnCodes,
+    examples: Examples,
+    rows: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+) -> LabelBase:
+    """Return the additive base for these distinct rows of examples, which occur so often."""
+    labels, plain = examples.label_ranks[rows], codes.plain(examples.contexts[rows])
     with progress_bar("Fitting an additive base"):
-        function = class_base(codes, *codes.plain(examples.contexts), labels, len(examples.labels), counts, words)
+        function = class_base(codes, *plain, labels, len(examples.labels), counts, words)
     return LabelBase(function, examples.labels, examples.label_counts())
 
 

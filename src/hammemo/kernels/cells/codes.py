@@ -200,6 +200,18 @@ def _middle_values(
     return np.stack([first, np.maximum(last, first + 1)])
 
 
+def _step_middles(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return NaN and then the middle of each step between cuts, some of which repeat others or lie below all values."""
+    known = np.unique(cuts[cuts > LOWEST])
+    if not len(known):
+        return np.append(np.nan, np.zeros(len(cuts) + 1))
+    widths = np.diff(known)[[0, -1]] if len(known) > 1 else np.ones(2)
+    with np.errstate(over="ignore"):
+        outer = np.clip(known[[0, -1]] + widths * [-0.5, 0.5], LOWEST, -LOWEST)
+    middles = np.concatenate([outer[:1], 0.5 * known[:-1] + 0.5 * known[1:], outer[1:]])
+    return np.concatenate([[np.nan], middles[:1], middles[np.searchsorted(known, cuts, side="right")]])
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnCodes:
     """How rows become bytes.
@@ -267,10 +279,13 @@ class ColumnCodes:
         codes = np.zeros((len(used), len(named)), np.uint8)
         codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
         names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
-        values = self.values(contexts)
+        return self.coded(self.values(contexts), names)
+
+    def coded(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of rows, of the values of ordered columns and the bytes of names: compiled, or the twin."""
         if self.coder is None:
             return self.plain_rows(values, names)
-        found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
+        found = np.empty((len(values), self.coder.n_columns), np.uint8)
         self.coder.write(values, names, found)
         return found
 
@@ -350,9 +365,28 @@ class ColumnCodes:
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
     def plain(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Return the values of all ordered columns and the bytes of names, without differences."""
-        names = self.rows(contexts)[:, self.n_ordered : self.n_ordered + len(self.names)]
-        return self.values(contexts), np.ascontiguousarray(names)
+        """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
+
+        So a base, too, knows a number only by the two cuts around it.
+
+        Shapes
+        ------
+        returned : (m, ordered columns), (m, columns of names)
+        """
+        return self.plain_of_rows(self.rows(contexts))
+
+    def plain_of_rows(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+        """Return the same, given the bytes of rows."""
+        n = self.n_ordered
+        values = np.empty((len(rows), n))
+        for j, middles in enumerate(self.step_middles):
+            values[:, j] = middles[rows[:, j]]
+        return values, np.ascontiguousarray(rows[:, n : n + len(self.names)])
+
+    @cached_property
+    def step_middles(self) -> list[NDArray[np.float64]]:
+        """The middles of the steps of each ordered column, NaN for missing values; outer steps are as wide as the next."""
+        return [_step_middles(cuts) for cuts in self.cuts]
 
     def plain_owners(self) -> tuple[int, ...]:
         """Return the column of the table that each ordered column and each column of names belongs to."""
