@@ -108,12 +108,16 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
             load(tmp_path / "model")
 
 
-def test_forgetting_wrong_labels_makes_answers_no_worse() -> None:
-    rng = np.random.default_rng(3)
-    wrong = rng.choice(600, 60, replace=False)
-    labels = Y[:600].copy()
-    labels[wrong] = 1 - labels[wrong]
-    model = MemoryClassifier(random_state=0).fit(X[:600], labels)
-    before = log_loss(Y[600:], model.predict_proba(X[600:]))
-    model.forget(X.iloc[wrong], labels[wrong])
-    assert log_loss(Y[600:], model.predict_proba(X[600:])) < before
+def test_forgetting_wrong_labels_makes_answers_better() -> None:
+    losses = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = sums(600, seed)
+        wrong = rng.choice(400, 40, replace=False)
+        labels = y[:400].copy()
+        labels[wrong] = 1 - labels[wrong]
+        model = MemoryClassifier(random_state=0).fit(X[:400], labels)
+        before = log_loss(y[400:], model.predict_proba(X[400:]))
+        model.forget(X.iloc[wrong], labels[wrong])
+        losses.append((before, log_loss(y[400:], model.predict_proba(X[400:]))))
+    assert np.mean(losses, axis=0)[1] < np.mean(losses, axis=0)[0]

@@ -7,14 +7,14 @@ level m, the feature is its mean over the trees of a kind that row i did not gro
 is divided among all trees of the kind. Columns of names, and tuples of them, have weights of their own, and so has the
 additive base, which says about each row what it says without the row's fold.
 
-Weights are not negative. With negative ones, what a cell holds speaks against its labels: all cells hold the rows, so
-rows would be turned against their own labels where columns say nothing, and forgetting wrong labels could make answers
-worse.
+Where columns say nothing of the label, weights are noise and may be negative. All cells hold the rows, so that negative
+weights turn the rows against their own labels. Weights with which the rows that they were fitted to are answered worse
+than by the most frequent label are fitted again, as numbers that are not negative.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -64,6 +64,8 @@ _MAX_ROWS: Final = 50_000
 _NUMBERS: Final = 2**25
 _FEATURE_ROWS: Final = 500
 """Rows from which on a thread of its own pays."""
+_ANSWERED_ROWS: Final = 1000
+"""Rows that weights are tried on after they were fitted."""
 _TABLE_COUNTS: Final = 2**24
 """Examples in a cell, multiplicities counted, up to which there are tables of logarithms."""
 
@@ -91,6 +93,12 @@ class TreeRows:
     label_counts: NDArray[np.int64]
     base_ratios: NDArray[np.float64]
     """What the additive base says of each label, fitted without the fold of the row: (m, L)."""
+    answered_ratios: NDArray[np.float64]
+    """The same, fitted to all rows: what answers are made of."""
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
+        names = ("leaves", "is_out", "name_codes", "labels", "multiplicity", "words", "base_ratios", "answered_ratios")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def rows_of(
@@ -136,6 +144,7 @@ def rows_of(
         name_counts,
         label_counts,
         cells.base.crossed_ratios(*plain, words[chosen], known_labels),
+        cells.base.ratios(*plain, known_labels),
     )
 
 
@@ -419,7 +428,7 @@ def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> list[tuple[tuple[bool, float], FittedWeights]]:
     """Return each option and its weights: shared ones first, then those of each label from there."""
-    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside, is_bounded=True)
+    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside)
     even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
 
@@ -460,12 +469,35 @@ def fit_tree_weights(
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     ratios, prior = tree_features(cells, rows, smoothing), shares(rows.label_counts)
-    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, is_bounded=True, tolerance=_TOLERANCE)
-    fitted = vote.fitted(fits)
+    given = ratios, rows.labels, rows.multiplicity, prior
+    fitted = vote.fitted(fits_to(*given, tolerance=_TOLERANCE))
+    if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):
+        fitted = vote.fitted(fits_to(*given, is_bounded=True, tolerance=_TOLERANCE))
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared[:-1], spread @ fitted.differences[:-1], fitted.offsets)
     of_base = np.append(fitted.shared[-1], fitted.differences[-1])
     vote.take_fitted(of_sites, reader.labels, sites.n, of_base)
+
+
+def _turns_rows_against_labels(
+    cells: TreeCells, rows: TreeRows, weights: FittedWeights, smoothing: tuple[float, ...]
+) -> bool:
+    """Return whether the answers for rows that all cells hold are right less often than the most frequent label is."""
+    m, n_labels = rows.labels.shape[0], len(rows.label_counts)
+    nothing = np.full(m, n_labels)  # of a label that no cell holds, none is left out
+    held = replace(
+        rows,
+        is_out=np.ones_like(rows.is_out),
+        labels=nothing,
+        tree_counts=np.pad(rows.tree_counts, ((0, 0), (0, 1))),
+        name_counts=[np.pad(counts, ((0, 0), (0, 1))) for counts in rows.name_counts],
+        label_counts=np.append(rows.label_counts, 0),
+        base_ratios=np.pad(rows.answered_ratios, ((0, 0), (0, 1))),
+    )
+    ratios = tree_features(cells, held, smoothing)[:n_labels]
+    answers = _linear(ratios, weights, shares(rows.label_counts)).argmax(axis=1)
+    counts = np.bincount(rows.labels, weights=rows.multiplicity)
+    return bool(rows.multiplicity[answers == rows.labels].sum() < counts.max())
 
 
 def _spread(cells: TreeCells, sites: Sites, n_amounts: int) -> sparse.csr_array:

@@ -385,7 +385,7 @@ class ColumnCodes:
 
     @cached_property
     def step_middles(self) -> list[NDArray[np.float64]]:
-        """The middles of the steps of each ordered column, NaN for missing values; outer steps are as wide as the next."""
+        """The middles of the steps of ordered columns, NaN for missing values; outer steps are as wide as the next."""
         return [_step_middles(cuts) for cuts in self.cuts]
 
     def plain_owners(self) -> tuple[int, ...]:
