@@ -7,6 +7,7 @@ the core's writer, which makes groups of them; questions get a version from `Ser
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,7 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
         acknowledgement = await service.result_of(future)
-        service.metrics.count_edit(call.caller.tenant, call.model, kind, acknowledgement.status, **sizes)
+        service.count_edit(call, kind, acknowledgement.status, **sizes)
         call.facts |= {"version": acknowledgement.version, **sizes, "edit": acknowledgement.status}
         return Answer(encoded(acknowledgement))
 
@@ -120,7 +121,7 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
     body = decoded(_erasure_decoder, call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
-    service.metrics.count_edit(call.caller.tenant, call.model, edit.kind, done.status, rows=0)
+    service.count_edit(call, edit.kind, done.status)
     call.facts |= {"version": done.version, "edit": done.status}
     until = time.monotonic() + _ERASED_SECONDS
     while True:
@@ -229,7 +230,7 @@ async def _described(service: Service, call: Call, hosted: ServedModel, status: 
 
 async def _delete(service: Service, call: Call) -> Answer:
     await service.in_thread(call, lambda: service.host.delete(call.caller.tenant, call.model))
-    service.closed(call)
+    service.metrics.forget_model(call.caller.tenant, call.model)
     return Answer(b"{}")
 
 
@@ -302,37 +303,47 @@ async def _snapshot(service: Service, call: Call) -> Answer:
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
     await _check_number(service, call)
-    with service.transfer() as folder:
-        path = Path(folder, "model")
-        with path.open("wb") as file:
-            async for piece in pieces(call, limits.file, limits.file_seconds):
-                await service.in_thread(call, partial(file.write, piece))
+    async with service.transfer(call) as path:
+        async for piece in pieces(call, limits.file, limits.file_seconds):
+            await service.in_thread(call, partial(_append, path, piece))
         hosted = await service.in_thread(call, lambda: service.host.upload(call.caller.tenant, call.model, path))
     return await _described(service, call, hosted, 201)
 
 
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)
+
+
+def _read_piece(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(_PIECE)
+
+
 async def _download(service: Service, call: Call) -> Answer | None:
     """Send a model file piece by piece; a caller who does not read loses the connection."""
-    transfer = service.transfer()
-    with transfer as folder:
-        path = Path(folder, "model")
-        await service.in_thread(call, lambda: service.host.write_file(call.caller.tenant, call.model, path))
-        await _begin_file(call, path)
+    async with service.transfer(call) as path:
+
+        def write() -> int:
+            service.host.write_file(call.caller.tenant, call.model, path)
+            return path.stat().st_size
+
+        size = await service.in_thread(call, write)
+        await _begin_file(call, size)
         async with asyncio.timeout(service.limits.file_seconds):
-            with path.open("rb") as file:
-                piece = await service.in_thread(call, lambda: file.read(_PIECE))
-                while following := await service.in_thread(call, lambda: file.read(_PIECE)):
-                    await call.send({"type": "http.response.body", "body": piece, "more_body": True})
-                    piece = following
-            transfer.cleanup()  # before the last piece: once the caller has the whole file, no copy is left here
-            await call.send({"type": "http.response.body", "body": piece})
+            for start in range(0, size, _PIECE):
+                piece, more = await service.in_thread(call, partial(_read_piece, path, start)), start + _PIECE < size
+                if not more:  # once the caller has the whole file, no copy is left here
+                    await service.in_thread(call, partial(shutil.rmtree, path.parent))
+                await call.send({"type": "http.response.body", "body": piece, "more_body": more})
     return None
 
 
-async def _begin_file(call: Call, path: Path) -> None:
+async def _begin_file(call: Call, size: int) -> None:
     headers = [
         (b"content-type", b"application/octet-stream"),
-        (b"content-length", str(path.stat().st_size).encode()),
+        (b"content-length", str(size).encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"cache-control", b"no-store"),
         (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode()),
@@ -478,10 +489,11 @@ def make_app(
         Whether to answer only health and metrics.
     """
     paths: dict[str, dict[str, Endpoint]] = {}
+    is_private = probes or service.tokens is None
     for operation in OPERATIONS:
         if probes and not operation.probes:
             continue
-        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation)
+        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation, is_private=is_private)
     most_asked_first = sorted(paths, key=lambda path: path != _PREDICT)  # routes are tried in turn
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)

@@ -82,6 +82,8 @@ class Call:
     """Whether some of the body was not received yet."""
     has_begun: bool = False
     """Whether the handler itself has begun to send an answer."""
+    is_private: bool = False
+    """Whether only the operator can ask here: on the health port, or where there are no tokens."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What the log tells of it."""
 

@@ -1,6 +1,9 @@
 """All models of a folder or a database, by tenant and name.
 
 A model is opened when it is first asked for, and stays open. One process writes a model; any number may follow it.
+
+What waits for a disk or for a writer (to open, make or delete a model, to keep a list) holds the lock of its tenant, so
+other tenants never wait for it. The lock of the host is held only while its dictionary of models changes.
 """
 
 from __future__ import annotations
@@ -112,7 +115,8 @@ class Host:
         self._lists = LabelLists(self.store, self.limits.resident_items)
         self._models: dict[tuple[str, str], ServedModel] = {}
         self._quotas: dict[str, Quota] = {}
-        self._lock = threading.RLock()
+        self._tenants: dict[str, threading.RLock] = {}
+        self._lock = threading.Lock()
         self._closed = False
 
     def __enter__(self) -> Host:
@@ -127,7 +131,7 @@ class Host:
         checked = Settings.checked(settings, self.limits)
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
-        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
@@ -138,24 +142,36 @@ class Host:
                 return model
             return self.get(tenant, name)
 
+    def known(self, tenant: str, name: str) -> ServedModel | None:
+        """Return a model if it is open; this takes no lock, so an event loop may call it."""
+        model = self._models.get((tenant, name))
+        return None if model is None or model.is_gone else model
+
     def get(self, tenant: str, name: str) -> ServedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
-        model = self._models.get((tenant, name))
-        if model is not None and not model.is_gone:
+        model = self.known(tenant, name)
+        if model is not None:
             return model
         _check_names(tenant, name)
-        with self._lock:
-            if self._closed:
-                raise Unavailable("The service stops: ask again later.")
-            model = self._models.get((tenant, name))
-            if model is not None and model.is_gone:
-                del self._models[tenant, name]
-                model.close()
-                model = None
-            if model is None:
+        with self._of_tenant(tenant):
+            model = self.known(tenant, name)
+            if model is not None:
+                return model
+            gone = self._models.pop((tenant, name), None)
+            if gone is not None:
+                gone.close()
+            if not self._closed:
                 model = self._opened(tenant, name)
-                self._models[tenant, name] = model
-            return model
+                with self._lock:
+                    if not self._closed:
+                        self._models[tenant, name] = model
+                        return model
+                model.close()
+            raise Unavailable("The service stops: ask again later.")
+
+    def _of_tenant(self, tenant: str) -> threading.RLock:
+        """Return the lock under which models and lists of a tenant are opened, made and deleted."""
+        return self._tenants.setdefault(tenant, threading.RLock())
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -182,7 +198,7 @@ class Host:
         """Let a name stand for a model in questions: in one step, so that none is without an answer."""
         _check_names(tenant, alias)
         self.get(tenant, model)  # it is open when the first question comes
-        with self._writing(), _reaching(f"The alias {alias!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept"):
             if alias in self.store.names(tenant):
                 raise Exists(f"There is a model {alias!r}: an alias has a name of its own.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
@@ -192,7 +208,7 @@ class Host:
     def delete_alias(self, tenant: str, alias: str) -> None:
         """Let a name stand for no model any more."""
         _check_names(tenant, alias)
-        with self._writing(), _reaching(f"The alias {alias!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted"):
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
@@ -217,7 +233,7 @@ class Host:
         _check_list(tenant, name)
         tokens = checked_items(items, self.limits)
         data, labels = encoded_items(tokens), ListedLabels(tokens)
-        with self._writing(), _reaching(f"The list {name!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
             if len(self.store.lists(tenant).keys() | {name}) > self.limits.lists:
                 raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
             facts = self.store.keep_list(tenant, name, len(labels), data)
@@ -227,7 +243,7 @@ class Host:
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
         _check_list(tenant, name)
-        with self._writing(), _reaching(f"The list {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted"):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
@@ -250,7 +266,7 @@ class Host:
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
         _check_names(tenant, name)
-        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted"):
             alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
             if alias is not None:
                 raise Exists(f"The alias {alias!r} stands for the model {name!r}: let it stand for another one first.")
@@ -272,7 +288,7 @@ class Host:
         settings = Settings.of_file(None if names is None else names.tolist())
         memory = model.memory_
         needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
-        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
             self.quota(tenant).check(needed)
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
@@ -304,11 +320,11 @@ class Host:
             closer.join()
         self.store.close()
 
-    def _writing(self) -> AbstractContextManager[Any]:
+    def _writing(self, tenant: str) -> AbstractContextManager[Any]:
         """Return the lock under which models are made and deleted; a replica never does."""
         if self.replica:
             raise Unavailable("This process only answers: ask the process that writes.")
-        return self._lock
+        return self._of_tenant(tenant)
 
     def _opened(self, tenant: str, name: str) -> ServedModel:
         with _reaching(f"The model {name!r} cannot be opened"):

@@ -226,7 +226,10 @@ class ServedModel:
             self._changed.notify_all()
 
     def _waited(self, version: int, wait: float) -> State:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._state.version >= version, timeout=max(wait, 0.0)):
-                raise NotReached(f"Version {version} is not reached: this is version {self._state.version}. Ask later.")
-            return self._state
+        if wait > 0:  # an event loop never waits, and takes no lock
+            with self._changed:
+                self._changed.wait_for(lambda: self._state.version >= version, timeout=wait)
+        state = self._state
+        if state.version < version:
+            raise NotReached(f"Version {version} is not reached: this is version {state.version}. Ask later.")
+        return state
