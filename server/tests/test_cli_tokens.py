@@ -32,7 +32,9 @@ def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
     assert token[-20:] not in (tmp_path / "tokens.json").read_text(encoding="utf-8")
     other = runner.invoke(app, ["tokens", "add", file, "--role", "admin"]).stdout.strip()
     (first, second) = json.loads(runner.invoke(app, ["tokens", "list", file, "--json"]).stdout)
-    assert first == {"id": token.split("_")[1], "name": "shop", "tenant": "acme", "roles": ["read", "learn"]}
+    assert first == {
+        "id": token.split("_")[1], "name": "shop", "tenant": "acme", "roles": ["read", "learn"], "expires": None,
+    }  # fmt: skip
     assert "acme" in runner.invoke(app, ["tokens", "list", file]).stdout
     assert runner.invoke(app, ["tokens", "remove", file, first["id"]]).exit_code == 0
     left = Tokens(tmp_path / "tokens.json")

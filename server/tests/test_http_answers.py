@@ -412,7 +412,7 @@ def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_pat
 
     async def failing(call: Any, work: Any) -> Any:
         calls.append(work)
-        if len(calls) == 2:  # the file is written, and the head of the answer is sent
+        if len(calls) == 3:  # the file is written, and the head of the answer is sent
             raise OSError("the disk is gone")
         return await whole(call, work)
 

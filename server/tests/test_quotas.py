@@ -30,7 +30,7 @@ def refused(ask: Callable[[], object]) -> str:
 
 def test_a_tenant_stores_no_more_than_its_quota(tmp_path: Path) -> None:
     tokens = serving.token_file(tmp_path / "tokens.json", full=(), other=())
-    limits = Limits(models=2, stored_labels=3, stored_examples=5)
+    limits = Limits(models=2, stored_labels=3, stored_examples=5, stored_bytes=0)
     save(MemoryClassifier().fit([["a"], ["b"]] * 2, ["x", "y"] * 2), tmp_path / "model")
     with (
         serving.in_thread(tmp_path / "models", tmp_path / "tokens.json", limits) as server,

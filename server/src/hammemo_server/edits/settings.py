@@ -166,10 +166,9 @@ class Settings:
         model.open(h)
 
 
-def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
-    """Refuse a model that would be large before it has learnt anything."""
+def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
+    """Refuse a model that would be large before it has learnt anything; return how many rows its sketch has."""
     kernel: Any = model.kernel
-    memory: Any = model.memory
     if isinstance(kernel, str):
         kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
@@ -177,14 +176,18 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
+    rows = sketch_rows(model.memory, n_sites)
+    if rows > limits.table_rows:
+        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+    return rows
+
+
+def sketch_rows(memory: Any, n_sites: int) -> int:
+    """Return how many rows the sketch of a memory has, each with a count for every label; 0 where it has none."""
     memory = _innermost(memory)
     if isinstance(memory, Tiered):
         memory = getattr(memory, "sketch", None) or Hashed()
-    if (
-        isinstance(memory, Hashed)
-        and _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) > limits.table_rows
-    ):
-        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+    return _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) if isinstance(memory, Hashed) else 0
 
 
 def refuse_inexact(memory: Any) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import shutil
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,6 +32,7 @@ from hammemo_server.http.questions import KINDS, LONG_BODY
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
+    from pathlib import Path
 
     from starlette.types import ASGIApp
 

@@ -1,8 +1,8 @@
 """``/readyz`` and ``/readyz/edits``: whether this process can answer, and whether edits can be made durable.
 
-Both need no token. ``/readyz/edits`` names the models that cannot be written where only the operator asks: on the health
-port, and on a server without tokens. Probes have threads of their own, so that no question makes a probe wait, and they
-do not wait for a disk that hangs.
+Both need no token. ``/readyz/edits`` names the models that cannot be written where only the operator asks: on the
+health port, and on a server without tokens. Probes have threads of their own, so that no question makes a probe wait,
+and they do not wait for a disk that hangs.
 """
 
 from __future__ import annotations

@@ -182,7 +182,9 @@ class Service:
         """Return the model that a call names."""
         tenant, name = call.caller.tenant, call.model
         known = self.host.known(tenant, name)
-        return known or await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
+        if known is not None:
+            return known
+        return await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
 
     async def model_behind(self, call: Call, name: str) -> str:
         """Return the name of the model that answers questions to a name: its own, or that behind an alias."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
@@ -35,7 +35,7 @@ from hammemo_server.edits.operations import (
     Unavailable,
     check_name,
 )
-from hammemo_server.edits.quotas import Quota, Usage, most_of
+from hammemo_server.edits.quotas import MODEL_BYTES, Quota, Usage, list_bytes, most_of, total, usage_of
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of
 from hammemo_server.erasure.signing import Signing
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 
 _logger = logging.getLogger("hammemo_server")
+
+_LISTS: Final = ".lists"
+"""Under which name a quota counts lists: no model can have it."""
 
 
 class Host:
@@ -133,6 +136,8 @@ class Host:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
             self._check_free(tenant, name)
+            if name not in self.store.names(tenant):
+                self.quota(tenant).check(Usage(bytes=MODEL_BYTES))
             if not self.store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
                 if model.settings.uploaded or model.settings.given != checked.given:
@@ -160,14 +165,20 @@ class Host:
             gone = self._models.pop((tenant, name), None)
             if gone is not None:
                 gone.close()
-            if not self._closed:
-                model = self._opened(tenant, name)
-                with self._lock:
-                    if not self._closed:
-                        self._models[tenant, name] = model
-                        return model
+            if self._closed:
+                raise _stops()
+            model = self._opened(tenant, name)
+            if not self._added(model):
                 model.close()
-            raise Unavailable("The service stops: ask again later.")
+                raise _stops()
+            return model
+
+    def _added(self, model: ServedModel) -> bool:
+        """Keep a model that was opened, unless the host was closed meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._models[model.tenant, model.name] = model
+            return not self._closed
 
     def _of_tenant(self, tenant: str) -> threading.RLock:
         """Return the lock under which models and lists of a tenant are opened, made and deleted."""
@@ -232,13 +243,31 @@ class Host:
         """Keep a named list of labels in the place of the one of that name: in one step, durably."""
         _check_list(tenant, name)
         tokens = checked_items(items, self.limits)
-        data, labels = encoded_items(tokens), ListedLabels(tokens)
+        data = encoded_items(tokens)
         with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
-            if len(self.store.lists(tenant).keys() | {name}) > self.limits.lists:
+            held = self._held_by_lists(tenant)
+            if len(held.keys() | {name}) > self.limits.lists:
                 raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
-            facts = self.store.keep_list(tenant, name, len(labels), data)
-            self._lists.changed(tenant, name, NamedList(facts.version, labels))
+            needed = list_bytes(len(data), len(tokens)) - held.get(name, 0)
+            self.quota(tenant).take(_LISTS, Usage(bytes=max(0, needed)))
+            try:
+                labels = ListedLabels(tokens)
+                facts = self.store.keep_list(tenant, name, len(labels), data)
+                self._lists.changed(tenant, name, NamedList(facts.version, labels))
+            finally:
+                self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
         return facts
+
+    def _held_by_lists(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of a tenant holds, on the disk and in memory."""
+        sizes = self.store.list_sizes(tenant)
+        return {name: list_bytes(sizes.get(name, 0), facts.items) for name, facts in self.store.lists(tenant).items()}
+
+    def _lists_usage(self, tenant: str) -> Usage:
+        """Return what the lists of a tenant hold; a store that cannot be reached counts as empty."""
+        with suppress(LogError):
+            return Usage(bytes=sum(self._held_by_lists(tenant).values()))
+        return Usage()
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
@@ -247,6 +276,7 @@ class Host:
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
+            self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
 
     def known_list(self, tenant: str, name: str, age: float) -> NamedList | None:
         """Return a named list of labels if it is in memory and was looked up in the last `age` seconds."""
@@ -283,13 +313,13 @@ class Host:
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> ServedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
+        size = os.path.getsize(path)
+        self.quota(tenant).check(Usage(bytes=size))  # before it is read
         model = self._loaded(path).snapshot()
         names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
-        memory = model.memory_
-        needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
-            self.quota(tenant).check(needed)
+            self.quota(tenant).check(usage_of(model, size, 0))
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
@@ -346,20 +376,20 @@ class Host:
 
     def quota(self, tenant: str) -> Quota:
         """Return what a tenant may store."""
-        return self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+        found = self._quotas.get(tenant)
+        if found is None:
+            found = self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+            found.note(_LISTS, self._lists_usage(tenant))
+        return found
 
     def usage(self, tenant: str) -> Usage:
-        """Return what the open models of a tenant store."""
-        found = Usage()
-        for model in self.opened():
-            if model.tenant == tenant:
-                found = found.with_more(model.usage())
-        return found
+        """Return what the lists and the open models of a tenant hold."""
+        models = (model.usage() for model in self.opened() if model.tenant == tenant)
+        return total((self._lists_usage(tenant), *models))
 
     def _counted(self, model: WrittenModel) -> WrittenModel:
         if any(most_of(self.limits)):
-            model.quota = self.quota(model.tenant)
-            model.quota.note(model.name, model.usage())
+            model.count_in(self.quota(model.tenant))
         return model
 
     def _vault(self, tenant: str, name: str) -> Vault | None:
@@ -463,3 +493,7 @@ def _check_list(tenant: str, name: str) -> None:
 
 def _none(name: str) -> NoSuchModel:
     return NoSuchModel(f"There is no model {name!r}.")
+
+
+def _stops() -> Unavailable:
+    return Unavailable("The service stops: ask again later.")

@@ -46,6 +46,7 @@ from hammemo_server.edits.operations import (
     InUse,
     LoggedChoice,
     LoggedRefit,
+    LoggedRows,
     Malformed,
     OpReused,
     QuotaReached,
@@ -56,7 +57,8 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import needed_by
+from hammemo_server.edits.quotas import needed_by, total, usage_of
+from hammemo_server.edits.settings import check_parts, sketch_rows
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.store.log import Entry, LogError
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.edits.operations import Content, Edit
-    from hammemo_server.edits.quotas import Quota
+    from hammemo_server.edits.quotas import Quota, Usage
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
     from hammemo_server.store.log import IssuedReceipt, Log, Seen
@@ -178,8 +180,10 @@ class WrittenModel(ServedModel):
         super().__init__(tenant, name, log, journal)
         self._signing = signing
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
-        self.quota: Quota | None = None
-        """What all models of the tenant may store together."""
+        self._quota: Quota | None = None
+        """What all models of the tenant may hold together."""
+        self._disk = 0, 0
+        """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
         self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
         self._arrived = threading.Condition()
@@ -309,24 +313,57 @@ class WrittenModel(ServedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
-        self._apply(fresh if self.quota is None else self._within(self.quota, fresh))
-        if self.quota is not None:
-            self.quota.note(self.name, self.usage())
+        self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
+        self._note_usage()
         for waiting in group:
             if waiting.op in seen:
                 self._answer_again(waiting, seen[waiting.op])
 
+    def count_in(self, quota: Quota) -> None:
+        """Count what the model holds, and what it learns from now on, in the quota of its tenant."""
+        self._quota = quota
+        self._measure()
+
+    def _measure(self) -> None:
+        """Look how large the snapshot and the log are; between two looks edits are added up."""
+        if self._quota is not None:
+            snapshot, log = self._disk_bytes()
+            self._disk = snapshot, max(0, log - self._unsaved_bytes)
+            self._note_usage()
+
+    def _note_usage(self) -> None:
+        if self._quota is not None:
+            snapshot, log = self._disk
+            self._quota.note(self.name, usage_of(self._state.model, snapshot, log + self._unsaved_bytes))
+
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
-        quota.note(self.name, self.usage())
+        model, rows = self._state.model, self._sketch_rows(fresh[0].content)
+
+        def needed(waiting: Waiting, *, at_most: bool) -> Usage:
+            return needed_by(waiting.content, len(waiting.body), model, rows, at_most=at_most)
+
+        with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
+            quota.take(self.name, total(needed(waiting, at_most=True) for waiting in fresh))
+            return fresh
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model))
+                quota.take(self.name, needed(waiting, at_most=False))
                 allowed.append(waiting)
             except QuotaReached as error:
                 waiting.refuse(error)
         return allowed
+
+    def _sketch_rows(self, first: Content) -> int:
+        """Return how many rows the sketch of the model has, or will have once it is made for the first edit."""
+        model = self._state.model
+        if model is not None:
+            return sketch_rows(model.memory_, len(model.state.sites.positions))
+        h = self._settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
+        with suppress(ServiceError):  # then the edit is refused
+            return check_parts(self._settings.model(), h, self._limits)
+        return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
         """Apply edits, write those that were not refused, and answer all."""
@@ -544,6 +581,7 @@ class WrittenModel(ServedModel):
         self._snapshot_version, self._snapshot_time = state.version, time.time()
         self._log.forget_ids(self._upkeep.retention)
         self._log.forget_audit(self._upkeep.audit)
+        self._measure()
 
     def _make_snapshots(self) -> None:
         while not self._closing:

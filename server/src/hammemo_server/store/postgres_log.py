@@ -604,6 +604,12 @@ class PostgresStore:
             rows = db.execute("select name, version, items from hammemo_lists where tenant = %s", (tenant,))
             return {name: ListFacts(version, items) for name, version, items in rows.fetchall()}
 
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has."""
+        with _failures(), connected(self._address) as db:
+            rows = db.execute("select name, octet_length(data) from hammemo_lists where tenant = %s", (tenant,))
+            return dict(rows.fetchall())
+
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels."""
         with _failures(), connected(self._address) as db:

@@ -548,6 +548,10 @@ class FolderStore:
         """Return the lists of labels that a tenant has."""
         return self._list_files(tenant).facts()
 
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how large the file of each list of labels is."""
+        return self._list_files(tenant).sizes()
+
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels."""
         return self._list_files(tenant).read(name)
