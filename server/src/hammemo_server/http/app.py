@@ -23,7 +23,15 @@ from hammemo_server.http.bodies import decoded, decoded_settings, encoded
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
-from hammemo_server.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces, read_body
+from hammemo_server.http.messages import (
+    PAGE_HEADERS,
+    Answer,
+    Call,
+    check_declared_length,
+    number_in_query,
+    pieces,
+    read_body,
+)
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
 from hammemo_server.http.probes import PROBES
@@ -276,6 +284,8 @@ async def _read_list(service: Service, call: Call) -> Answer:
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
+    size = check_declared_length(call.scope, limits.list_body)
+    await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
     with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
@@ -303,6 +313,8 @@ async def _snapshot(service: Service, call: Call) -> Answer:
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
     await _check_number(service, call)
+    size = check_declared_length(call.scope, limits.file)
+    await service.in_thread(call, lambda: service.host.check_room(call.caller.tenant, size), "lists")
     async with service.transfer(call) as path:
         async for piece in pieces(call, limits.file, limits.file_seconds):
             await service.in_thread(call, partial(_append, path, piece))

@@ -258,6 +258,12 @@ class Host:
                 self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
         return facts
 
+    def check_room(self, tenant: str, size: int, replaced: str = "") -> None:
+        """Refuse a body of so many bytes before it is read: a model file, or a list that replaces one."""
+        with _reaching("The lists cannot be reached"):
+            freed = self._held_by_lists(tenant).get(replaced, 0) if replaced else 0
+        self.quota(tenant).check(Usage(bytes=max(0, size - freed)))
+
     def _held_by_lists(self, tenant: str) -> dict[str, int]:
         """Return how many bytes each list of a tenant holds, on the disk and in memory."""
         sizes = self.store.list_sizes(tenant)
