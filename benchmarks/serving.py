@@ -14,7 +14,8 @@ Printed in one run, so that limits show:
 `python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A sends the heaviest
 questions that the limits allow from 32 connections, and tenant B predicts, lists and edits, alone and beside A. B's p99
 beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
-another machine.
+another machine. `python benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes by
+itself: beside refits that queue, and beside a model that is deleted while its writer is busy.
 
 `python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own work: predictions of
 one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
@@ -451,6 +452,95 @@ def learn_in_parts(rows: list[list[str]], labels: list[str], path: str, token: s
     return [request("POST", path, body, token) for body in bodies]
 
 
+def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
+    """Return what A sends, route by route: one of these after another, with new ids, of the model ``a``."""
+    rows, labels = examples(2_000, 3)
+    numbers = map(str, count(time.time_ns()))
+    posted = {
+        "learn": lambda: {"op": next(numbers), "rows": rows, "labels": labels},
+        "forget": lambda: {"op": next(numbers), "rows": rows[:1], "labels": labels[:1]},
+        "refit": lambda: {"op": next(numbers)},
+        "predict": lambda: {"rows": rows},
+        "top-k": lambda: {"rows": rows[:1_000], "k": 1_000},
+        "probabilities": lambda: {"rows": rows},
+        "explain": lambda: {"rows": rows[:100], "k": 1_000},
+        "certify": lambda: {"rows": rows},
+        "snapshot": lambda: None,
+    }
+
+    def post(ask: str) -> list[bytes]:
+        return [request("POST", f"/v1/models/a/{ask}", posted[ask](), token)]
+
+    def of_one_model() -> list[bytes]:
+        """Make a model, let it learn, queue refits, delete it while they run, and ask it."""
+        path = f"/v1/models/d{next(numbers)}"
+        edits = [request("POST", f"{path}/learn", posted["learn"](), token)]
+        edits += [request("POST", f"{path}/{ask}", posted[ask](), token) for ask in ("refit", "forget") * 2]
+        return [
+            request("PUT", path, {"columns": TOKENS}, token), *edits, request("DELETE", path, None, token),
+            request("POST", f"{path}/predict", {"rows": rows[:1]}, token),
+        ]  # fmt: skip
+
+    others: dict[str, Callable[[], list[bytes]]] = {
+        "describe": lambda: [request("GET", "/v1/models/a", None, token)],
+        "download": lambda: [request("GET", "/v1/models/a/file", None, token)],
+        "audit": lambda: [request("GET", "/v1/models/a/audit", None, token)],
+        "metrics": lambda: [request("GET", "/metrics", None, token)],
+        "set-list": lambda: [request("PUT", "/v1/lists/l", {"items": list(range(200_000))}, token)],
+        "read-list": lambda: [request("GET", "/v1/lists/l", None, token)],
+        "create, edit, delete": of_one_model,
+    }
+    return {ask: partial(post, ask) for ask in posted} | others
+
+
+async def _beside(port: int, make: Callable[[], list[bytes]] | None, token: str, seconds: float) -> list[float]:
+    """Return how long B's predictions took while A sends from 8 connections; refusals are answers, too."""
+
+    async def neighbour() -> None:
+        while make is not None:
+            for sent in make():  # each on a connection of its own, so that one that waits holds no other
+                with contextlib.suppress(OSError, RuntimeError, asyncio.IncompleteReadError, TimeoutError):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    async with asyncio.timeout(2.0):
+                        await _ask(reader, writer, sent)
+                    writer.close()
+
+    rows, _ = examples(1_000, 2)
+    asking = [asyncio.create_task(neighbour()) for _ in range(8)]
+    await asyncio.sleep(1.0)
+    made = partial(request, "POST", "/v1/models/b/predict")
+    taken = await _load(port, 2, seconds, lambda: made({"rows": [random.choice(rows)]}, token), 10**9, pause=0.01)
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    return taken
+
+
+def beside_routes(folder: Path, seconds: float) -> None:
+    """Print B's p99 and longest prediction alone, and beside each of A's routes."""
+    from hammemo_server.http.tokens import ROLES, new_token, write_entries
+
+    made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
+    write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
+    of_a, of_b = (token for token, _ in made.values())
+    setup = [request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made]
+    for name, (token, _) in made.items():
+        setup += learn_in_parts(*examples(5_000), f"/v1/models/{name}/learn", token)
+    routes = {"alone": None, **routes_of(of_a)}
+    with OwnServer.of(
+        folder / "fair", sys.executable, "--token-file", str(folder / "tokens.json"), one_core=False
+    ) as server:
+        asyncio.run(server.ask(*setup))
+        for what, make in routes.items():
+            taken = 1e3 * np.array(asyncio.run(_beside(server.port, make, of_b, seconds)))
+            load_average = os.getloadavg()[0]
+            print(
+                f"{what:22} p50 {np.median(taken):6.1f}  p99 {np.percentile(taken, 99):6.1f}  longest {taken.max():6.1f} ms"
+                f"  ({len(taken)} predictions, load average {load_average:.1f})",
+                flush=True,
+            )
+
+
 def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
     """Return B's p99 of each request in milliseconds, each sent by a client of its own, 50 a second at most."""
     rows, labels = examples(1_000, 2)
@@ -526,7 +616,7 @@ def main() -> None:
     parser.add_argument(
         "only",
         nargs="?",
-        choices=["visits", "fair", "neighbour", "one-row"],
+        choices=["visits", "fair", "routes", "neighbour", "one-row"],
         help="only this part; fair starts neighbour",
     )
     parser.add_argument("--port", type=int, help="for neighbour")
@@ -546,6 +636,10 @@ def main() -> None:
             fair(Path(name), given.seconds or 60.0, given.rounds or 5)
         return
     given.seconds = given.seconds or 5.0
+    if given.only == "routes":
+        with tempfile.TemporaryDirectory(dir=given.folder) as name:
+            beside_routes(Path(name), given.seconds)
+        return
     if given.before:
         compare(given.before, given.folder, given.rounds or 9, given.edits)
         return

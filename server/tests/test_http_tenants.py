@@ -127,13 +127,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     found.go_on.set()
 
 
-def ask(url: str, token: str, route: tuple[str, str, Any]) -> int:
+def ask(http: httpx.Client, route: tuple[str, str, Any]) -> int:
     method, path, body = route
     sent: Any = {"content": body, "headers": {"content-type": "application/octet-stream"}}
     if not isinstance(body, bytes):
         sent = {} if body is None else {"json": body}
-    headers = {"authorization": f"Bearer {token}", **sent.pop("headers", {})}
-    return httpx.request(method, f"{url}{path}", headers=headers, timeout=600, **sent).status_code
+    return http.request(method, path, **sent).status_code
 
 
 def make_models(host: Host, client: Client, other: Client) -> None:
@@ -149,7 +148,11 @@ def make_models(host: Host, client: Client, other: Client) -> None:
     assert {model.tenant for model in host.opened()} == {"a", "b"}
 
 
-def check_others(server: serving.Running, client: Client, token: str, turn: int) -> None:
+def authorization(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def check_others(client: Client, probing: httpx.Client, turn: int) -> None:
     """Let tenant b and the probes ask; each of these returns only if nothing waits for tenant a."""
     assert client.predict("m", [["a"]]) == ["x"]
     assert client.learn("m", [["a"]], ["x"]).status == "applied"
@@ -159,10 +162,8 @@ def check_others(server: serving.Running, client: Client, token: str, turn: int)
     client.create("more", columns=1)
     client.set_list("l", ["x"])
     client.delete("more")
-    for path in ("/v2/health/live", "/v2/health/ready", "/readyz", "/readyz/edits"):
-        assert httpx.get(f"{server.url}{path}", timeout=patience(60)).status_code == 200, path
-    headers = {"authorization": f"Bearer {token}"}
-    assert httpx.get(f"{server.url}/metrics", headers=headers, timeout=patience(60)).status_code == 200
+    for path in ("/v2/health/live", "/v2/health/ready", "/readyz", "/readyz/edits", "/metrics"):
+        assert probing.get(path).status_code == 200, path
 
 
 @pytest.mark.parametrize("hold", [hold_writer, hold_disk, hold_refit])
@@ -178,24 +179,26 @@ def test_no_route_of_a_tenant_stops_others(
         serving.in_thread(tmp_path / "models", tmp_path / "tokens.json", limits, tmp_path / "keys.json") as server,
         Client(server.url, tokens["a"]) as own,
         Client(server.url, tokens["b"]) as other,
+        httpx.Client(base_url=server.url, headers=authorization(tokens["a"]), timeout=600) as http,
+        httpx.Client(base_url=server.url, headers=authorization(tokens["b"]), timeout=patience(60)) as probing,
         ThreadPoolExecutor(64) as threads,
     ):
         make_models(server.service.host, own, other)
 
         def send(*asks: str) -> list[Future[int]]:
-            return [threads.submit(ask, server.url, tokens["a"], routes[name]) for name in asks]
+            return [threads.submit(ask, http, routes[name]) for name in asks]
 
         try:
             hold(held, monkeypatch)
             sent = send("refit")
             assert held.reached.wait(patience(60))
             sent += send(*list(routes)[:-1])
-            check_others(server, other, tokens["b"], 0)
+            check_others(other, probing, 0)
             sent += send("delete")
             if hold is not hold_disk:  # there it waits before it begins
                 assert wait_until(lambda: ("a", "m") not in server.service.host._models, 60)
             sent += send("predict", "describe", "create", "delete", "learn")
-            check_others(server, other, tokens["b"], 1)
+            check_others(other, probing, 1)
             assert not held.go_on.is_set()
         finally:
             held.go_on.set()
