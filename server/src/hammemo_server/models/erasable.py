@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.receipts.backup_keys import ErasedSubject
+    from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
@@ -272,12 +272,13 @@ class ErasableModel(WrittenModel):
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
 
-        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. With
-        it the key file has a record of them, for backups that are restored later.
+        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. Before
+        it, records of them are added beside the key file, for backups that are restored later.
         """
         journal, state = self._journal, self._state
         vault, model = journal.vault, self.named(state)
-        contents = vault.new_contents([_record(vault, one.waiting) for one in removed])
+        records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
+        contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
         digest_before = keyed_digest_of(journal, model)
         layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
@@ -349,10 +350,10 @@ class ErasableModel(WrittenModel):
         super()._do_last()
 
 
-def _record(vault: Vault, waiting: WaitingForSubjects) -> ErasedSubject:
-    """Return the record of an erasure for the key file."""
+def _record(vault: Vault, waiting: WaitingForSubjects, position: int) -> ErasedSubject:
+    """Return the record of an erasure, which outlives the database."""
     (subject,) = waiting.parts
-    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit))
+    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit), position=position)
 
 
 def _erases(waiting: Waiting) -> bool:
