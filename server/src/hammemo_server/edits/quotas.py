@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo_server.edits.operations import LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.operations import LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
 
 if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
@@ -90,6 +90,8 @@ class Quota:
 
 def needed_by(content: Content, size: int, model: MemoryClassifier | None) -> Usage:
     """Return what an edit adds at most: labels that the model has not, examples, and bytes of the log."""
+    if isinstance(content, LoggedChange):
+        content = content.learnt
     if isinstance(content, LoggedRows) and content.kind == "learn":
         labels: list[Any] = content.labels
     elif isinstance(content, LoggedDocuments) and content.learns:

@@ -352,7 +352,7 @@ class SharedTables(ABC):
         if new_keys := [key for entry in entries for key in entry.new_keys]:
             self._insert("hammemo_subjects", new_keys)
         journal = [
-            (position, key, int(entry.kind.startswith("forget")), body)
+            (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
             for position, entry in enumerate(entries, after + 1)
             for key, body in entry.journal
         ]
