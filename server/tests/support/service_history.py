@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.contexts import Examples
-from hammemo_server.edits.operations import Edit
+from hammemo_server.edits.operations import Edit, Rows
 
 if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
@@ -29,14 +29,24 @@ def rows_of(client: int, number: int) -> list[list[Any]]:
     return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(1 + number % 3)]
 
 
+def labels_of(client: int, rows: list[list[Any]]) -> list[str]:
+    """Return the labels of contexts."""
+    return [f"l{(client + row[3]) % 3}" for row in rows]
+
+
 def edit_of(client: int, number: int) -> Edit:
-    """Return an edit: of four, three learn and the last forgets what the second learnt."""
+    """Return an edit: of four, three learn and the last forgets what the second learnt; every other one also learns."""
     op = f"{client}-{number}"
     if is_refused(number):
         return Edit(op, "forget", [[f"c{client}", number, "never", 0]], ["l0"])
-    learns = number % 4 != 3 or is_refused(number - 2)
-    rows = rows_of(client, number if learns else number - 2)
-    return Edit(op, "learn" if learns else "forget", rows, [f"l{(client + row[3]) % 3}" for row in rows])
+    if number % 4 != 3 or is_refused(number - 2):
+        rows = rows_of(client, number)
+        return Edit(op, "learn", rows, labels_of(client, rows))
+    gone = rows_of(client, number - 2)
+    if number % 8 == 3:
+        return Edit(op, "forget", gone, labels_of(client, gone))
+    rows, old = rows_of(client, number), Rows(gone, labels_of(client, gone))  # both in one step
+    return Edit(op, "apply", rows, labels_of(client, rows), gone=old, position=op)
 
 
 def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
@@ -47,7 +57,10 @@ def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
             edit = edit_of(client, number)
             if not is_refused(number):
                 for row, label in zip(edit.rows, edit.labels, strict=True):
-                    counts[tuple(row), str(label)] += 1 if edit.kind == "learn" else -1
+                    counts[tuple(row), str(label)] += -1 if edit.kind == "forget" else 1
+                if isinstance(edit.gone, Rows):
+                    for row, label in zip(edit.gone.rows, edit.gone.labels, strict=True):
+                        counts[tuple(row), str(label)] -= 1
     return counts
 
 

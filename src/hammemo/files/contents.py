@@ -25,6 +25,7 @@ from hammemo.memories.exact import InSegments, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.ledgered import Ledgered
+from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
 from hammemo.models.digests import UNSTORED
 from hammemo.models.editing import take_state
@@ -128,6 +129,7 @@ def _classifier_parts(
         **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
         **descriptions.forgetting_entry(memory),
         **({descriptions.STALE: True} if state.stale else {}),
+        **({} if state.position is None else {"position": state.position}),
     }
     kept, rows = state.store, {}
     if kept is not None:
@@ -193,7 +195,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "segments", "notes")
+    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
@@ -239,6 +241,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         pinned=field(about, "pinned", bool),
         chosen_at=field(about, "chosen_at", int),
         stale=descriptions.stored_flag(about, descriptions.STALE),
+        position=checked_position(field(about, "position", str)) if "position" in about else None,
     )
     take_state(model, state)
     return model

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
+from hammemo.models.apply import apply, learn_rows
 from hammemo.models.automatic import parts_for, resolved_vote
 from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
@@ -415,11 +416,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         given = None if layout is None else state_of_layout(layout)
 
         def learnt(model: MemoryClassifier) -> ModelState:
-            settings, state = model.settings(), known_state(model)
-            if state is not None:
-                state = learn.admit(settings, state, X, choose_again=choose)
-            rows = read_rows(model, X, y, state, sample_weight)
-            return learn.learn(settings, state, rows, classes, given, choose_again=choose)
+            return learn_rows(model, known_state(model), X, y, classes, sample_weight, given, choose=choose)
 
         edit(self, learnt)
         return self
@@ -448,6 +445,40 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         edit(self, forgotten)
         return self
+
+    def apply(
+        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+    ) -> Self:
+        """Forget rows and learn rows in one edit: a query sees the model before both or after both.
+
+        Parameters
+        ----------
+        learn : (X, y), optional
+            As in `partial_fit`.
+        forget : (X, y) or "everything", optional
+            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
+        position : str, optional
+            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
+            characters. It is stored in the same step, as `position_`.
+        choose : bool
+            As in `partial_fit`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
+        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
+        '17'
+        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
+        True
+        """
+        edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
+        return self
+
+    @property
+    def position_(self) -> str | None:
+        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        return self.state.position
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.

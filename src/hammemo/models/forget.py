@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hammemo.memories import Ledgered
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import not_held
-from hammemo.models.count import count, count_batch
+from hammemo.models.count import count, count_batch, with_ledger
 from hammemo.models.weigh import with_forgotten
 from hammemo.stores.kept import EVERYTHING
 
@@ -39,6 +40,15 @@ def forget_kept(state: ModelState, kept: Kept) -> ModelState:
     """Remove rows or documents that another model keeps, or some of its own."""
     memory = count(state.memory.snapshot(), state.cells, kept.batches(), -1)
     return with_checked_memory(state, memory, None if state.store is None else state.store.plus(kept, -1))
+
+
+def forget_everything(settings: ModelSettings, state: ModelState) -> ModelState:
+    """Remove all that was learnt, as `forget` of all rows does. Declared labels stay."""
+    memory = state.memory.empty_like()
+    memory.declare_labels(state.memory.declared)
+    store = None if state.store is None else replace(state.store.emptied(), threshold=EVERYTHING)
+    emptied = with_ledger(state.with_memory(memory, store=store), None)
+    return state if state.holds_nothing else with_forgotten(settings, emptied, None)
 
 
 def with_checked_memory(state: ModelState, memory: Memory, store: Kept | None) -> ModelState:

@@ -220,7 +220,7 @@ def started_again(settings: ModelSettings, state: ModelState, examples: Examples
     again = started(settings, plan, state.columns, state.label_dtype)
     memory = again.memory.snapshot()
     memory.declare_labels(declared)
-    return again.with_memory(memory, cutting=state.cutting, witness=state.witness)
+    return again.with_memory(memory, cutting=state.cutting, **state.carried)
 
 
 def chosen_if_doubled(settings: ModelSettings, state: ModelState) -> ModelState:
@@ -242,7 +242,7 @@ def _fit_kept(settings: ModelSettings, state: ModelState, columns: ColumnSchema,
     """Choose quickly by all kept rows, and count them."""
     examples, declared = kept.examples(), state.memory.declared
     again = fit_examples(settings, columns, state.label_dtype, examples, kept.seed, declared, kept, quickly=True)
-    return again.but(witness=state.witness)
+    return again.but(**state.carried)
 
 
 def admit(settings: ModelSettings, state: ModelState, X: Any, *, choose_again: bool = True) -> ModelState:

@@ -170,7 +170,9 @@ def _memories(state: ModelState, other: ModelState) -> tuple[Memory, Memory]:
 def emptied(state: ModelState) -> ModelState:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
     store = None if state.store is None else state.store.emptied()
-    return with_ledger(state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0), None)
+    return with_ledger(
+        state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0, position=None), None
+    )
 
 
 def warn_of_other_weights(mine: Vote, theirs: Vote) -> None:

@@ -51,7 +51,7 @@ def refit(settings: ModelSettings, state: ModelState, what: str) -> ModelState:
         again = fit_documents(settings, state, state.documents)
     else:
         again = _fit_rows(settings, state)
-    return again.but(witness=state.witness, store=None if settings.keep is False else again.store)
+    return again.but(store=None if settings.keep is False else again.store, **state.carried)
 
 
 def _fit_rows(settings: ModelSettings, state: ModelState) -> ModelState:
@@ -84,7 +84,7 @@ def fit_documents(
     if store is not None:  # `keep` may have been set since
         store = kept if store.most == kept.most else store.plus(kept, 1)
     again = again.with_memory(memory, store=store, cutting=kept.cutting, chosen_at=int(memory.label_counts.sum()))
-    return weigh(settings, again).but(refitted=EVERYTHING_FITTED, witness=state.witness)
+    return weigh(settings, again).but(refitted=EVERYTHING_FITTED, **state.carried)
 
 
 def _counted_again(settings: ModelSettings, state: ModelState, kept: Kept) -> ModelState:
@@ -144,7 +144,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
         state = state.but(columns=decided_by_tables(settings, state, [X for X, _ in listed]))
         examples = joined_examples(list(batches(listed, state)))
         again = fit_examples(settings, state.columns, dtypes[0], examples, seed, declared)
-        return again.but(witness=state.witness)
+        return again.but(**state.carried)
     check_numeric(settings, state)
     plan = choose.by_rows(settings, state.columns, choose.choice_rows(kept), seed)
     again, memory = started(settings, plan, state.columns, state.label_dtype), empty_memory(plan, kept)
@@ -156,7 +156,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
     if not memory.label_counts.any():
         raise ValueError("There is nothing to learn: no rows were given.")
     again = again.with_memory(
-        memory, store=store, label_dtype=dtypes[0], chosen_at=int(memory.label_counts.sum()), witness=state.witness
+        memory, store=store, label_dtype=dtypes[0], chosen_at=int(memory.label_counts.sum()), **state.carried
     )
     return weigh(settings, again).but(refitted=EVERYTHING_FITTED)
 

@@ -119,6 +119,8 @@ class ModelState:
         Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since.
     witness : Witness, optional
         What counts the forgotten rows while a receipt is made; copies of the state do not have it.
+    position : str, optional
+        Up to where the model has followed its source, as the source says it. It is not in digests.
     """
 
     parts: tuple[Part, ...]
@@ -132,6 +134,7 @@ class ModelState:
     stale: bool = False
     refitted: frozenset[str] = frozenset()
     witness: Witness | None = None
+    position: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "witness": None}
@@ -153,6 +156,11 @@ class ModelState:
     def like_layout_of(self, other: ModelState) -> ModelState:
         """Return it with the layout and the fitted vote of another state, and its own memory."""
         return self.with_layout(other.layout, vote=copy.deepcopy(other.vote), chosen_at=other.chosen_at)
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What a state that is made anew of the same rows takes over."""
+        return {"witness": self.witness, "position": self.position}
 
     @property
     def layout(self) -> Layout:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo_server.edits.operations import LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.operations import LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
 from hammemo_server.edits.settings import sketch_rows
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows:
     at_most : bool
         Whether all its labels count as new: this takes no time.
     """
+    if isinstance(content, LoggedChange):
+        content = content.learnt
     if isinstance(content, LoggedRows) and content.kind == "learn":
         labels: list[Any] = content.labels
     elif isinstance(content, LoggedDocuments) and content.learns:

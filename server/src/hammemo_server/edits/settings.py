@@ -3,6 +3,8 @@
 ``{"columns": 8, "memory": "hashed", "vote": "sum"}``; every setting may be left out:
 
 - ``columns``: how many tokens a row has, or a list of their names; else the first edit says it;
+- ``dates``: which of the columns are dates, by their names or places from 0. Rows have them as strings such as
+  ``"2026-11-17"`` or ``"2026-11-17T08:00:00Z"``;
 - ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns whole documents, with h,
   short and pad as in `fit_stream`;
 - ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from hammemo._versions import cached_property
 from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo_server.edits.limits import Limits
 
-_KNOWN: Final = ("columns", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
+_KNOWN: Final = ("columns", "dates", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -100,6 +103,7 @@ class Settings:
         settings = cls(given, _seed(given))
         _columns(given, limits)
         _check_documents(given, limits)
+        _check_dates(given)
         try:
             settings._check(limits)
         except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
@@ -126,6 +130,12 @@ class Settings:
         """How many tokens a row has; None where the first edit says it."""
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
+
+    @cached_property
+    def dates(self) -> list[int]:
+        """The places of the columns that are dates."""
+        names = self.column_names or []
+        return [names.index(one) if isinstance(one, str) else one for one in self.given.get("dates", ())]
 
     @property
     def documents(self) -> DocumentSettings | None:
@@ -258,6 +268,16 @@ def _columns(given: dict[str, Any], limits: Limits) -> None:
         columns = len(columns)
     if type(columns) is not int or not 1 <= columns <= limits.columns:
         raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
+
+
+def _check_dates(given: dict[str, Any]) -> None:
+    columns, dates = given.get("columns"), given.get("dates", [])
+    if not isinstance(dates, list) or (dates and columns is None):
+        raise Malformed("dates: list the columns that are dates, and say with columns which or how many there are.")
+    known = [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)
+    for one in dates:
+        if type(one) not in (str, int) or one not in known:
+            raise Malformed(f"dates: {str(one)[:80]!r} is not one of the columns.")
 
 
 def _check_documents(given: dict[str, Any], limits: Limits) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, QuotaReached, TooLarge, check_name
+from hammemo_server.edits.operations import Acknowledgement, Edit, QuotaReached, Rows, TooLarge, check_name
 from hammemo_server.http import bodies, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -27,6 +27,7 @@ from hammemo_server.http.messages import (
     PAGE_HEADERS,
     Answer,
     Call,
+    Refused,
     check_declared_length,
     number_in_query,
     pieces,
@@ -68,6 +69,7 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
 _stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
+_apply_decoder: Final = msgspec.json.Decoder(bodies.ApplyBody)
 _forget_decoder: Final = msgspec.json.Decoder(bodies.ForgetBody)
 _forget_stream_decoder: Final = msgspec.json.Decoder(bodies.ForgetStreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
@@ -82,6 +84,8 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
 
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = read(call.body)
+            if edit.gone is not None and "forget" not in call.caller.roles:
+                raise Refused(403, "forbidden", "This token has not the role forget.")
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
@@ -106,6 +110,14 @@ def _learn(sent: bytes) -> Edit:
 def _forget(sent: bytes) -> Edit:
     body = decoded(_forget_decoder, sent)
     return Edit(body.op, "forget", body.rows, body.labels, subjects=body.subjects, receipt=body.receipt)
+
+
+def _apply(sent: bytes) -> Edit:
+    body = decoded(_apply_decoder, sent)
+    learn = body.learn or Rows([], [])
+    return Edit(
+        body.op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
+    )
 
 
 def _learn_documents(sent: bytes) -> Edit:
@@ -409,6 +421,11 @@ OPERATIONS: Final = (
     Operation(
         "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_forget), "Forget examples.",
         "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+    ),
+    Operation(
+        "apply", "POST", f"{_MODEL}/apply", "learn", _editing(_apply),
+        "Forget examples and learn examples in one step; to forget needs the role forget, too.",
+        "json", bodies.ApplyBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422, 507),
     ),
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
         "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_learn_documents),

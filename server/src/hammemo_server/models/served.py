@@ -153,6 +153,7 @@ class ServedModel:
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
             "stale": model is not None and model.state.stale,
+            "position": None if model is None else model.position_,
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,

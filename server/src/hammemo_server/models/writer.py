@@ -44,12 +44,14 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
     InUse,
+    LoggedChange,
     LoggedChoice,
     LoggedRefit,
     LoggedRows,
     Malformed,
     OpReused,
     QuotaReached,
+    Rows,
     ServiceError,
     TooMany,
     Unavailable,
@@ -225,7 +227,7 @@ class WrittenModel(ServedModel):
 
     def _waiting(self, edit: Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
-        if edit.subjects or edit.kind == "forget_subject":
+        if edit.subjects or edit.kind == "forget_subject" or (isinstance(edit.gone, Rows) and edit.gone.subjects):
             raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
         content, body = checked(edit, self._limits)
         return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
@@ -380,7 +382,7 @@ class WrittenModel(ServedModel):
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
             self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
-            self._forgets += sum(_forgets(waiting.content) for waiting in accepted)
+            self._forgets += sum(forgets(waiting.content) for waiting in accepted)
             self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
@@ -500,17 +502,17 @@ class WrittenModel(ServedModel):
 
         A choice that an edit which forgets has overtaken is marked: it may depend on what was forgotten.
         """
-        refits, forgets, current = self._refits, self._forgets, []
+        refits, n_forgets, current = self._refits, self._forgets, []
         for waiting in group:
             if waiting.began is not None and waiting.began[0] != refits:
                 waiting.refuse(_Stale())
                 continue
-            if waiting.began is not None and waiting.began[1] != forgets:
+            if waiting.began is not None and waiting.began[1] != n_forgets:
                 assert isinstance(waiting.content, LoggedChoice)
                 waiting.content = msgspec.structs.replace(waiting.content, late=True)
                 waiting.body = waiting.content.body()
             refits += isinstance(waiting.content, LoggedRefit)
-            forgets += _forgets(waiting.content)
+            n_forgets += forgets(waiting.content)
             current.append(waiting)
         return current
 
@@ -648,8 +650,9 @@ def reused(op: str) -> OpReused:
     return OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own. Nothing was changed.")
 
 
-def _forgets(content: Content) -> bool:
-    return content.kind in ("forget", "forgetstream")
+def forgets(content: Content) -> bool:
+    """Return whether an edit forgets something."""
+    return content.forgets if isinstance(content, LoggedChange) else content.kind in ("forget", "forgetstream")
 
 
 def _may_take_long(contents: list[Content]) -> bool:
