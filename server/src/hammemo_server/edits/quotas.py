@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MODEL_BYTES: Final = 2**20
 """What a model takes that holds nothing: two threads, an open database and its file."""
+_LONG_EDITS: Final = 2
+"""Refits and edits of many rows of one tenant that are computed at the same time."""
 _IN_MEMORY: Final = 8
 _LIST_ITEM_BYTES: Final = 100
 """What an item of a list takes in memory beside its characters."""
@@ -70,6 +72,8 @@ class Quota:
 
     def __init__(self, most: Usage) -> None:
         self.most = most
+        self.long_edits = threading.Semaphore(_LONG_EDITS)
+        """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
         self._lock = threading.Lock()
 
