@@ -456,7 +456,7 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
     """Return what A sends, route by route: one of these after another, with new ids, of the model ``a``."""
     rows, labels = examples(2_000, 3)
     numbers = map(str, count(time.time_ns()))
-    posted = {
+    posted: dict[str, Callable[[], Any]] = {
         "learn": lambda: {"op": next(numbers), "rows": rows, "labels": labels},
         "forget": lambda: {"op": next(numbers), "rows": rows[:1], "labels": labels[:1]},
         "refit": lambda: {"op": next(numbers)},

@@ -115,13 +115,13 @@ def usage_of(model: MemoryClassifier | None, snapshot: int, log: int) -> Usage:
         counts = model.memory_.label_counts
         labels, examples = len(counts), int(counts.sum())
         rows = sketch_rows(model.memory_, len(model.state.sites.positions))
-        table = _table_bytes(rows, labels, int(counts.max(initial=1))) if rows else 0
+        table = _table_bytes(rows, labels, int(counts.max(initial=1)) if rows else 1)
     return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
 
 
 def _table_bytes(rows: int, labels: int, largest: int) -> int:
     """Return the size of a sketch: counts are as narrow as the largest allows, and there are spare columns."""
-    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4
+    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4 if rows else 0
 
 
 def list_bytes(size: int, items: int) -> int:
@@ -149,7 +149,8 @@ def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows:
     else:
         return Usage()
     new = len(labels) if at_most else _new_labels(labels, model)
-    table = _table_bytes(rows, new, 1 if model is None else int(model.memory_.label_counts.max(initial=1)))
+    largest = int(model.memory_.label_counts.max(initial=1)) if rows and model is not None else 1
+    table = _table_bytes(rows, new, largest)
     return Usage(new, content.n_rows, table + size + _IN_MEMORY * size)
 
 
