@@ -14,8 +14,8 @@ Printed in one run, so that limits show:
 `python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A sends the heaviest
 questions that the limits allow from 32 connections, and tenant B predicts, lists and edits, alone and beside A. B's p99
 beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
-another machine. `python benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes by
-itself: beside refits that queue, and beside a model that is deleted while its writer is busy.
+another machine. `python benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes
+by itself, refits that queue and models that are deleted while their writers are busy among them.
 
 `python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own work: predictions of
 one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
@@ -430,10 +430,10 @@ async def _ask_on(port: int, sent: list[bytes]) -> None:
 
 
 class Neighbour:
-    """Tenant A: a process that asks the heaviest questions for the time of a block."""
+    """Tenant A: a process that asks the heaviest questions, or all on one route, for the time of a block."""
 
-    def __init__(self, port: int, token: str) -> None:
-        command = [sys.executable, __file__, "neighbour", "--port", str(port)]
+    def __init__(self, port: int, token: str, route: str = "") -> None:
+        command = [sys.executable, __file__, "neighbour", "--port", str(port), "--route", route]
         self._process = subprocess.Popen(command, env={**os.environ, "HAMMEMO_TOKEN": token})
 
     def __enter__(self) -> Neighbour:
@@ -456,7 +456,7 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
     """Return what A sends, route by route: one of these after another, with new ids, of the model ``a``."""
     rows, labels = examples(2_000, 3)
     numbers = map(str, count(time.time_ns()))
-    posted = {
+    posted: dict[str, Callable[[], Any]] = {
         "learn": lambda: {"op": next(numbers), "rows": rows, "labels": labels},
         "forget": lambda: {"op": next(numbers), "rows": rows[:1], "labels": labels[:1]},
         "refit": lambda: {"op": next(numbers)},
@@ -493,11 +493,11 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
     return {ask: partial(post, ask) for ask in posted} | others
 
 
-async def _beside(port: int, make: Callable[[], list[bytes]] | None, token: str, seconds: float) -> list[float]:
-    """Return how long B's predictions took while A sends from 8 connections; refusals are answers, too."""
+async def _send_on(port: int, make: Callable[[], list[bytes]]) -> None:
+    """Send what A sends on one route from 8 connections until this process is ended; refusals are answers, too."""
 
-    async def neighbour() -> None:
-        while make is not None:
+    async def client() -> None:
+        while True:
             for sent in make():  # each on a connection of its own, so that one that waits holds no other
                 with contextlib.suppress(OSError, RuntimeError, asyncio.IncompleteReadError, TimeoutError):
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -505,15 +505,13 @@ async def _beside(port: int, make: Callable[[], list[bytes]] | None, token: str,
                         await _ask(reader, writer, sent)
                     writer.close()
 
-    rows, _ = examples(1_000, 2)
-    asking = [asyncio.create_task(neighbour()) for _ in range(8)]
-    await asyncio.sleep(1.0)
-    made = partial(request, "POST", "/v1/models/b/predict")
-    taken = await _load(port, 2, seconds, lambda: made({"rows": [random.choice(rows)]}, token), 10**9, pause=0.01)
-    for task in asking:
-        task.cancel()
-    await asyncio.gather(*asking, return_exceptions=True)
-    return taken
+    await asyncio.gather(*(client() for _ in range(8)))
+
+
+def answers_to(server: OwnServer, token: str) -> int:
+    """Return how many requests of a tenant were answered so far."""
+    figures = asyncio.run(server.ask(request("GET", "/metrics", None, token)))[0].decode()
+    return sum(int(float(n)) for n in re.findall(r"hammemo_requests_total\{.*\} (\S+)", figures))
 
 
 def beside_routes(folder: Path, seconds: float) -> None:
@@ -526,19 +524,23 @@ def beside_routes(folder: Path, seconds: float) -> None:
     setup = [request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made]
     for name, (token, _) in made.items():
         setup += learn_in_parts(*examples(5_000), f"/v1/models/{name}/learn", token)
-    routes = {"alone": None, **routes_of(of_a)}
-    with OwnServer.of(
-        folder / "fair", sys.executable, "--token-file", str(folder / "tokens.json"), one_core=False
-    ) as server:
+    rows, _ = examples(1_000, 2)
+
+    def one() -> bytes:
+        return request("POST", "/v1/models/b/predict", {"rows": [random.choice(rows)]}, of_b)
+
+    tokens = ["--token-file", str(folder / "tokens.json")]
+    with OwnServer.of(folder / "fair", sys.executable, *tokens, one_core=False) as server:
         asyncio.run(server.ask(*setup))
-        for what, make in routes.items():
-            taken = 1e3 * np.array(asyncio.run(_beside(server.port, make, of_b, seconds)))
-            load_average = os.getloadavg()[0]
-            print(
-                f"{what:22} p50 {np.median(taken):6.1f}  p99 {np.percentile(taken, 99):6.1f}  longest {taken.max():6.1f} ms"
-                f"  ({len(taken)} predictions, load average {load_average:.1f})",
-                flush=True,
-            )
+        for route in ("", *routes_of(of_a)):
+            with Neighbour(server.port, of_a, route) if route else contextlib.nullcontext():
+                before = answers_to(server, of_a)
+                taken = 1e3 * np.array(asyncio.run(_load(server.port, 1, seconds, one, 10**9, pause=0.01)))
+                n = answers_to(server, of_a) - before
+            p50, p99 = np.percentile(taken, [50, 99])
+            told = f"{route or 'alone':22} p50 {p50:6.1f}  p99 {p99:6.1f}  longest {taken.max():6.1f} ms"
+            busy = f"{n} answers to A, load average {os.getloadavg()[0]:.1f}"
+            print(f"{told}  ({len(taken)} predictions, {busy})", flush=True)
 
 
 def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
@@ -620,6 +622,7 @@ def main() -> None:
         help="only this part; fair starts neighbour",
     )
     parser.add_argument("--port", type=int, help="for neighbour")
+    parser.add_argument("--route", help="for neighbour: what it sends, by the name that routes prints")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
     parser.add_argument(
@@ -630,7 +633,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.only == "neighbour":
         os.nice(10)
-        asyncio.run(_ask_on(given.port, heaviest(os.environ["HAMMEMO_TOKEN"])))
+        token = os.environ["HAMMEMO_TOKEN"]
+        if given.route:
+            asyncio.run(_send_on(given.port, routes_of(token)[given.route]))
+        asyncio.run(_ask_on(given.port, heaviest(token)))
     if given.only == "fair":
         with tempfile.TemporaryDirectory(dir=given.folder) as name:
             fair(Path(name), given.seconds or 60.0, given.rounds or 5)

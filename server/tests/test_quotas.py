@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -103,7 +103,7 @@ HASHED = {"columns": 1, "memory": {"class": "Hashed", "params": {"buckets": 2**2
 @pytest.mark.parametrize("columns", [1, None])
 def test_a_sketch_is_counted_before_it_is_made(tmp_path: Path, columns: int | None) -> None:
     """A small edit with 64 labels would make a table of 2^26 counts."""
-    labels = [f"l{i}" for i in range(64)]
+    labels: list[Any] = [f"l{i}" for i in range(64)]
     many = Edit("2", "learn", [[label] for label in labels], labels)
     with Host(tmp_path, limits=Limits(stored_bytes=16 * 2**20)) as host:
         model = host.create("acme", "m", {**HASHED, "columns": columns})

@@ -237,7 +237,7 @@ def test_probes_name_the_model_that_cannot_be_written(tmp_path: Path) -> None:
             broken, whole = (host.create("acme", name, {"columns": 1}) for name in ("broken", "whole"))
             assert isinstance(broken, WrittenModel)
             broken._must_recover = True
-            broken._log.reopen = broken._log.renew_lease = failing  # type: ignore[attr-defined, method-assign]
+            broken._log.reopen = broken._log.renew_lease = failing  # type: ignore[method-assign]
             answer = httpx.get(f"{server.url}/readyz/edits", timeout=60)
             assert answer.status_code == 503
             assert "1 open models" in answer.text

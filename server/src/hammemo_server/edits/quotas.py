@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MODEL_BYTES: Final = 2**20
 """What a model takes that holds nothing: two threads, an open database and its file."""
+_LONG_EDITS: Final = 2
+"""Refits and edits of many rows of one tenant that are computed at the same time."""
 _IN_MEMORY: Final = 8
 _LIST_ITEM_BYTES: Final = 100
 """What an item of a list takes in memory beside its characters."""
@@ -70,6 +72,8 @@ class Quota:
 
     def __init__(self, most: Usage) -> None:
         self.most = most
+        self.long_edits = threading.Semaphore(_LONG_EDITS)
+        """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
         self._lock = threading.Lock()
 
@@ -111,13 +115,13 @@ def usage_of(model: MemoryClassifier | None, snapshot: int, log: int) -> Usage:
         counts = model.memory_.label_counts
         labels, examples = len(counts), int(counts.sum())
         rows = sketch_rows(model.memory_, len(model.state.sites.positions))
-        table = _table_bytes(rows, labels, int(counts.max(initial=1))) if rows else 0
+        table = _table_bytes(rows, labels, int(counts.max(initial=1)) if rows else 1)
     return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
 
 
 def _table_bytes(rows: int, labels: int, largest: int) -> int:
     """Return the size of a sketch: counts are as narrow as the largest allows, and there are spare columns."""
-    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4
+    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4 if rows else 0
 
 
 def list_bytes(size: int, items: int) -> int:
@@ -147,7 +151,8 @@ def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows:
     else:
         return Usage()
     new = len(labels) if at_most else _new_labels(labels, model)
-    table = _table_bytes(rows, new, 1 if model is None else int(model.memory_.label_counts.max(initial=1)))
+    largest = int(model.memory_.label_counts.max(initial=1)) if rows and model is not None else 1
+    table = _table_bytes(rows, new, largest)
     return Usage(new, content.n_rows, table + size + _IN_MEMORY * size)
 
 

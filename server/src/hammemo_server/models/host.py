@@ -394,8 +394,7 @@ class Host:
         return total((self._lists_usage(tenant), *models))
 
     def _counted(self, model: WrittenModel) -> WrittenModel:
-        if any(most_of(self.limits)):
-            model.count_in(self.quota(model.tenant))
+        model.count_in(self.quota(model.tenant))
         return model
 
     def _vault(self, tenant: str, name: str) -> Vault | None:

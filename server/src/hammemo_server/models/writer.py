@@ -475,7 +475,8 @@ class WrittenModel(ServedModel):
     def _choose(self, model: MemoryClassifier, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
-            content = LoggedChoice("choice", chosen_quickly(model))
+            with nullcontext() if self._quota is None else self._quota.long_edits:
+                content = LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
             waiting = Waiting(op, body, content, digest(body, self._log.key), began)
@@ -518,7 +519,11 @@ class WrittenModel(ServedModel):
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
-        """Renew the lease during a block that may take long: else it would run out, and another node would write."""
+        """Renew the lease during a block that may take long: else it would run out, and another node would write.
+
+        Few such blocks of a tenant run at once, so blocks are never nested: threads take turns at Python code, and the
+        event loop, too, would wait for each of them.
+        """
         done = threading.Event()
 
         def renew() -> None:
@@ -529,7 +534,8 @@ class WrittenModel(ServedModel):
         thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
         thread.start()
         try:
-            yield
+            with nullcontext() if self._quota is None else self._quota.long_edits:
+                yield
         finally:
             done.set()
             thread.join()
