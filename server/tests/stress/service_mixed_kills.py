@@ -160,7 +160,9 @@ class Worker:
         self._client.download(self.model, path)
         found: Any = load(path)
         rows = list(self.held.elements())
-        fresh = found.empty_like().partial_fit([list(row[1:3]) for row in rows], [row[3] for row in rows])
+        fresh = found.empty_like()
+        if rows:
+            fresh.partial_fit([list(row[1:3]) for row in rows], [row[3] for row in rows])
         path.unlink()
         return {"same bytes": fresh.memory_.state_bytes() == found.memory_.state_bytes()}
 
