@@ -293,9 +293,15 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
     stop.set()
     for thread in threads:
         thread.join()
-    if failed:
-        raise failed[0]
-    same = all(worker.compared(folder)["same bytes"] for worker in workers)
+    try:
+        if failed:
+            raise failed[0]
+        same = all(worker.compared(folder)["same bytes"] for worker in workers)
+    except BaseException:
+        server.kill()
+        if database is not None:
+            database.stop()
+        raise
     code = server.end()
     erased = {subject.encode() for worker in workers for subject in worker.erased}
     if database is not None:
