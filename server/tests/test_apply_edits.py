@@ -18,11 +18,11 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
     Edit,
+    ExampleRows,
     Malformed,
     NotStored,
     OpReused,
     QuotaReached,
-    Rows,
     TooLarge,
     Unavailable,
 )
@@ -54,13 +54,13 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def some(*numbers: int, subjects: bool = False) -> Rows:
+def some(*numbers: int, subjects: bool = False) -> ExampleRows:
     rows = [[f"a{i % 4}", f"b{i}"] for i in numbers]
-    return Rows(rows, [f"l{i % 2}" for i in numbers], [PEOPLE[i % 3] for i in numbers] if subjects else [])
+    return ExampleRows(rows, [f"l{i % 2}" for i in numbers], [PEOPLE[i % 3] for i in numbers] if subjects else [])
 
 
-def apply(op: str, learn: Rows | None = None, gone: Any = None, position: str | None = None) -> Edit:
-    learn = learn or Rows([], [])
+def apply(op: str, learn: ExampleRows | None = None, gone: Any = None, position: str | None = None) -> Edit:
+    learn = learn or ExampleRows([], [])
     return Edit(op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=gone, position=position)
 
 
@@ -76,7 +76,7 @@ def test_it_is_a_forget_and_a_learn_in_one_version(
     host = hosts(keys=keys)
     settings = BY_PERSON if subjects else SETTINGS
 
-    def rows(*numbers: int) -> Rows:
+    def rows(*numbers: int) -> ExampleRows:
         return some(*numbers, subjects=subjects)
 
     model, twin = (host.create("t", name, settings) for name in ("m", "twin"))
@@ -98,7 +98,7 @@ def test_it_is_a_forget_and_a_learn_in_one_version(
     with pytest.raises(NotStored):
         done(model, apply("3", rows(9), rows(0), "p3"))
     if subjects:
-        stranger = Rows(rows(2).rows, rows(2).labels, ["ann"])
+        stranger = ExampleRows(rows(2).rows, rows(2).labels, ["ann"])
         with pytest.raises(NotStored, match="subject"):
             done(model, apply("3", None, stranger))
     before = held(model)
@@ -126,7 +126,7 @@ def test_everything_is_forgotten_and_other_rows_are_learnt(
     host = hosts(keys=keys)
     settings = BY_PERSON if subjects else SETTINGS
 
-    def rows(*numbers: int) -> Rows:
+    def rows(*numbers: int) -> ExampleRows:
         return some(*numbers, subjects=subjects)
 
     model, fresh = (host.create("t", name, settings) for name in ("m", "fresh"))
@@ -183,10 +183,10 @@ def test_what_is_no_edit_is_refused(hosts: Callable[..., Host]) -> None:
         (apply("x"), "nothing to do"),
         (apply("x", position=""), "position"),
         (apply("x", position="p" * 2_000), "position"),
-        (apply("x", Rows([["a", "b"]], [])), "learn: There are 1 rows"),
-        (apply("x", some(1), Rows([["a"]], ["x"])), "another number"),
-        (apply("x", Rows([["a"]], ["x"])), "2 tokens"),
-        (apply("x", some(1), Rows([["a", "b"]], ["x"], ["ann"])), "no subjects"),
+        (apply("x", ExampleRows([["a", "b"]], [])), "learn: There are 1 rows"),
+        (apply("x", some(1), ExampleRows([["a"]], ["x"])), "another number"),
+        (apply("x", ExampleRows([["a"]], ["x"])), "2 tokens"),
+        (apply("x", some(1), ExampleRows([["a", "b"]], ["x"], ["ann"])), "no subjects"),
     ):
         with pytest.raises(Malformed, match=error):
             done(model, edit)
@@ -256,8 +256,8 @@ def test_dates_are_dates_in_a_model_made_here(hosts: Callable[..., Host], keys: 
     rows = [[f"s{i % 3}", days[i]] for i in range(60)]
     labels = ["early" if i % 12 < 6 else "late" for i in range(60)]
 
-    def part(first: int, last: int) -> Rows:
-        return Rows(rows[first:last], labels[first:last], ["ann"] * (last - first) if subjects else [])
+    def part(first: int, last: int) -> ExampleRows:
+        return ExampleRows(rows[first:last], labels[first:last], ["ann"] * (last - first) if subjects else [])
 
     done(model, Edit("0", "learn", [["s1", None]], ["late"], subjects=["ann"] if subjects else []))
     one = part(0, 1)
@@ -280,7 +280,7 @@ def test_dates_are_dates_in_a_model_made_here(hosts: Callable[..., Host], keys: 
     before = held(model)
     for value in ("soon", 7):
         with pytest.raises(Malformed, match=r"Row 0, column 1: .* is not a date"):
-            done(model, apply("x", Rows([["s1", value]], ["late"], ["ann"] if subjects else [])))
+            done(model, apply("x", ExampleRows([["s1", value]], ["late"], ["ann"] if subjects else [])))
     host.close()
     assert held(hosts(keys=keys).get("t", "m")) == before
 

@@ -237,14 +237,14 @@ class Run:
 
 
 def _leave_out_flushes() -> None:
-    connected = sqlite_log._connected
+    connected = sqlite_log.connected
 
     def unflushed(path: Path) -> Any:
         db = connected(path)
         db.pragma("synchronous", "off")
         return db
 
-    sqlite_log._connected = unflushed
+    sqlite_log.connected = unflushed
 
 
 def _run(*command: str) -> None:

@@ -160,7 +160,9 @@ class Worker:
         self._client.download(self.model, path)
         found: Any = load(path)
         rows = list(self.held.elements())
-        fresh = found.empty_like().partial_fit([list(row[1:3]) for row in rows], [row[3] for row in rows])
+        fresh = found.empty_like()
+        if rows:
+            fresh.partial_fit([list(row[1:3]) for row in rows], [row[3] for row in rows])
         path.unlink()
         return {"same bytes": fresh.memory_.state_bytes() == found.memory_.state_bytes()}
 
@@ -291,9 +293,15 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
     stop.set()
     for thread in threads:
         thread.join()
-    if failed:
-        raise failed[0]
-    same = all(worker.compared(folder)["same bytes"] for worker in workers)
+    try:
+        if failed:
+            raise failed[0]
+        same = all(worker.compared(folder)["same bytes"] for worker in workers)
+    except BaseException:
+        server.kill()
+        if database is not None:
+            database.stop()
+        raise
     code = server.end()
     erased = {subject.encode() for worker in workers for subject in worker.erased}
     if database is not None:

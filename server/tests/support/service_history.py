@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.contexts import Examples
-from hammemo_server.edits.operations import Edit, Rows
+from hammemo_server.edits.operations import Edit, ExampleRows
 
 if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
@@ -45,7 +45,7 @@ def edit_of(client: int, number: int) -> Edit:
     gone = rows_of(client, number - 2)
     if number % 8 == 3:
         return Edit(op, "forget", gone, labels_of(client, gone))
-    rows, old = rows_of(client, number), Rows(gone, labels_of(client, gone))  # both in one step
+    rows, old = rows_of(client, number), ExampleRows(gone, labels_of(client, gone))  # both in one step
     return Edit(op, "apply", rows, labels_of(client, rows), gone=old, position=op)
 
 
@@ -58,9 +58,8 @@ def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
             if not is_refused(number):
                 for row, label in zip(edit.rows, edit.labels, strict=True):
                     counts[tuple(row), str(label)] += -1 if edit.kind == "forget" else 1
-                if isinstance(edit.gone, Rows):
-                    for row, label in zip(edit.gone.rows, edit.gone.labels, strict=True):
-                        counts[tuple(row), str(label)] -= 1
+                for row, label in zip(edit.gone_rows.rows, edit.gone_rows.labels, strict=True):
+                    counts[tuple(row), str(label)] -= 1
     return counts
 
 

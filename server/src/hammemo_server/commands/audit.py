@@ -47,7 +47,7 @@ def audit_folder(
         from hammemo_server.models.host import store_of
 
         store = store_of(folder, log, replica=True)
-        found = [_Record.read(store, *place) for place in _places(store, tenant, model)]
+        found = [_AuditRecord.read(store, *place) for place in _places(store, tenant, model)]
         if not found:
             raise UsageError(f"{folder} has no such model.")
     if as_json:
@@ -68,7 +68,7 @@ def _places(store: Store, tenant: str | None, model: str | None) -> Iterator[tup
                 yield t, m
 
 
-class _Record(NamedTuple):
+class _AuditRecord(NamedTuple):
     """The whole audit record of a model."""
 
     tenant: str
@@ -81,7 +81,7 @@ class _Record(NamedTuple):
     """Whether lines are missing at the end."""
 
     @classmethod
-    def read(cls, store: Store, tenant: str, model: str) -> _Record:
+    def read(cls, store: Store, tenant: str, model: str) -> _AuditRecord:
         """Return the record and what is wrong with it, as of one moment."""
         from hammemo_server.store.audit import first_broken, is_cut
         from hammemo_server.store.log import NEWEST_RECEIPT
@@ -115,7 +115,7 @@ class _Record(NamedTuple):
         return {"tenant": self.tenant, "model": self.model, **listed, "broken": self.broken, "cut": self.cut}
 
 
-def _table(found: list[_Record]) -> Table:
+def _table(found: list[_AuditRecord]) -> Table:
     table = Table("model", "line", "time (UTC)", "token", "kind", "rows", "version", "receipt", "link")
     for one in found:
         for linked in one.lines:

@@ -52,7 +52,7 @@ DIGEST_BYTES: Final = 16
 KEY_BYTES: Final = 32
 
 
-class Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExampleRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Examples, and whose each is, for a model with subjects."""
 
     rows: list[list[Token]]
@@ -75,10 +75,15 @@ class Edit(msgspec.Struct, frozen=True):
     """Of `forget_subject`: whether the model is refitted with it."""
     receipt: bool = False
     """Of `forget` and `refit`: whether a signed receipt is issued. `forget_subject` always issues one."""
-    gone: Rows | Literal["everything"] | None = None
+    gone: ExampleRows | Literal["everything"] | None = None
     """Of `apply`: what is forgotten, before `rows` are learnt and in the same step."""
     position: str | None = None
     """Of `apply`: up to where the source of the rows was read."""
+
+    @property
+    def gone_rows(self) -> ExampleRows:
+        """Of `apply`: the rows that it names to be forgotten."""
+        return self.gone if isinstance(self.gone, ExampleRows) else ExampleRows([], [])
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -413,7 +418,7 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
 
 def _checked_change(edit: Edit, limits: Limits) -> LoggedChange:
     everything = edit.gone == "everything"
-    gone = edit.gone if isinstance(edit.gone, Rows) else Rows([], [])
+    gone = edit.gone_rows
     for rows, labels, what in ((gone.rows, gone.labels, "forget"), (edit.rows, edit.labels, "learn")):
         if (rows or labels) and (problem := _shape_problem(rows, labels)):
             raise Malformed(f"{what}: {problem}")
@@ -453,7 +458,7 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
     ([['a'], ['c']], [['b']], [0, 1, 0])
     """
-    gone = edit.gone if isinstance(edit.gone, Rows) else Rows([], [])
+    gone = edit.gone_rows
     subjects = _checked_subjects(gone.subjects, len(gone.rows))
     subjects += _checked_subjects(
         edit.subjects, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, QuotaReached, Rows, TooLarge, check_name
+from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
 from hammemo_server.http import bodies, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -114,7 +114,7 @@ def _forget(sent: bytes) -> Edit:
 
 def _apply(sent: bytes) -> Edit:
     body = decoded(_apply_decoder, sent)
-    learn = body.learn or Rows([], [])
+    learn = body.learn or ExampleRows([], [])
     return Edit(
         body.op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from hammemo_server.edits.operations import Label, Malformed, Rows, Token
+from hammemo_server.edits.operations import ExampleRows, Label, Malformed, Token
 from hammemo_server.store.label_lists import NamedList  # noqa: TC001  (msgspec reads annotations at run time)
 
 _MAX_SETTINGS_DEPTH: Final = 16
@@ -94,9 +94,9 @@ class ApplyBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Examples to forget and examples to learn in one step, all of them or none."""
 
     op: Op
-    learn: Rows | None = None
+    learn: ExampleRows | None = None
     forget: Annotated[
-        Rows | Literal["everything"] | None,
+        ExampleRows | Literal["everything"] | None,
         Meta(description='What is forgotten, before the rest is learnt; "everything" for all examples.'),
     ] = None
     position: Annotated[

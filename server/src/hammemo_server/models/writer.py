@@ -51,7 +51,6 @@ from hammemo_server.edits.operations import (
     Malformed,
     OpReused,
     QuotaReached,
-    Rows,
     ServiceError,
     TooMany,
     Unavailable,
@@ -227,7 +226,7 @@ class WrittenModel(ServedModel):
 
     def _waiting(self, edit: Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
-        if edit.subjects or edit.kind == "forget_subject" or (isinstance(edit.gone, Rows) and edit.gone.subjects):
+        if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
             raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
         content, body = checked(edit, self._limits)
         return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
