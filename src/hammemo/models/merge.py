@@ -151,9 +151,7 @@ def _sum(mine: Store, theirs: Store, sign: int) -> Store | None:
     """Return what both hold; where nothing was learnt here, documents stay documents and rows stay rows."""
     kept, more = mine.kept, theirs.kept
     if kept is not None and more is not None and type(kept) is not type(more) and kept.holds_all and not len(kept):
-        begun = mine.with_kept(replace(more.emptied(), seed=kept.seed, threshold=kept.threshold))
-        assert begun is not None
-        mine = begun
+        mine = mine.with_kept(replace(more.emptied(), seed=kept.seed, threshold=kept.threshold))
     return mine.plus(theirs, sign)
 
 

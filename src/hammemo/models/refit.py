@@ -206,9 +206,7 @@ def with_choice(settings: ModelSettings, state: ModelState, chosen: ModelState) 
     memory.declare_labels(state.memory.declared)
     assert store.kept is not None
     count(memory, chosen.cells, store.kept.batches())
-    if state.documents is not None and not len(store.kept):  # as after `open`
-        after: Store | None = settings.empty_store(store.h, store.seed, chosen.vote)
-    else:
-        after = store
+    is_open = state.documents is not None and not len(store.kept)  # as after `open`
+    after = settings.empty_store(store.h, store.seed, chosen.vote) if is_open else store
     taken = state.like_layout_of(chosen).with_memory(memory)
     return taken.but(columns=columns, store=after, cutting=chosen.cutting, stale=False)

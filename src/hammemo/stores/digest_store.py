@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.base import BaseEstimator
 
-from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import cached_property
 from hammemo.memories.errors import LayoutError, NotStoredError, not_held
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
@@ -33,13 +32,12 @@ from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.stores.kept import Kept
-    from hammemo.stores.kept_documents import KeptDocuments
-    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
@@ -133,16 +131,6 @@ class DigestStore(Store):
     def kept(self) -> Kept | None:
         """The rows or documents beside the digests."""
         return self.beside
-
-    @property
-    def kept_rows(self) -> KeptRows | None:
-        """The rows beside the digests."""
-        return None if self.beside is None else self.beside.kept_rows
-
-    @property
-    def kept_documents(self) -> KeptDocuments | None:
-        """The documents beside the digests."""
-        return None if self.beside is None else self.beside.kept_documents
 
     @property
     def knows_all(self) -> bool:
@@ -253,14 +241,3 @@ class DigestStore(Store):
         """Return one of this layout with these arrays, checked: undo `state`."""
         digests = DigestCounts.restored(stored)
         return self._but(digests, None if self.beside is None else self.beside.restored(stored))
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return all that it holds as arrays, for other processes; `unpacked` undoes it."""
-        return {**self.digests.state(), **({} if self.beside is None else self.beside.packed())}
-
-    def unpacked(self, arrays: Mapping[str, NDArray[Any]]) -> DigestStore:
-        """Return one of this layout that holds what `packed` returned."""
-        own = {name: array for name, array in arrays.items() if name.startswith("digest")}
-        rest = {name: array for name, array in arrays.items() if name not in own}
-        digests = DigestCounts.restored(StoredArrays(own))
-        return self._but(digests, None if self.beside is None else self.beside.unpacked(rest))

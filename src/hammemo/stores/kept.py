@@ -43,7 +43,6 @@ THRESHOLDS: Final = tuple(sorted({isqrt(isqrt(isqrt(2**k))) for k in range(8 * 6
 """The grid, ascending: 2^64 and, eight times an octave, the whole numbers below 2^(k/8)."""
 
 Self = TypeVar("Self", bound="Store")
-OfKept = TypeVar("OfKept", bound="Kept")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +68,12 @@ class Store(Cached, ABC):
     @property
     def kept_rows(self) -> KeptRows | None:
         """The same where they are rows."""
-        return None
+        return None if self.kept is None or self.kept is self else self.kept.kept_rows
 
     @property
     def kept_documents(self) -> KeptDocuments | None:
         """The same where they are documents."""
-        return None
+        return None if self.kept is None or self.kept is self else self.kept.kept_documents
 
     @property
     @abstractmethod
@@ -94,7 +93,7 @@ class Store(Cached, ABC):
         examples = block.examples()
         return self.changed(examples if labels is None else examples.only(labels), sign)
 
-    def with_kept(self, kept: Kept | None) -> Store | None:
+    def with_kept(self, kept: Kept | None) -> Any:
         """Return it with other rows or documents in place of those that are kept."""
         return kept
 
@@ -118,13 +117,18 @@ class Store(Cached, ABC):
     def restored(self: Self, stored: StoredArrays) -> Self:
         """Return one of this layout with these arrays, checked: undo `state`."""
 
-    @abstractmethod
     def packed(self) -> dict[str, NDArray[Any]]:
-        """Return all that it holds as arrays, for other processes; `unpacked` undoes it."""
+        """Return all that it holds and the threshold as arrays, for other processes; `unpacked` undoes it."""
+        threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
+        return {**self.state(), "last": np.array([threshold - 1], np.uint64)}  # the threshold may need 65 bits
 
-    @abstractmethod
     def unpacked(self: Self, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return one of this layout that holds what `packed` returned."""
+        held, empty = dict(arrays), self.emptied()
+        threshold = int(held.pop("last")[0]) + 1
+        if empty.kept is not None:
+            empty = empty.with_kept(replace(empty.kept, threshold=threshold))
+        return empty.restored(StoredArrays(held))
 
     @abstractmethod
     def stores_like(self, other: Store | None) -> bool:
@@ -193,17 +197,6 @@ class Kept(Store):
     def stores_like(self, other: Store | None) -> bool:
         """Return whether another store keeps in the same way, and as much."""
         return type(self) is type(other) and self.most == other.most
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        last = np.array([self.lowest_threshold - 1], np.uint64)  # the threshold itself may need 65 bits
-        return {**self.state(), "last": last}
-
-    def unpacked(self: OfKept, arrays: Mapping[str, NDArray[Any]]) -> OfKept:
-        """Return one of this seed and size that holds what `packed` returned."""
-        held = dict(arrays)
-        threshold = int(held.pop("last")[0]) + 1
-        return replace(self.emptied(), threshold=threshold).restored(StoredArrays(held))
 
 
 def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:
