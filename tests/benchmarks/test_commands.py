@@ -171,7 +171,7 @@ def test_edits_of_every_vote() -> None:
         for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
             assert 0 < row[name]["median"] <= row[name]["p99"]
     page = printed("benchmarks/edits.py", "--labels", "5", "--examples", "300", "--edits", "2")
-    assert "| Hashed() | log-linear | 5 | 2 |" in page
+    assert "| Hashed() | log-linear | auto | 5 | 2 |" in page
 
 
 @compiled

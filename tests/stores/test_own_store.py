@@ -11,7 +11,7 @@ import pytest
 from hammemo import MemoryClassifier
 from hammemo.memories import NotStoredError
 from hammemo.models.editing import take_state
-from hammemo.stores.kept import EVERYTHING, Kept, Store
+from hammemo.stores.kept import EVERYTHING, Kept, ModelStore
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.distinct import example_words
 
@@ -44,7 +44,7 @@ class EvenRows(Kept):
     def changed(self, examples: Examples, sign: int) -> EvenRows:
         return replace(self, rows=self.rows.changed(self._even(examples), sign))
 
-    def plus(self, other: Store, sign: int) -> EvenRows | None:
+    def plus(self, other: ModelStore, sign: int) -> EvenRows | None:
         rows = self.rows.plus(other.rows, sign) if isinstance(other, EvenRows) else None
         return None if rows is None else replace(self, rows=rows)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.shards import Shard
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
@@ -209,7 +209,7 @@ def _manifest(
     pad: Any,
     labels: Vocabulary | None,
     groups: list[tuple[Shard, ...]],
-    kept: Store | None,
+    kept: ModelStore | None,
 ) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
     return {

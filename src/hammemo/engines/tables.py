@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."
@@ -181,7 +181,7 @@ class Findings:
     dtype : str
         The type of the labels; empty before a row was read.
     n_rows : int
-    kept : Store or None
+    kept : ModelStore or None
         What is stored of the rows: those with the lowest hashes, or digests of all.
     """
 
@@ -192,7 +192,7 @@ class Findings:
     labels: Vocabulary = field(default_factory=Vocabulary)
     dtype: str = ""
     n_rows: int = 0
-    kept: Store | None = None
+    kept: ModelStore | None = None
 
     def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
         """Return what is known after some more rows."""
@@ -228,7 +228,7 @@ class Findings:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     @classmethod
-    def unpacked(cls, arrays: Arrays, empty: Store | None) -> Findings:
+    def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
         found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
         kept = {name.removeprefix(_KEPT): array for name, array in arrays.items() if name.startswith(_KEPT)}
@@ -257,7 +257,7 @@ class Survey:
         With the kinds that columns most likely have.
     known : str
         What some rows of the table say about each column.
-    empty : Store or None
+    empty : ModelStore or None
         What rows are stored in.
     checkpoint : Checkpoint or None
     """
@@ -265,7 +265,7 @@ class Survey:
     source: TableFiles
     rows: RowMaker
     known: str
-    empty: Store | None
+    empty: ModelStore | None
     checkpoint: Checkpoint | None = None
 
     def look(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
@@ -415,7 +415,7 @@ class _TableFit:
         is_counted = self.machines.segments is None
         return learn_table(self.settings, facts, classes, layout, count, kept_are_counted=is_counted)
 
-    def _sample(self, job: TableJob, kept: Store | None) -> Memory:
+    def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""
         sample = job.template.empty_like()
         if self.machines.segments is None and self.machines.engine != "ray":

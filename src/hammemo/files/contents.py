@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact import SignedSum
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.votes import Vote
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
@@ -254,7 +254,9 @@ def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Colu
     return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
 
 
-def _stored_store(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, key: bytes | None) -> Store | None:
+def _stored_store(
+    about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, key: bytes | None
+) -> ModelStore | None:
     """Return what a file stores of rows or documents, checked, and take its arrays out of `arrays`.
 
     It is checked in any case: all of it is read.
@@ -267,7 +269,7 @@ def _stored_store(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: 
     return store
 
 
-def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Store:
+def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> ModelStore:
     """Return an empty store of a description; `key` is the secret key of the file."""
     kind, seed = field(described, "of", str), field(described, "seed", int)
     if kind not in ("rows", "documents", "digests"):

@@ -76,7 +76,7 @@ def part_description(kind: str, part: Any, fitted: Any = None) -> dict[str, Any]
     ----------
     kind : {"kernel", "memory", "vote", "keep"}
     part : object
-    fitted : Memory or Store, optional
+    fitted : Memory or ModelStore, optional
         The fitted memory, or what is stored: a secret in a parameter must be the one that it uses.
     """
     cls, secret = type(part), getattr(part, "secret", None)

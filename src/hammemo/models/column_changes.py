@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
+    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
@@ -81,13 +82,16 @@ def check_numeric(settings: ModelSettings, state: ModelState) -> None:
             )
 
 
-def rows_of(store: Store) -> Examples:
+def rows_of(store: ModelStore) -> Examples:
     """Return the rows that a store keeps, in the order of their hashes."""
-    assert store.kept_rows is not None
-    return store.kept_rows.examples()
+    rows: KeptRows | None = store.kept_rows
+    assert rows is not None
+    return rows.examples()
 
 
-def decided_by_rows(settings: ModelSettings, columns: ColumnSchema, store: Store) -> tuple[ColumnSchema, Store]:
+def decided_by_rows(
+    settings: ModelSettings, columns: ColumnSchema, store: ModelStore
+) -> tuple[ColumnSchema, ModelStore]:
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
         return columns, store
@@ -110,7 +114,9 @@ def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterab
     return columns.of_kinds(found.kinds(asked(settings, columns)))
 
 
-def with_kinds(settings: ModelSettings, columns: ColumnSchema, store: Store, kinds: str) -> tuple[ColumnSchema, Store]:
+def with_kinds(
+    settings: ModelSettings, columns: ColumnSchema, store: ModelStore, kinds: str
+) -> tuple[ColumnSchema, ModelStore]:
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, rows_of(store), columns.letters, kinds)
     columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.token_types import TokenTypes
 
 
@@ -47,7 +47,7 @@ class TableFacts:
     labels : Vocabulary
         All labels.
     label_dtype : dtype
-    store : Store or None
+    store : ModelStore or None
         What is stored of the rows; None where nothing is.
     seed : int
     """
@@ -58,7 +58,7 @@ class TableFacts:
     learnt: TokenTypes
     labels: Vocabulary
     label_dtype: np.dtype[Any]
-    store: Store | None
+    store: ModelStore | None
     seed: int
 
     def columns(self) -> ColumnSchema:
@@ -74,7 +74,9 @@ class TableFacts:
         return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
 
 
-def room_for_rows(settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None) -> Store | None:
+def room_for_rows(
+    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None
+) -> ModelStore | None:
     """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
 
     Where no rows are kept, nothing may depend on them.

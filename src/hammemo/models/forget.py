@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Kept, Store
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.tokens.contexts import Examples
 
 
@@ -37,7 +37,7 @@ def forget_kept(state: ModelState, kept: Kept) -> ModelState:
     return with_checked_memory(state, memory, None if state.store is None else state.store.plus(kept, -1))
 
 
-def with_checked_memory(state: ModelState, memory: Memory, store: Store | None) -> ModelState:
+def with_checked_memory(state: ModelState, memory: Memory, store: ModelStore | None) -> ModelState:
     """Return a state with a memory that has forgotten rows."""
     mark_as_checked(state, memory)
     return state.with_memory(memory, store=store)

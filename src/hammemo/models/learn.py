@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 
@@ -61,7 +61,7 @@ def fit_examples(
     examples: Examples,
     seed: int,
     declared: Vocabulary,
-    store: Store | None = None,
+    store: ModelStore | None = None,
     *,
     quickly: bool = False,
 ) -> ModelState:
@@ -91,7 +91,7 @@ def counted(
     plan: LayoutPlan,
     columns: ColumnSchema,
     label_dtype: np.dtype[Any],
-    store: Store | None,
+    store: ModelStore | None,
     declared: Vocabulary,
     count_all: CountAll,
 ) -> ModelState:
@@ -238,7 +238,7 @@ def has_doubled(state: ModelState, since: int = 0) -> bool:
     return state.n_examples >= max(choose.FIRST_BATCH, 2 * state.chosen_at, 2 * since)
 
 
-def _fit_stored(settings: ModelSettings, state: ModelState, columns: ColumnSchema, store: Store) -> ModelState:
+def _fit_stored(settings: ModelSettings, state: ModelState, columns: ColumnSchema, store: ModelStore) -> ModelState:
     """Choose quickly by all kept rows, and count them."""
     examples, declared = rows_of(store), state.memory.declared
     again = fit_examples(settings, columns, state.label_dtype, examples, store.seed, declared, store, quickly=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
 
@@ -135,7 +135,7 @@ def _check_cells(state: ModelState, other: ModelState) -> None:
         raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
 
 
-def _store_with(state: ModelState, other: ModelState, sign: int) -> Store | None:
+def _store_with(state: ModelState, other: ModelState, sign: int) -> ModelStore | None:
     """Return what is stored with the other's added or subtracted; None where one of them stores nothing."""
     mine, theirs = state.store, other.store
     if _has_digests(mine) != _has_digests(theirs):
@@ -143,11 +143,11 @@ def _store_with(state: ModelState, other: ModelState, sign: int) -> Store | None
     return None if mine is None or theirs is None else _sum(mine, theirs, sign)
 
 
-def _has_digests(store: Store | None) -> bool:
+def _has_digests(store: ModelStore | None) -> bool:
     return store is not None and store.kept is not store
 
 
-def _sum(mine: Store, theirs: Store, sign: int) -> Store | None:
+def _sum(mine: ModelStore, theirs: ModelStore, sign: int) -> ModelStore | None:
     """Return what both hold; where nothing was learnt here, documents stay documents and rows stay rows."""
     kept, more = mine.kept, theirs.kept
     if kept is not None and more is not None and type(kept) is not type(more) and kept.holds_all and not len(kept):

@@ -29,7 +29,7 @@ from hammemo.tokens.labels import common_label_dtype
 if TYPE_CHECKING:
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
-    from hammemo.stores.kept import Kept, Store
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.tokens.user_input import CheckedRows
 
 ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]
@@ -61,7 +61,7 @@ def refit(settings: ModelSettings, state: ModelState, what: str) -> ModelState:
     return again.but(witness=state.witness, store=_stored_as_set(settings, again))
 
 
-def _stored_as_set(settings: ModelSettings, state: ModelState) -> Store | None:
+def _stored_as_set(settings: ModelSettings, state: ModelState) -> ModelStore | None:
     """Return what is stored as `keep` says now: rows and digests may go, and all rows make digests."""
     store, wanted = state.store, Digests.of(settings.keep)
     if store is None or settings.keep is False:

@@ -18,7 +18,7 @@ from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
-    from hammemo.stores.kept import Kept, Store
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.votes import Vote
 
 
@@ -81,7 +81,7 @@ class ModelSettings(NamedTuple):
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
         return vote.with_class_weight(self.class_weight)
 
-    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Store | None:
+    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> ModelStore | None:
         """Return what rows or documents are stored in; None where nothing is."""
         digests = Digests.of(self.keep)
         kept = self._empty_kept(self.keep if digests is None else digests.rows, h, seed, vote, documents=documents)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.stores.kept import Kept, Store
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_schema import ColumnSchema
@@ -105,7 +105,7 @@ class ModelState:
     columns : ColumnSchema
     label_dtype : dtype
         The type that labels have in answers.
-    store : Store, optional
+    store : ModelStore, optional
         What is stored of the rows or documents: those that are kept, which `refit` chooses by and fits the vote to,
         and digests of all.
     cutting : Cutting, optional
@@ -126,7 +126,7 @@ class ModelState:
     vote: Vote
     columns: ColumnSchema
     label_dtype: np.dtype[Any]
-    store: Store | None = None
+    store: ModelStore | None = None
     cutting: Cutting | None = None
     pinned: bool = False
     chosen_at: int = 0

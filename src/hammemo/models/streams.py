@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hammemo.models.answering import ModelView
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -334,7 +334,12 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def with_counted_stream(
-    settings: ModelSettings, state: ModelState, memory: Memory, store: Store | None, cutting: Cutting, sample: Examples
+    settings: ModelSettings,
+    state: ModelState,
+    memory: Memory,
+    store: ModelStore | None,
+    cutting: Cutting,
+    sample: Examples,
 ) -> ModelState:
     """Take the counts of a stream that others have read; the state has learnt a sample of it, and nothing else."""
     state = state.with_memory(memory, store=store, cutting=cutting)

@@ -1,6 +1,6 @@
 r"""Digests of all examples, with or without rows: forgetting that refuses what was never learnt.
 
-A memory of counts cannot know which examples it holds. Store (a, c) → y and (d, b) → y: then a stands at the first
+A memory of counts cannot know which examples it holds. ModelStore (a, c) → y and (d, b) → y: then a stands at the first
 position once, b at the second once, and y has two examples, so removing (a, b) → y makes no count negative, although
 (a, b) was never stored. A sketch knows even less. Kept rows know it while all of them are kept. This store knows it
 always: it holds a keyed digest of each example, and how often it was stored (:mod:`hammemo.stores.digest_counts`). An
@@ -27,7 +27,7 @@ from hammemo._versions import cached_property
 from hammemo.memories.errors import LayoutError, NotStoredError, not_held
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.stores.digest_counts import DigestCounts, Digester
-from hammemo.stores.kept import Store
+from hammemo.stores.kept import ModelStore
 from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.hashing import key_words
 
@@ -90,13 +90,13 @@ class Digests(BaseEstimator):
 
 
 @dataclass(frozen=True, eq=False)
-class DigestStore(Store):
+class DigestStore(ModelStore):
     """Digests of all examples, and the rows or documents that are kept beside them, if any are.
 
     Parameters
     ----------
     h, seed
-        As in `Store`.
+        As in `ModelStore`.
     key : bytes, optional
         The secret; without it, one is made from the seed.
     digests : DigestCounts
@@ -183,7 +183,7 @@ class DigestStore(Store):
         """Return it with other rows or documents beside the same digests."""
         return self._but(self.digests, kept)
 
-    def plus(self, other: Store, sign: int) -> DigestStore:
+    def plus(self, other: ModelStore, sign: int) -> DigestStore:
         """Return the sum or, with sign -1, the difference; LayoutError where the other has other digests, or none."""
         theirs = self._digests_of(other).base
         try:
@@ -195,7 +195,7 @@ class DigestStore(Store):
             ) from None
         return self._but(digests, None if self.beside is None else self.beside.plus(other, sign))
 
-    def _digests_of(self, other: Store) -> DigestCounts:
+    def _digests_of(self, other: ModelStore) -> DigestCounts:
         """Return the digests of another store under this one's key; made of its rows, where it keeps all of them."""
         if isinstance(other, DigestStore) and self.is_keyed_like(other):
             return other.digests
@@ -206,7 +206,7 @@ class DigestStore(Store):
             )
         return self.of_batches(other.kept.batches()).digests
 
-    def is_keyed_like(self, other: Store) -> bool:
+    def is_keyed_like(self, other: ModelStore) -> bool:
         """Return whether another store has digests under the same key or, without one, the same seed."""
         same = isinstance(other, DigestStore) and (other.h, other.key) == (self.h, self.key)
         return same and (self.key is not None or other.seed == self.seed)
@@ -222,7 +222,7 @@ class DigestStore(Store):
         """Return one of the same layout with nothing in it."""
         return self._but(DigestCounts(), None if self.beside is None else self.beside.emptied())
 
-    def stores_like(self, other: Store | None) -> bool:
+    def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store has the same key, and keeps the same beside its digests."""
         if not isinstance(other, DigestStore) or not self.is_keyed_like(other):
             return False

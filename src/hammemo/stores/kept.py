@@ -1,4 +1,4 @@
-"""What stores have in common (`Store`), and what kept rows and kept documents have: a threshold and a size (`Kept`).
+"""What all stores have in common (`ModelStore`), and kept rows and documents: a threshold and a size (`Kept`).
 
 Whether a key is kept depends on nothing but its hash, so what is kept is additive like the counts: learning, forgetting
 and merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.stores.kept_documents import KeptDocuments
-    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
@@ -42,11 +40,11 @@ EVERYTHING: Final = 2**64
 THRESHOLDS: Final = tuple(sorted({isqrt(isqrt(isqrt(2**k))) for k in range(8 * 64 + 1)}))
 """The grid, ascending: 2^64 and, eight times an octave, the whole numbers below 2^(k/8)."""
 
-Self = TypeVar("Self", bound="Store")
+Self = TypeVar("Self", bound="ModelStore")
 
 
 @dataclass(frozen=True, eq=False)
-class Store(Cached, ABC):
+class ModelStore(Cached, ABC):
     """What a model stores of its examples beside the counts: a value that never changes.
 
     Parameters
@@ -66,12 +64,12 @@ class Store(Cached, ABC):
         """The rows or documents that are kept; None where none are."""
 
     @property
-    def kept_rows(self) -> KeptRows | None:
+    def kept_rows(self) -> Any:  # KeptRows or None: modules import each other in one direction
         """The same where they are rows."""
         return None if self.kept is None or self.kept is self else self.kept.kept_rows
 
     @property
-    def kept_documents(self) -> KeptDocuments | None:
+    def kept_documents(self) -> Any:
         """The same where they are documents."""
         return None if self.kept is None or self.kept is self else self.kept.kept_documents
 
@@ -98,7 +96,7 @@ class Store(Cached, ABC):
         return kept
 
     @abstractmethod
-    def plus(self: Self, other: Store, sign: int) -> Self | None:
+    def plus(self: Self, other: ModelStore, sign: int) -> Self | None:
         """Return what both hold or, with sign -1, without the other's; None where the other tells too little."""
 
     @abstractmethod
@@ -131,18 +129,18 @@ class Store(Cached, ABC):
         return empty.restored(StoredArrays(held))
 
     @abstractmethod
-    def stores_like(self, other: Store | None) -> bool:
+    def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store has the same room and the same key."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Store):
+class Kept(ModelStore):
     """Rows or documents with hashes below a threshold.
 
     Parameters
     ----------
     h, seed
-        As in `Store`.
+        As in `ModelStore`.
     most : int
         How many rows, or tokens of documents, are kept at most; more only where a single key, or the keys of one step
         of the grid, have more.
@@ -194,7 +192,7 @@ class Kept(Store):
         kind = "rows" if self.kept_documents is None else "documents"
         return {"of": kind, "seed": self.seed, "most": self.most, "threshold": self.lowest_threshold}
 
-    def stores_like(self, other: Store | None) -> bool:
+    def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store keeps in the same way, and as much."""
         return type(self) is type(other) and self.most == other.most
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Token
     from hammemo.votes import Vote
@@ -304,7 +304,7 @@ class KeptDocuments(Kept):
             raise not_kept()
         return replace(self, long=self.long.plus(words, sign))
 
-    def plus(self, other: Store, sign: int) -> KeptDocuments | None:
+    def plus(self, other: ModelStore, sign: int) -> KeptDocuments | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
         kept, documents, rows = other.kept, other.kept_documents, other.kept_rows
         if (
@@ -470,7 +470,7 @@ class Keeper:
 
     Parameters
     ----------
-    store : Store or None
+    store : ModelStore or None
         What was stored before.
     way : Way
         How the documents were cut.
@@ -479,13 +479,13 @@ class Keeper:
 
     Attributes
     ----------
-    store : Store or None
+    store : ModelStore or None
         What is stored now.
     could_tell : bool
         Whether all documents that were forgotten were kept, so that each was learnt as a whole.
     """
 
-    def __init__(self, store: Store | None, way: Way, sign: int = 1) -> None:
+    def __init__(self, store: ModelStore | None, way: Way, sign: int = 1) -> None:
         self.store = store
         self.could_tell = True
         self._way, self._sign = way, sign

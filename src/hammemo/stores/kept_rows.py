@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.stores.kept import Store
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
@@ -185,7 +185,7 @@ class KeptRows(Kept):
         may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
         return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
-    def plus(self, other: Store, sign: int) -> KeptRows | None:
+    def plus(self, other: ModelStore, sign: int) -> KeptRows | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little.
 
         The windows of documents become rows.

@@ -57,7 +57,7 @@ from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
 from hammemo_server.store.audit import Line
-from hammemo_server.store.backup_files import Digests, Header, read_backup, read_header, write_backup
+from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN
 from hammemo_server.store.log import Copied, LogError, StoredKey
 from hammemo_server.store.shared_tables import TABLES
@@ -149,7 +149,7 @@ def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | Non
                 with open(temporary, "wb") as file, log.reading():
                     head = log.head()
                     records = _records(log, vault, head)
-                    write_backup(file, header, Digests() if key is None else Cipher(key.secret), records)
+                    write_backup(file, header, FrameDigests() if key is None else Cipher(key.secret), records)
             if vault is not None:
                 vault.finish_backup(name, head)
             return Written(path, header, head)
@@ -265,10 +265,10 @@ def restore(
     return Restored(tenant, name, version, erased)
 
 
-def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Digests:
+def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | FrameDigests:
     """Return what opens the frames of a backup."""
     if header.expires is None:
-        return Digests()
+        return FrameDigests()
     if keys is None:
         raise Malformed("The backup is encrypted, because its model has subjects: name the key file with keys=.")
     drop_expired(keys)
