@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from hammemo import MemoryClassifier
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.files.models import load, save
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import NotStoredError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MODELS: dict[str, Callable[[], MemoryClassifier]] = {
     "auto": lambda: MemoryClassifier(random_state=1),
-    "ledger": lambda: MemoryClassifier("positional", Ledgered(Hashed(64)), "sum", random_state=1, keep=3),
+    "digests": lambda: MemoryClassifier("positional", Hashed(64), "sum", random_state=1, keep="3+digests"),
     "no rows": lambda: MemoryClassifier("positional", Exact(), "sum", random_state=1, keep=False),
 }
 rows = st.lists(
@@ -32,8 +32,7 @@ rows = st.lists(
 
 
 def counts(model: MemoryClassifier) -> bytes:
-    memory: Any = model.memory_
-    return (memory.memory_ if isinstance(memory, Ledgered) else memory).state_bytes()
+    return bytes(model.memory_.state_bytes())
 
 
 def pair(listed: list[tuple[Any, ...]]) -> tuple[list[list[Any]], list[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hammemo.stores.kept_rows import KeptRows, row_of
+from hammemo.stores.digest_store import DigestStore
 from hammemo.tokens.contexts import Examples
 from hammemo_server.edits.operations import Edit, ExampleRows
 
@@ -72,12 +72,9 @@ def compared(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
     """Return how many examples are missing or too many, and whether the bytes are those of a fresh model."""
     counts = expected(done)
     examples = list(counts)
-    kept = model.state.store
-    if isinstance(kept, KeptRows):  # they are the ledger of its memory
-        held = [kept.times(row_of(row, label)) for row, label in examples]
-    else:
-        asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
-        held = model.memory_.holds(asked).tolist()
+    asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
+    assert isinstance(model.state.store, DigestStore)
+    held = model.state.store.holds(asked).tolist()
     differences = [int(n) - counts[example] for n, example in zip(held, examples, strict=True)]
     rows = [list(row) for (row, _), n in counts.items() for _ in range(n)]
     labels = [label for (_, label), n in counts.items() for _ in range(n)]

@@ -77,7 +77,7 @@ def refit(learner: MemoryClassifier, path: Path) -> Refitted:
     if not learner.vote_.fits_weights:
         return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
-    before, kept = learner.vote_, counted(len(learner.state.store or ()), "kept example")
+    before, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
     after = learner.refit().vote_
     weights = "unchanged" if after.is_fitted_like(before) else "changed"
     if not after.state():
@@ -88,7 +88,7 @@ def refit(learner: MemoryClassifier, path: Path) -> Refitted:
 
 def check_can_refit(learner: MemoryClassifier, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
-    if learner.vote_.fits_weights and learner.state.store is None:
+    if learner.vote_.fits_weights and learner.state.kept is None:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
             "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "

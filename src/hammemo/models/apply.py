@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import forget as forgetting
 from hammemo.models import learn as learning
-from hammemo.models.count import with_ledger
 from hammemo.models.editing import known_state, read_rows
 
 if TYPE_CHECKING:
@@ -34,11 +33,9 @@ def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: 
         else:
             X, y = _pair(forget, "forget")
             state = forgetting.forget(settings, before, read_rows(model, X, y, before).examples())
-        state = with_ledger(state, before.store)
     if learn is not None:
         X, y = _pair(learn, "learn")
-        store = None if state is None else state.store
-        state = with_ledger(learn_rows(model, state, X, y, choose=choose), store)
+        state = learn_rows(model, state, X, y, choose=choose)
     if state is None:
         raise ValueError("There is nothing to learn: give rows with learn=(X, y).")
     return state if position is None else state.but(position=checked_position(position))

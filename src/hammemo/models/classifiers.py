@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
+    from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
@@ -69,7 +70,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
         the tuples of columns that are informative together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples
         need an exact memory and a vote with fitted weights; with others "auto" compares positions.
-    memory : {"auto", "exact", "hashed", "gaussian", "tiered", "ledgered"} or Memory
+    memory : {"auto", "exact", "hashed", "gaussian", "tiered"} or Memory
         Where the counts are stored. "auto" is `Exact`; `Hashed` has a fixed number of rows.
     vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
         How counts become one score per label. "auto" is log-linear if the memory stores rows of counts, with
@@ -80,10 +81,12 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     missing : {"token", "empty", "refuse"}
         How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing values match each
         other; as an empty position, which matches nothing; or as an error. A missing label is always refused.
-    keep : {"auto", True, False} or int
+    keep : {"auto", True, False, "digests", "auto+digests", "rows+digests"}, int or Digests
         Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them if sites
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
-        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none.
+        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none. "digests"
+        keeps no row, but keyed digests of all, so that `forget` refuses every row that was never learnt; "rows+digests"
+        and "auto+digests" keep both. `Digests` takes a secret key.
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
         numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
@@ -145,7 +148,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         vote: str | Vote = "auto",
         random_state: Any = 0,
         missing: str = "token",
-        keep: str | bool | int = "auto",
+        keep: str | bool | int | Digests = "auto",
         numeric: str | Sequence[Any] = "auto",
         class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
         verbose: Any = 0,

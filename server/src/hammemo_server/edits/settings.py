@@ -9,7 +9,8 @@
   short and pad as in `fit_stream`;
 - ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
   ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
-- ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
+- ``keep``: what is stored of the rows, as in `MemoryClassifier`; "auto+digests" if nothing is said, so that the model
+  refuses to forget what was never learnt; ``{"class": "Digests", "params": {"rows": 1000}}`` limits the rows;
 - ``missing``: "token", "empty" or "refuse";
 - ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
   (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
@@ -36,7 +37,7 @@ from hammemo._versions import cached_property
 from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
-from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.models.automatic import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
@@ -44,10 +45,9 @@ from hammemo.tokens.cutting import Cutting
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
-    from hammemo.memories import Memory
     from hammemo_server.edits.limits import Limits
 
-_KNOWN: Final = ("columns", "dates", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
+_KNOWN: Final = ("columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects")
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -75,7 +75,7 @@ class Settings:
     >>> from hammemo_server.edits.limits import Limits
     >>> from hammemo_server.edits.settings import Settings
     >>> Settings.checked({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
-    MemoryClassifier(memory=Ledgered(memory=Hashed()), random_state=1)
+    MemoryClassifier(keep='auto+digests', memory=Hashed(), random_state=1)
     """
 
     def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
@@ -159,14 +159,10 @@ class Settings:
         restorer = Restorer(Registry(), None)
         kernel, vote = (_part(restorer, kind, self.given.get(kind, "auto")) for kind in ("kernel", "vote"))
         missing = self.given.get("missing", "token")
-        return MemoryClassifier(kernel, self._memory(restorer), vote, self._seed, missing)
-
-    def _memory(self, restorer: Restorer) -> Memory:
         memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
-        ledgered = self.given.get("ledgered", True)
-        if not isinstance(ledgered, bool):
-            raise ValueError(f"ledgered={ledgered!r} is neither true nor false.")
-        return Ledgered(memory) if ledgered and not isinstance(memory, Ledgered) else memory
+        keep = self.given.get("keep", "auto+digests")
+        keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
+        return MemoryClassifier(kernel, memory, vote, self._seed, missing, keep)
 
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
@@ -194,7 +190,6 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
 
 def sketch_rows(memory: Any, n_sites: int) -> int:
     """Return how many rows the sketch of a memory has, each with a count for every label; 0 where it has none."""
-    memory = _innermost(memory)
     if isinstance(memory, Tiered):
         memory = getattr(memory, "sketch", None) or Hashed()
     return _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) if isinstance(memory, Hashed) else 0
@@ -202,17 +197,11 @@ def sketch_rows(memory: Any, n_sites: int) -> int:
 
 def refuse_inexact(memory: Any) -> None:
     """Refuse a memory whose state depends on how edits were grouped."""
-    if isinstance(_innermost(memory), Gaussian):
+    if isinstance(memory, Gaussian):
         raise Malformed(
             "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after a restart it would "
             "not be the same. Serve an exact or a hashed memory."
         )
-
-
-def _innermost(memory: Any) -> Any:
-    while isinstance(memory, Ledgered):
-        memory = memory.memory if memory.memory is not None else Hashed()
-    return memory
 
 
 def _total(numbers: Any, n_sites: int) -> int:

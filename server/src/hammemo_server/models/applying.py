@@ -245,9 +245,9 @@ class Applier:
         before = model.vote_
         if self._is_refitted or not before.fits_weights:
             return b""
-        if model.state.store is None:
+        if model.state.kept is None:
             raise NothingKept(
-                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
+                "The model keeps no rows, so its weights cannot be fitted again. Fit it again where the "
                 "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")

@@ -58,7 +58,7 @@ from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
 from hammemo_server.store.audit import Line
-from hammemo_server.store.backup_files import Digests, Header, read_backup, read_header, write_backup
+from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN
 from hammemo_server.store.log import Copied, LogError, StoredKey
 from hammemo_server.store.shared_tables import TABLES
@@ -152,7 +152,7 @@ def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | Non
                 with open(temporary, "wb") as file, log.reading():
                     head = log.head()
                     records = _records(log, vault, head)
-                    write_backup(file, header, Digests() if key is None else Cipher(key.secret), records)
+                    write_backup(file, header, FrameDigests() if key is None else Cipher(key.secret), records)
             if vault is not None:
                 vault.finish_backup(name, head)
             return Written(path, header, head)
@@ -252,7 +252,7 @@ def restore(
         database = secrets.token_bytes(_DATABASE_BYTES)
         hidden = f"{HIDDEN}{int(time.time())}-{database.hex()}"
         key = _key_of(header, keys)
-        frames = read_backup(file, Digests() if key is None else Cipher(key.secret))
+        frames = read_backup(file, FrameDigests() if key is None else Cipher(key.secret))
         copied = _copied(frames, keys, database)
         try:
             store.receive(hidden, name, copied)

@@ -520,7 +520,7 @@ class PostgresStore:
 
     def list_sizes(self, tenant: str) -> dict[str, int]:
         """Return how many bytes each list of labels has."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             rows = db.execute("select name, octet_length(data) from hammemo_lists where tenant = %s", (tenant,))
             return dict(rows.fetchall())
 
