@@ -55,7 +55,10 @@ def unmerge(settings: ModelSettings, state: ModelState, given: ModelState) -> Mo
     try:
         _check_cells(state, other)
         memory.unmerge(other.memory)
-        state = state.with_memory(memory, store=_store_with(state, other, -1))
+        store = _store_with(state, other, -1)
+        if store is not None and store.knows_all:  # it has looked up every row
+            memory.forgot_unchecked = state.memory.forgot_unchecked or other.memory.forgot_unchecked
+        state = state.with_memory(memory, store=store)
     except LayoutError:
         if rows is None:
             raise
