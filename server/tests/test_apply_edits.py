@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def some(*numbers: int, subjects: bool = False) -> ExampleRows:
-    rows = [[f"a{i % 4}", f"b{i}"] for i in numbers]
+    rows: list[Any] = [[f"a{i % 4}", f"b{i}"] for i in numbers]
     return ExampleRows(rows, [f"l{i % 2}" for i in numbers], [PEOPLE[i % 3] for i in numbers] if subjects else [])
 
 
@@ -84,10 +84,8 @@ def test_it_is_a_forget_and_a_learn_in_one_version(
     edit = apply("2", rows(6, 7, 8), rows(0, 1, 4), "p2")
     assert done(model, edit) == Acknowledgement(2, "applied")
     for kind, part in (("learn", rows(*range(6))), ("forget", rows(0, 1, 4)), ("learn", rows(6, 7, 8))):
-        done(
-            twin,
-            Edit(f"{kind} {part.rows}"[:20].replace(" ", ""), kind, part.rows, part.labels, subjects=part.subjects),
-        )  # type: ignore[arg-type]
+        op, what = f"{kind} {part.rows}"[:20].replace(" ", ""), cast("Any", kind)
+        done(twin, Edit(op, what, part.rows, part.labels, subjects=part.subjects))
     assert held(model)[0] == held(twin)[0]
     assert held(model)[1:] == ("p2", 2)
     assert done(model, edit) == Acknowledgement(2, "repeated")
@@ -253,8 +251,8 @@ def test_dates_are_dates_in_a_model_made_here(hosts: Callable[..., Host], keys: 
     settings = {"columns": ["shop", "when"], "dates": ["when"], "seed": 1, **whose}
     model = host.create("t", "m", settings)
     days = [f"2026-{1 + i % 12:02}-{1 + i % 28:02}" + ("T08:00:00Z" if i % 3 else "") for i in range(60)]
-    rows = [[f"s{i % 3}", days[i]] for i in range(60)]
-    labels = ["early" if i % 12 < 6 else "late" for i in range(60)]
+    rows: list[Any] = [[f"s{i % 3}", days[i]] for i in range(60)]
+    labels: list[Any] = ["early" if i % 12 < 6 else "late" for i in range(60)]
 
     def part(first: int, last: int) -> ExampleRows:
         return ExampleRows(rows[first:last], labels[first:last], ["ann"] * (last - first) if subjects else [])

@@ -29,7 +29,7 @@ def rows_of(client: int, number: int) -> list[list[Any]]:
     return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(1 + number % 3)]
 
 
-def labels_of(client: int, rows: list[list[Any]]) -> list[str]:
+def labels_of(client: int, rows: list[list[Any]]) -> list[Any]:
     """Return the labels of contexts."""
     return [f"l{(client + row[3]) % 3}" for row in rows]
 

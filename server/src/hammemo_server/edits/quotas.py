@@ -32,6 +32,8 @@ MODEL_BYTES: Final = 2**20
 _LONG_EDITS: Final = 2
 """Refits and edits of many rows of one tenant that are computed at the same time."""
 _IN_MEMORY: Final = 8
+_COARSE: Final = 4_096
+"""A model is measured again when this part of a quota was learnt: 256 models are wrong by a sixteenth together."""
 _LIST_ITEM_BYTES: Final = 100
 """What an item of a list takes in memory beside its characters."""
 
@@ -75,32 +77,42 @@ class Quota:
         self.long_edits = threading.Semaphore(_LONG_EDITS)
         """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
+        self._total = Usage()
         self._lock = threading.Lock()
 
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
         with self._lock:
-            self._used[model] = usage
+            self._set(model, usage)
 
     def drop(self, model: str) -> None:
         """Take note that a model was deleted."""
         with self._lock:
-            self._used.pop(model, None)
+            self._set(model, Usage())
+            del self._used[model]
 
     def take(self, model: str, more: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self._check(more)
-            self._used[model] = total((self._used.get(model, Usage()), more))
+            self._set(model, total((self._used.get(model, Usage()), more)))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
             self._check(more)
 
+    def is_much(self, more: Usage) -> bool:
+        """Return whether this is too much to stay an estimate until a model is next measured."""
+        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
+
+    def _set(self, model: str, usage: Usage) -> None:
+        before = self._used.get(model, Usage())
+        self._used[model] = usage
+        self._total = Usage(*(all_ - old + new for all_, old, new in zip(self._total, before, usage, strict=True)))
+
     def _check(self, more: Usage) -> None:
-        used = total(self._used.values())
-        for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
+        for what, now, added, most in zip(Usage._fields, self._total, more, self.most, strict=True):
             if most and added and now + added > most:
                 raise QuotaReached(
                     f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some, or "
@@ -129,31 +141,36 @@ def list_bytes(size: int, items: int) -> int:
     return 2 * size + _LIST_ITEM_BYTES * items
 
 
-def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows: int, *, at_most: bool) -> Usage:
-    """Return what an edit adds: labels that the model has not, examples, and bytes.
-
-    Parameters
-    ----------
-    content, size
-        The edit, and its bytes in the log.
-    model : MemoryClassifier or None
-    rows : int
-        The rows of the model's sketch.
-    at_most : bool
-        Whether all its labels count as new: this takes no time.
-    """
-    if isinstance(content, LoggedChange):
-        content = content.learnt
-    if isinstance(content, LoggedRows) and content.kind == "learn":
-        labels: list[Any] = content.labels
-    elif isinstance(content, LoggedDocuments) and content.learns:
-        labels = [token for document in content.documents for token in document]
-    else:
+def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
+    """Return what an edit adds whose sketch has so many rows: labels that the model has not, examples, and bytes."""
+    content = _learnt(content)
+    if not content.kind.startswith("learn"):
         return Usage()
-    new = len(labels) if at_most else _new_labels(labels, model)
+    labels: list[Any] = content.labels if isinstance(content, LoggedRows) else []
+    if isinstance(content, LoggedDocuments):
+        labels = [token for document in content.documents for token in document]
+    return _added(_new_labels(labels, model), content.n_rows, size, model, rows)
+
+
+def most_needed(edits: Iterable[tuple[Content, int]], model: MemoryClassifier | None, rows: int) -> Usage:
+    """Return what edits add at most, if every example has a new label: this takes no time."""
+    n = size = 0
+    for content, length in edits:
+        learnt = _learnt(content)
+        if learnt.kind.startswith("learn"):
+            n += learnt.n_rows
+            size += length
+    return _added(n, n, size, model, rows)
+
+
+def _learnt(content: Content) -> Content:
+    """Return what an edit learns, if it forgets and learns."""
+    return content.learnt if isinstance(content, LoggedChange) else content
+
+
+def _added(labels: int, examples: int, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
     largest = int(model.memory_.label_counts.max(initial=1)) if rows and model is not None else 1
-    table = _table_bytes(rows, new, largest)
-    return Usage(new, content.n_rows, table + size + _IN_MEMORY * size)
+    return Usage(labels, examples, _table_bytes(rows, labels, largest) + (1 + _IN_MEMORY) * size)
 
 
 def _new_labels(labels: list[Any], model: MemoryClassifier | None) -> int:

@@ -58,7 +58,7 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import needed_by, total, usage_of
+from hammemo_server.edits.quotas import Usage, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.settings import check_parts, sketch_rows
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.edits.operations import Content, Edit
-    from hammemo_server.edits.quotas import Quota, Usage
+    from hammemo_server.edits.quotas import Quota
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
     from hammemo_server.store.log import IssuedReceipt, Log, Seen
@@ -185,6 +185,8 @@ class WrittenModel(ServedModel):
         """What all models of the tenant may hold together."""
         self._disk = 0, 0
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
+        self._taken = Usage()
+        """What was learnt at most since the quota was told what the model holds."""
         self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
         self._arrived = threading.Condition()
@@ -315,7 +317,10 @@ class WrittenModel(ServedModel):
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
         self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
-        self._note_usage()
+        if self._quota is not None and (
+            self._quota.is_much(self._taken) or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
+        ):
+            self._note_usage()
         for waiting in group:
             if waiting.op in seen:
                 self._answer_again(waiting, seen[waiting.op])
@@ -334,23 +339,22 @@ class WrittenModel(ServedModel):
 
     def _note_usage(self) -> None:
         if self._quota is not None:
-            snapshot, log = self._disk
+            self._taken, (snapshot, log) = Usage(), self._disk
             self._quota.note(self.name, usage_of(self._state.model, snapshot, log + self._unsaved_bytes))
 
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
         model, rows = self._state.model, self._sketch_rows(fresh[0].content)
-
-        def needed(waiting: Waiting, *, at_most: bool) -> Usage:
-            return needed_by(waiting.content, len(waiting.body), model, rows, at_most=at_most)
-
+        most = most_needed(((waiting.content, len(waiting.body)) for waiting in fresh), model, rows)
         with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
-            quota.take(self.name, total(needed(waiting, at_most=True) for waiting in fresh))
+            quota.take(self.name, most)
+            self._taken = total((self._taken, most))
             return fresh
+        self._note_usage()
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed(waiting, at_most=False))
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), model, rows))
                 allowed.append(waiting)
             except QuotaReached as error:
                 waiting.refuse(error)
