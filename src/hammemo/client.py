@@ -203,8 +203,8 @@ class Client:
         Parameters
         ----------
         model : str
-        learn : (rows, labels) or (rows, labels, subjects), optional
-        forget : the same or "everything", optional
+        learn : tuple of rows, labels and, for models with subjects, subjects, optional
+        forget : such a tuple or "everything", optional
             What is forgotten first; what is not stored is refused with status 409, and nothing is changed.
         position : str, optional
             Up to where you have read the source of the rows. It is stored in the same step; `describe` returns it.
