@@ -1,4 +1,4 @@
-"""What merging, forgetting, the ledger and exact Gaussian codes cost.
+"""What merging, forgetting, digests and exact Gaussian codes cost.
 
     python benchmarks/algebra.py times
     python benchmarks/algebra.py fidelity --data ../shared/wikitext-2
@@ -13,7 +13,6 @@ exact classifier on the test queries with a unique winner, with exact codes and 
 
 from __future__ import annotations
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hammemo import MeMoClassifier, MemoryClassifier, Rolling
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.paper.experiments import wikitext
 from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.measuring import seconds
@@ -74,29 +73,22 @@ def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
     return row
 
 
-def ledger_costs(n: int) -> dict[str, float]:
-    """Return what a ledger adds to each example, in time and in bytes."""
+def digest_costs(n: int) -> dict[str, float]:
+    """Return what digests add to each example, in time and in bytes."""
     X, y = zipf_examples(n)
-    plain, ledgered = (
-        MemoryClassifier("positional", memory=HASHED, vote="sum"),
-        MemoryClassifier("positional", memory=Ledgered(HASHED), vote="sum"),
+    plain, checked = (
+        MemoryClassifier("positional", memory=HASHED, vote="sum", keep=keep) for keep in ("auto", "digests")
     )
-    learn = waited(lambda: plain.fit(X, y)), waited(lambda: ledgered.fit(X, y))
-    memory = ledgered.memory_
-    assert isinstance(memory, Ledgered)
-    state = memory.state()
-    distinct = len(state["ledger.counts"])
-    assert memory._ledger is not None
-    ledger = memory._ledger.counts()
-    held = sys.getsizeof(ledger) + sum(map(sys.getsizeof, ledger))
-    forget = waited(lambda: plain.forget(X, y)), waited(lambda: ledgered.forget(X, y))
+    learn = waited(lambda: plain.fit(X, y)), waited(lambda: checked.fit(X, y))
+    assert checked.state.store is not None
+    state = checked.state.store.state()
+    forget = waited(lambda: plain.forget(X, y)), waited(lambda: checked.forget(X, y))
     return {
         "learn an example, µs": 1e6 * learn[0] / n,
-        "learn it with a ledger, µs": 1e6 * learn[1] / n,
+        "learn it with digests, µs": 1e6 * learn[1] / n,
         "forget an example, µs": 1e6 * forget[0] / n,
-        "forget it with a ledger, µs": 1e6 * forget[1] / n,
-        "ledger as a state, bytes a distinct example": 16 + state["ledger.counts"].itemsize,
-        "ledger at work, bytes a distinct example": held / distinct,
+        "forget it with digests, µs": 1e6 * forget[1] / n,
+        "digests, bytes a distinct example": 16 + state["digest_counts"].itemsize,
     }
 
 
@@ -114,7 +106,7 @@ def measure_times(n: int) -> dict[str, dict[str, float]]:
         "Hashed, merging": merging(n, 100),
         "Hashed, forgetting": forgetting(HASHED, n, 1000),
         "Exact, forgetting": forgetting(Exact(), n, 1000),
-        "Hashed, ledger": ledger_costs(n),
+        "Hashed, digests": digest_costs(n),
         "Hashed, rolling": rolling_costs(HASHED, n // 10, 1000),
         "Exact, rolling": rolling_costs(Exact(), n // 10, 1000),
     }

@@ -56,7 +56,7 @@ N_STREAM: Final = 60_000
 MARKED_BELOW: Final = 0.95
 CLOCKS: Final = {"cpu": time.process_time, "wall": time.perf_counter}
 
-_SUMS: Final = "Exact, Hashed, Gaussian, Gaussian exact, Ledgered Exact, Ledgered Hashed, Tiered, Hashed suffixes"
+_SUMS: Final = "Exact, Hashed, Gaussian, Gaussian exact, Exact digests, Hashed digests, Tiered, Hashed suffixes"
 MODELS: Final = [
     (memory, vote, n_labels)
     for n_labels in (64, 1024)
@@ -85,7 +85,7 @@ def new_model(memory: str, vote: str) -> MemoryClassifier:
     """Return an empty model of the installed version."""
     from hammemo import MemoryClassifier
     from hammemo.kernels import PositionalHamming, Suffixes
-    from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+    from hammemo.memories import Exact, Gaussian, Hashed, Tiered
     from hammemo.votes import LogLinear
 
     hashed = Hashed(buckets=2048, reserved=1024)
@@ -95,13 +95,14 @@ def new_model(memory: str, vote: str) -> MemoryClassifier:
         "Hashed suffixes": hashed,
         "Gaussian": Gaussian(d=128),
         "Gaussian exact": Gaussian(d=128, exact=True),
-        "Ledgered Exact": Ledgered(Exact()),
-        "Ledgered Hashed": Ledgered(hashed),
+        "Exact digests": Exact(),
+        "Hashed digests": hashed,
         "Tiered": Tiered(hashed),
     }
     weighed = LogLinear(sample=1000, steps=10)  # else almost all of `fit` would be its optimizer
     kernel = Suffixes(5) if memory.endswith("suffixes") else PositionalHamming()
-    return MemoryClassifier(kernel, memories[memory], weighed if vote == "log-linear" else vote)
+    keep = "digests" if memory.endswith("digests") else "auto"
+    return MemoryClassifier(kernel, memories[memory], weighed if vote == "log-linear" else vote, keep=keep)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
-from hammemo.memories import Hashed, Ledgered
+from hammemo.memories import Hashed
 from hammemo.models.editing import read_rows
 from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.measuring import Row, unseen
@@ -77,10 +77,14 @@ def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | N
 
 
 def measured(
-    memory: Memory, vote: str, X: NDArray[Any], y: NDArray[Any], n_edits: int, on_progress: Callable[[int, int], None]
+    model: tuple[Memory, str, str],
+    examples: tuple[NDArray[Any], NDArray[Any]],
+    n_edits: int,
+    on_progress: Callable[[int, int], None],
 ) -> Row:
     """Return the latencies of one model that has learnt the examples; single rows are learnt once more."""
-    still = MemoryClassifier("positional", memory=memory, vote=vote).fit(X, y)
+    (memory, vote, keep), (X, y) = model, examples
+    still = MemoryClassifier("positional", memory=memory, vote=vote, keep=keep).fit(X, y)
     for _ in range(-(-_ENOUGH // len(X))):
         still.predict(X[:_ENOUGH])
     places = [i % len(X) for i in range(n_edits // 2)]
@@ -92,7 +96,7 @@ def measured(
     names = ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks")
     figures = {name: _two(took[name]) for name in names}
     ratio = {name: figure / figures["query"]["median"] for name, figure in figures["edit_and_query"].items()}
-    about = {"memory": repr(memory), "vote": vote, "labels": len(still.classes_), "edits": n_edits}
+    about = {"memory": repr(memory), "vote": vote, "keep": keep, "labels": len(still.classes_), "edits": n_edits}
     return {**about, **figures, "ratio": ratio}
 
 
@@ -104,15 +108,15 @@ def _two(taken: list[float]) -> dict[str, float]:
 
 
 def run(n_labels: int, n_examples: int, n_edits: int, on_progress: Callable[[int, int], None] = unseen) -> list[Row]:
-    """Measure `Hashed(2048, 1024)` with every vote, and in a ledger; one thread."""
+    """Measure `Hashed(2048, 1024)` with every vote, and with digests; one thread."""
     X, y = zipf_examples(n_examples, n_labels)
     hashed = Hashed(2048, 1024)
-    models: list[tuple[Memory, str]] = [(hashed, vote) for vote in ("sum", "mean", "log-linear")]
-    models.append((Ledgered(hashed), "sum"))
+    models: list[tuple[Memory, str, str]] = [(hashed, vote, "auto") for vote in ("sum", "mean", "log-linear")]
+    models.append((hashed, "sum", "digests"))
     with threadpool_limits(1):
         return [
-            measured(memory, vote, X, y, n_edits, after(on_progress, j * n_edits, len(models) * n_edits))
-            for j, (memory, vote) in enumerate(models)
+            measured(model, (X, y), n_edits, after(on_progress, j * n_edits, len(models) * n_edits))
+            for j, model in enumerate(models)
         ]
 
 

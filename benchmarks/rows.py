@@ -36,7 +36,7 @@ from hammemo import MemoryClassifier, load, save
 from hammemo._progress import progress_bar
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import AutoSites, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.models.editing import take_state
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
 from hammemo.votes import LogLinear, Mixture
@@ -53,7 +53,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "empty positions": {"missing": "empty"},
     "hashed": {"memory": Hashed(64, 8)},
     "hashed, nothing reserved": {"memory": Hashed(64, 0)},
-    "ledgered": {"memory": Ledgered(Exact())},
+    "digests": {"keep": "auto+digests"},
     "tiered": {"memory": Tiered(Hashed(64, 8))},
     "gaussian": {"memory": Gaussian(64), "vote": "sum", "keep": True},
     "sum": {"vote": "sum", "keep": True},
@@ -69,7 +69,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "documents": {},
     "documents, seed 7": {"random_state": 7},
     "documents, hashed": {"memory": Hashed(64, 8)},
-    "documents, ledgered": {"memory": Ledgered(Exact())},
+    "documents, digests": {"keep": "auto+digests"},
     "documents, tiered": {"memory": Tiered(Hashed(64, 8))},
     "documents, gaussian": {"memory": Gaussian(64), "vote": "sum", "keep": True},
     "documents, sum": {"vote": "sum", "keep": True},

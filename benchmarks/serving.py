@@ -14,7 +14,8 @@ Printed in one run, so that limits show:
 `python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A sends the heaviest
 questions that the limits allow from 32 connections, and tenant B predicts, lists and edits, alone and beside A. B's p99
 beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
-another machine.
+another machine. `python benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes
+by itself, refits that queue and models that are deleted while their writers are busy among them.
 
 `python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own work: predictions of
 one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
@@ -429,10 +430,10 @@ async def _ask_on(port: int, sent: list[bytes]) -> None:
 
 
 class Neighbour:
-    """Tenant A: a process that asks the heaviest questions for the time of a block."""
+    """Tenant A: a process that asks the heaviest questions, or all on one route, for the time of a block."""
 
-    def __init__(self, port: int, token: str) -> None:
-        command = [sys.executable, __file__, "neighbour", "--port", str(port)]
+    def __init__(self, port: int, token: str, route: str = "") -> None:
+        command = [sys.executable, __file__, "neighbour", "--port", str(port), "--route", route]
         self._process = subprocess.Popen(command, env={**os.environ, "HAMMEMO_TOKEN": token})
 
     def __enter__(self) -> Neighbour:
@@ -449,6 +450,97 @@ def learn_in_parts(rows: list[list[str]], labels: list[str], path: str, token: s
     parts = [slice(start, start + 5_000) for start in range(0, len(rows), 5_000)]
     bodies = [{"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts]
     return [request("POST", path, body, token) for body in bodies]
+
+
+def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
+    """Return what A sends, route by route: one of these after another, with new ids, of the model ``a``."""
+    rows, labels = examples(2_000, 3)
+    numbers = map(str, count(time.time_ns()))
+    posted: dict[str, Callable[[], Any]] = {
+        "learn": lambda: {"op": next(numbers), "rows": rows, "labels": labels},
+        "forget": lambda: {"op": next(numbers), "rows": rows[:1], "labels": labels[:1]},
+        "refit": lambda: {"op": next(numbers)},
+        "predict": lambda: {"rows": rows},
+        "top-k": lambda: {"rows": rows[:1_000], "k": 1_000},
+        "probabilities": lambda: {"rows": rows},
+        "explain": lambda: {"rows": rows[:100], "k": 1_000},
+        "certify": lambda: {"rows": rows},
+        "snapshot": lambda: None,
+    }
+
+    def post(ask: str) -> list[bytes]:
+        return [request("POST", f"/v1/models/a/{ask}", posted[ask](), token)]
+
+    def of_one_model() -> list[bytes]:
+        """Make a model, let it learn, queue refits, delete it while they run, and ask it."""
+        path = f"/v1/models/d{next(numbers)}"
+        edits = [request("POST", f"{path}/learn", posted["learn"](), token)]
+        edits += [request("POST", f"{path}/{ask}", posted[ask](), token) for ask in ("refit", "forget") * 2]
+        return [
+            request("PUT", path, {"columns": TOKENS}, token), *edits, request("DELETE", path, None, token),
+            request("POST", f"{path}/predict", {"rows": rows[:1]}, token),
+        ]  # fmt: skip
+
+    others: dict[str, Callable[[], list[bytes]]] = {
+        "describe": lambda: [request("GET", "/v1/models/a", None, token)],
+        "download": lambda: [request("GET", "/v1/models/a/file", None, token)],
+        "audit": lambda: [request("GET", "/v1/models/a/audit", None, token)],
+        "metrics": lambda: [request("GET", "/metrics", None, token)],
+        "set-list": lambda: [request("PUT", "/v1/lists/l", {"items": list(range(200_000))}, token)],
+        "read-list": lambda: [request("GET", "/v1/lists/l", None, token)],
+        "create, edit, delete": of_one_model,
+    }
+    return {ask: partial(post, ask) for ask in posted} | others
+
+
+async def _send_on(port: int, make: Callable[[], list[bytes]]) -> None:
+    """Send what A sends on one route from 8 connections until this process is ended; refusals are answers, too."""
+
+    async def client() -> None:
+        while True:
+            for sent in make():  # each on a connection of its own, so that one that waits holds no other
+                with contextlib.suppress(OSError, RuntimeError, asyncio.IncompleteReadError, TimeoutError):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    async with asyncio.timeout(2.0):
+                        await _ask(reader, writer, sent)
+                    writer.close()
+
+    await asyncio.gather(*(client() for _ in range(8)))
+
+
+def answers_to(server: OwnServer, token: str) -> int:
+    """Return how many requests of a tenant were answered so far."""
+    figures = asyncio.run(server.ask(request("GET", "/metrics", None, token)))[0].decode()
+    return sum(int(float(n)) for n in re.findall(r"hammemo_requests_total\{.*\} (\S+)", figures))
+
+
+def beside_routes(folder: Path, seconds: float) -> None:
+    """Print B's p99 and longest prediction alone, and beside each of A's routes."""
+    from hammemo_server.http.tokens import ROLES, new_token, write_entries
+
+    made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
+    write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
+    of_a, of_b = (token for token, _ in made.values())
+    setup = [request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made]
+    for name, (token, _) in made.items():
+        setup += learn_in_parts(*examples(5_000), f"/v1/models/{name}/learn", token)
+    rows, _ = examples(1_000, 2)
+
+    def one() -> bytes:
+        return request("POST", "/v1/models/b/predict", {"rows": [random.choice(rows)]}, of_b)
+
+    tokens = ["--token-file", str(folder / "tokens.json")]
+    with OwnServer.of(folder / "fair", sys.executable, *tokens, one_core=False) as server:
+        asyncio.run(server.ask(*setup))
+        for route in ("", *routes_of(of_a)):
+            with Neighbour(server.port, of_a, route) if route else contextlib.nullcontext():
+                before = answers_to(server, of_a)
+                taken = 1e3 * np.array(asyncio.run(_load(server.port, 1, seconds, one, 10**9, pause=0.01)))
+                n = answers_to(server, of_a) - before
+            p50, p99 = np.percentile(taken, [50, 99])
+            told = f"{route or 'alone':22} p50 {p50:6.1f}  p99 {p99:6.1f}  longest {taken.max():6.1f} ms"
+            busy = f"{n} answers to A, load average {os.getloadavg()[0]:.1f}"
+            print(f"{told}  ({len(taken)} predictions, {busy})", flush=True)
 
 
 def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
@@ -526,10 +618,11 @@ def main() -> None:
     parser.add_argument(
         "only",
         nargs="?",
-        choices=["visits", "fair", "neighbour", "one-row"],
+        choices=["visits", "fair", "routes", "neighbour", "one-row"],
         help="only this part; fair starts neighbour",
     )
     parser.add_argument("--port", type=int, help="for neighbour")
+    parser.add_argument("--route", help="for neighbour: what it sends, by the name that routes prints")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
     parser.add_argument(
@@ -540,12 +633,19 @@ def main() -> None:
     given = parser.parse_args()
     if given.only == "neighbour":
         os.nice(10)
-        asyncio.run(_ask_on(given.port, heaviest(os.environ["HAMMEMO_TOKEN"])))
+        token = os.environ["HAMMEMO_TOKEN"]
+        if given.route:
+            asyncio.run(_send_on(given.port, routes_of(token)[given.route]))
+        asyncio.run(_ask_on(given.port, heaviest(token)))
     if given.only == "fair":
         with tempfile.TemporaryDirectory(dir=given.folder) as name:
             fair(Path(name), given.seconds or 60.0, given.rounds or 5)
         return
     given.seconds = given.seconds or 5.0
+    if given.only == "routes":
+        with tempfile.TemporaryDirectory(dir=given.folder) as name:
+            beside_routes(Path(name), given.seconds)
+        return
     if given.before:
         compare(given.before, given.folder, given.rounds or 9, given.edits)
         return

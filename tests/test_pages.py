@@ -21,7 +21,7 @@ CODE = sorted(path for name in ("src", "server", "tests") for path in (ROOT / na
 
 WORDS = {  # the library's own words, which a reader cannot know
     *("agreement", "bucket", "case", "certificate", "context", "count", "document", "edit", "example"),
-    *("exact classifier", "free site", "kernel", "label", "layout", "ledger", "memory", "position"),
+    *("exact classifier", "free site", "kernel", "label", "layout", "memory", "position"),
     *(
         "predictor",
         "query",

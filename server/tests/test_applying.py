@@ -19,9 +19,9 @@ SETTINGS = [
     {"columns": 2},
     {},
     {"columns": 2, "memory": "hashed", "vote": "sum"},
-    {"columns": 2, "memory": {"class": "Hashed", "params": {"buckets": 4, "reserved": 2}}, "ledgered": False},
+    {"columns": 2, "memory": {"class": "Hashed", "params": {"buckets": 4, "reserved": 2}}, "keep": "auto"},
     {"columns": 2, "memory": "tiered", "vote": "sum"},
-    {"columns": 2, "memory": "exact", "ledgered": False, "missing": "empty"},
+    {"columns": 2, "memory": "exact", "keep": "auto", "missing": "empty"},
 ]
 
 

@@ -16,15 +16,16 @@ from typer.testing import CliRunner
 
 from hammemo.cli.app import app
 from hammemo.client import Client
+from hammemo.receipts.keys import new_key_file
 from hammemo_server.edits.operations import Edit, NotStored, Unavailable
 from hammemo_server.http.tokens import ROLES, new_token, write_entries
 from hammemo_server.models.host import Host
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
-from hammemo_server.store.audit import Line, Linked, Start, chained, first_broken
+from hammemo_server.store.audit import Line, Linked, Start, chained, first_broken, is_cut
 from postgres_server import postgres
 from running_servers import in_thread
-from service_hosts import fail_next_commit, hosts
+from service_hosts import erased, fail_next_commit, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +135,7 @@ def test_old_lines_leave_from_the_front_and_the_chain_stays(hosts: Callable[...,
     model._log.forget_audit(3600)
     start, found = model.audit()
     assert (start.number, found) == (5, [])
+    assert not is_cut(start, found, model.version, b"")
     send(host, "5", "learn", "a")
     start, found = model.audit()
     assert [one.number for one in found] == [6]
@@ -206,3 +208,26 @@ def test_the_command_lists_it_and_finds_a_changed_line(tmp_path: Path) -> None:
     assert "line 2" in shown.stderr
     assert runner.invoke(app, ["audit", str(tmp_path), "--model", "other"]).exit_code == 2
     assert runner.invoke(app, ["audit", str(tmp_path / "nowhere")]).exit_code == 2
+
+
+def test_the_command_notices_lines_that_are_missing_at_the_end(tmp_path: Path) -> None:
+    """The last edits have no line, or the newest receipt has none."""
+    keys, folder = tmp_path / "keys.json", tmp_path / "models"
+    new_key_file(keys)
+    with Host(folder, keys=keys) as host:
+        for name, subjects in (("edits", []), ("erased", ["ann"])):
+            model = host.create("t", name, {"columns": 1, **({"subjects": "required"} if subjects else {})})
+            for i in range(3):
+                model.edit(Edit(str(i), "learn", [["a"]], ["x"], subjects=subjects)).result(60)
+        model.edit(Edit("e", "forget_subject", subjects=["ann"])).result(60)
+        erased(model, "e")
+    shown = runner.invoke(app, ["audit", str(folder), "--json"])
+    assert shown.exit_code == 0
+    assert [record["cut"] for record in json.loads(shown.stdout)] == [False, False]
+    for name, cut in (("edits", "kind = 'learn' and number > 1"), ("edits", "1"), ("erased", "kind = 'erased'")):
+        db = apsw.Connection(str(folder / "t" / name / "log.sqlite"))
+        db.execute(f"delete from hammemo_audit where {cut}")
+        db.close()
+        shown = runner.invoke(app, ["audit", str(folder), "--model", name])
+        assert shown.exit_code == 1
+        assert "missing at its end" in " ".join(shown.stderr.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,9 @@ import pytest
 
 from hammemo.client import Client, ServerError
 from hammemo.files.archive import FileError
-from hammemo.receipts.keys import change_keys, drop_expired, new_key_file, read_keys
+from hammemo.receipts import backup_keys
+from hammemo.receipts.erasure_records import ErasedSubject, read_records
+from hammemo.receipts.keys import change_keys, drop_expired, drop_unneeded_records, new_key_file, read_keys
 from hammemo_server.edits.operations import (
     Acknowledgement,
     Edit,
@@ -61,6 +64,10 @@ def learn(i: int, subject: str = "") -> Edit:
 
 def erase(op: str, subject: str) -> Edit:
     return Edit(op, "forget_subject", subjects=[subject])
+
+
+def recorded(keys: Path) -> list[ErasedSubject]:
+    return [one for model in read_keys(keys).erased for one in read_records(keys, model)]
 
 
 def digest(model: ServedModel) -> Any:
@@ -222,6 +229,7 @@ def test_an_old_copy_of_the_key_file_is_found_out_by_receipts(tmp_path: Path, ke
         done(model, erase("e1", "s1"))
         lines["e1"] = erased(model, "e1").encoded()
         shutil.copy(keys, tmp_path / "old.json")
+        shutil.copytree(f"{keys}.erased", tmp_path / "old.json.erased")
         done(model, erase("e2", "s2"))
         lines["e2"] = erased(model, "e2").encoded()
         forget = Edit("f", "forget", learn(3, "s3").rows, ["l1"], subjects=["s3"], receipt=True)
@@ -343,9 +351,14 @@ def test_an_expired_backup_cannot_be_read(tmp_path: Path, keys: Path) -> None:
             back_up(host.store, "t", "m", tmp_path / "backups", keys=tmp_path / "other.json")
         done(model, erase("e", "s"))
         assert [name for name, _ in erased(model, "e").receipt.backups] == [written.header.id]
-        assert len(read_keys(keys).erased) == 1
         change_keys(keys, lambda held: held.without_backups([written.header.id]))
-        assert len(read_keys(keys).erased) == 1  # a backup may be under way for a day
+        drop_unneeded_records(keys, read_keys(keys))
+        assert len(recorded(keys)) == 1  # a backup may be under way that lacks the erasure
+        done(model, learn(2, "t"))
+        later = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        drop_unneeded_records(keys, read_keys(keys))
+        assert not recorded(keys)
+        assert restore(host.store, later.path, keys=keys, to=("t", "later")).erased == 0
         with pytest.raises(NoSuchModel):
             host.get("t", "n")
 
@@ -408,9 +421,8 @@ def test_a_backup_beside_edits_and_erasures_is_one_state(
         assert [line.line.after for line in lines if line.line.kind in ("learn", "forget_subject")] == sorted(
             line.line.after for line in lines if line.line.kind in ("learn", "forget_subject")
         )
-        gone = {one.subject for one in read_keys(keys).erased}
         assert isinstance(again, ErasableModel)
-        assert gone
+        assert recorded(keys)
         assert not again._log.erasures()
 
 
@@ -433,3 +445,78 @@ def test_drafts_of_killed_restores_are_removed(tmp_path: Path, keys: Path, monke
         assert not list((tmp_path / "killed").glob(".restoring-*"))
         assert set(read_keys(keys).named) == named
         assert host.get("t", "m").version == 1
+
+
+class Ahead(datetime):
+    """A clock that is three days ahead."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime.now(tz) + timedelta(days=3)
+
+
+def test_a_clock_that_was_wrong_brings_nobody_back(tmp_path: Path, keys: Path, monkeypatch: Any) -> None:
+    """A backup is made while the clock is ahead; then it is set right, a subject is erased, and days pass."""
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", BY_PERSON)
+        for i in range(6):
+            done(model, learn(i, f"s{i % 3}"))
+        with monkeypatch.context() as ahead:
+            ahead.setattr(backup_keys, "datetime", Ahead)
+            written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        done(model, erase("e", "s0"))
+        erased(model, "e")
+        host.delete("t", "m")
+        for at in ("2020-01-01T00:00:00Z", "9999-01-01T00:00:00Z"):
+            monkeypatch.setattr("hammemo.receipts.keys.now", lambda at=at: min(at, written.header.expires or ""))
+            drop_unneeded_records(keys, read_keys(keys))
+        monkeypatch.setattr("hammemo.receipts.keys.now", lambda: "2020-01-01T00:00:00Z")
+        assert restore(host.store, written.path, keys=keys).erased == 1
+
+
+def test_a_subject_that_came_back_after_a_restore_is_not_erased_by_the_next_one(tmp_path: Path, keys: Path) -> None:
+    """The first backup does not hold the subject, so there was nothing to erase; the rows after that are new."""
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", BY_PERSON)
+        done(model, learn(1, "s1"))
+        first = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        done(model, learn(2, "s2"))
+        done(model, erase("e", "s2"))
+        line = erased(model, "e").encoded()
+        tmp_path.joinpath("receipts").write_bytes(line + b"\n")
+        host.delete("t", "m")
+        assert restore(host.store, first.path, keys=keys, receipts=tmp_path / "receipts").erased == 0
+        done(host.get("t", "m"), learn(3, "s2"))
+        second = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        host.delete("t", "m")
+        assert restore(host.store, second.path, keys=keys).erased == 0
+        assert host.get("t", "m").describe()["examples"] == 2
+
+
+def test_missing_records_of_erasures_are_refused_unless_receipts_show_that_none_is_lacking(
+    tmp_path: Path, keys: Path
+) -> None:
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", BY_PERSON)
+        for i in range(6):
+            done(model, learn(i, f"s{i % 3}"))
+        written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        done(model, erase("e", "s0"))
+        tmp_path.joinpath("receipts").write_bytes(erased(model, "e").encoded() + b"\n")
+        (path,) = tmp_path.joinpath("keys.json.erased").iterdir()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        for _ in range(2):
+            with pytest.raises(Malformed, match="lacks records"):
+                restore(host.store, written.path, keys=keys, to=("t", "n"))
+            done(model, erase("f", "s1"))  # the next record does not hide the gap
+            erased(model, "f")
+        with pytest.raises(Malformed, match=r"1 of the requests .*: e\."):
+            restore(host.store, written.path, keys=keys, to=("t", "n"), receipts=tmp_path / "receipts")
+        path.write_bytes(whole + path.read_bytes())
+        assert restore(host.store, written.path, keys=keys, to=("t", "n")).erased == 2
+        path.write_bytes(b"{}\n" + path.read_bytes())
+        with pytest.raises(ValueError, match="damaged"):
+            restore(host.store, written.path, keys=keys, to=("t", "o"))
+    with Host(tmp_path / "models", keys=keys) as host:  # a server starts all the same
+        assert host.names("t") == ["m", "n"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, save
-from hammemo.memories import Exact, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.models.editing import take_state
 from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
@@ -45,7 +45,7 @@ def examples(n: int = 260, seed: int = 0) -> tuple[list[list[Any]], list[Any]]:
 
 
 def online(X: list[list[Any]], y: list[Any]) -> MemoryClassifier:
-    return MemoryClassifier(memory=Ledgered(Exact()), random_state=5).partial_fit(X, y)
+    return MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=5).partial_fit(X, y)
 
 
 def model_of(model: ServedModel) -> MemoryClassifier:
@@ -124,7 +124,7 @@ def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypa
             assert replicas.get("t", "m").describe()["stale"]
         done(model, Edit("r", "refit"))
         assert not model.describe()["stale"]
-        whole = MemoryClassifier(memory=Ledgered(Exact()), random_state=5).fit(X[3:205], y[3:205])
+        whole = MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=5).fit(X[3:205], y[3:205])
         assert model_of(model).digest() == whole.digest()
     with Host(tmp_path) as host:
         again = host.get("t", "m")
@@ -149,7 +149,9 @@ def test_a_choice_that_a_refit_has_overtaken_is_dropped(tmp_path: Path, monkeypa
         done(model, Edit("2", "forget", X[:100], y[:100]))
         done(model, Edit("3", "refit"))
         rest = model_of(model).digest()
-        assert rest == MemoryClassifier(memory=Ledgered(Exact()), random_state=5).fit(X[100:], y[100:]).digest()
+        assert (
+            rest == MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=5).fit(X[100:], y[100:]).digest()
+        )
         go.set()
         assert isinstance(model, writing.WrittenModel)
         assert model._chooser is not None
@@ -244,7 +246,7 @@ def test_after_kill_the_model_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 # What the log keeps
 
 
-@pytest.mark.parametrize("memory", ["exact", "hashed", Hashed(64, 8), Ledgered(Hashed(64, 8)), Tiered()], ids=repr)
+@pytest.mark.parametrize("memory", ["exact", "hashed", Hashed(64, 8), Tiered()], ids=repr)
 def test_every_memory_takes_a_choice_from_bytes(memory: Any) -> None:
     X, y = examples()
     late = MemoryClassifier(memory=memory).partial_fit(X, y, choose=False, classes=["same", "other", "third"])

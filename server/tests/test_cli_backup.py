@@ -48,7 +48,7 @@ def test_models_are_backed_up_and_restored(tmp_path: Path) -> None:
         receipts.write_bytes(found.receipt + b"\n")
     back = ("restore", sorted(backups.rglob("orders*"))[0], tmp_path / "third", "--receipts", receipts)
     told = run(*back, "--keys", copy, code=1).replace("\n", " ")
-    assert "not record them: 2." in told
+    assert "no record of them beside the key file: 2." in told
     assert "--again" in told
     assert "shop/orders is restored, version 1." in run(*back, "--keys", copy, "--again", "2")
     assert "shop/copy is restored, version 3. 1 subject erased since the backup." in run(

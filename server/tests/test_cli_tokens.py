@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +14,7 @@ from typer.testing import CliRunner
 pytest.importorskip("msgspec")
 
 from hammemo.cli.app import app
-from hammemo_server.http.tokens import Tokens
+from hammemo_server.http.tokens import Tokens, read_entries, write_entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +35,65 @@ def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
     assert token[-20:] not in (tmp_path / "tokens.json").read_text(encoding="utf-8")
     other = runner.invoke(app, ["tokens", "add", file, "--role", "admin"]).stdout.strip()
     (first, second) = json.loads(runner.invoke(app, ["tokens", "list", file, "--json"]).stdout)
-    assert first == {"id": token.split("_")[1], "name": "shop", "tenant": "acme", "roles": ["read", "learn"]}
+    assert first == {
+        "id": token.split("_")[1], "name": "shop", "tenant": "acme", "roles": ["read", "learn"], "expires": None,
+    }  # fmt: skip
     assert "acme" in runner.invoke(app, ["tokens", "list", file]).stdout
     assert runner.invoke(app, ["tokens", "remove", file, first["id"]]).exit_code == 0
     left = Tokens(tmp_path / "tokens.json")
     assert left.caller(token) is None
     assert left.caller(other) is not None
     assert second["tenant"] == "default"
+
+
+def test_a_token_can_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tokens.json"
+    short, lasting = (
+        runner.invoke(app, ["tokens", "add", str(file), "--role", "read", *days]).stdout.strip()
+        for days in (["--days", "2"], [])
+    )
+    listed = json.loads(runner.invoke(app, ["tokens", "list", str(file), "--json"]).stdout)
+    assert datetime.fromisoformat(listed[0]["expires"]) - datetime.now(UTC) > timedelta(days=1.9)
+    assert listed[1]["expires"] is None
+    tokens, now = Tokens(file), time.time()
+    for days, expected in ((1.9, [True, True]), (2.1, [False, True])):
+        monkeypatch.setattr(time, "time", lambda days=days: now + days * 86_400)
+        assert [tokens.caller(token) is not None for token in (short, lasting)] == expected
+
+
+def test_a_file_is_changed_in_place(tmp_path: Path) -> None:
+    """It keeps its owner and its mode, and a second name for it, such as a mount, shows the change."""
+    file, other = tmp_path / "tokens.json", tmp_path / "mounted.json"
+    for _ in range(2):
+        runner.invoke(app, ["tokens", "add", str(file), "--role", "read"])
+    file.chmod(0o640)
+    other.hardlink_to(file)
+    first, second = read_entries(file)
+    assert runner.invoke(app, ["tokens", "remove", str(file), first.id]).exit_code == 0
+    assert read_entries(other) == [second]
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert {path.name for path in tmp_path.iterdir()} <= {file.name, other.name, f"{file.name}.lock"}
+
+
+def test_what_a_crash_leaves_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut while the file is overwritten: a whole copy is beside it, and the message names it."""
+    file = tmp_path / "tokens.json"
+    runner.invoke(app, ["tokens", "add", str(file), "--role", "read"])
+    (entry,) = read_entries(file)
+
+    def cut(_: int) -> None:
+        file.write_bytes(file.read_bytes()[:40])
+        raise OSError("as if the power was cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hammemo_server.http.tokens.write_private", lambda path, parts: path.write_bytes(*parts))
+        patched.setattr(os, "fsync", cut)
+        with pytest.raises(OSError, match="as if"):
+            write_entries(file, [entry])
+    with pytest.raises(ValueError, match=r"tokens\.json\.new has all of it"):
+        read_entries(file)
+    (tmp_path / "tokens.json.new").replace(file)
+    assert read_entries(file) == [entry]
 
 
 @pytest.mark.parametrize(

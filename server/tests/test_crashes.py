@@ -101,6 +101,14 @@ def test_repeated_deliveries_are_applied_once(log: str, folder: Path) -> None:
     assert '"wrong": 0' in run("service_once.py", 600, folder / "run", log)
 
 
+@needs_fork
+@pytest.mark.long
+@pytest.mark.parametrize("log", MOSTLY_SQLITE)
+def test_kills_beside_erasures_and_backups_lose_nothing(log: str) -> None:
+    printed = run("service_mixed_kills.py", 2, log)
+    assert "'same bytes': True, 'files with an erased marker': 0" in printed
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 400 KiB."""

@@ -12,17 +12,23 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tempfile
 import urllib.parse
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]
+from typer.testing import CliRunner
 
+from hammemo.cli.app import app
 from hammemo.client import Client
-from hammemo_server.http.tokens import new_token, write_entries
+from hammemo.receipts.keys import new_key_file
+from hammemo_server.http.tokens import new_token, read_entries, write_entries
 from pace import patience, wait_until
 from places import ROOT
 from postgres_server import Server, needs_postgres, one_server, postgres
@@ -30,7 +36,6 @@ from running_servers import Process, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["postgres"]
 
@@ -118,7 +123,10 @@ def test_proxy_database_and_figures(tmp_path: Path, postgres: Server) -> None:
     subprocess.run([*made_by.split(), *subject], check=True, capture_output=True)
     health, tls = free_port(), free_port()
     options = yaml.safe_load((COMPOSE / "compose.yaml").read_text("utf-8"))["services"]["hammemo"]["command"]
-    places = {"0.0.0.0": "127.0.0.1", "/tokens.json": str(tokens), "172.30.0.10": "127.0.0.1", "9101": str(health)}
+    keys = tmp_path / "keys.json"
+    new_key_file(keys)
+    places = {"0.0.0.0": "127.0.0.1", "/tokens/tokens.json": str(tokens), "/keys/keys.json": str(keys)}
+    places |= {"172.30.0.10": "127.0.0.1", "9101": str(health)}
     given = [*(places.get(option, option) for option in options), "--max-examples", "1000000"]
     with Process(tmp_path / "models", *given, environment={"HAMMEMO_LOG": postgres.address}) as server:
         nginx = {"/tmp/nginx.pid": tmp_path / "pid", "hammemo:8080": server.url.removeprefix("http://")}
@@ -175,7 +183,9 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     write_entries(tokens, [new_token("shop", ["read"])[1]])
     line = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
+    new_key_file(tmp_path / "keys.json")
     words = shlex.split(line.removeprefix("ExecStart=").replace("/etc/hammemo/tokens.json", str(tokens)))
+    words[words.index("--keys") + 1] = str(tmp_path / "keys.json")
     words[words.index("--health-port") + 1] = str(free_port())
     assert words[1:3] == ["serve", "/var/lib/hammemo"]
     with Process(tmp_path / "models", *words[3:]) as server:
@@ -196,3 +206,94 @@ def test_the_files_agree() -> None:
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text("utf-8"))["services"]
     assert "--health-port" in services["hammemo"]["command"]
     assert "hammemo:9101" in (COMPOSE / "prometheus.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["Containerfile", "hammemo.service", "kubernetes.yaml", "compose/compose.yaml"])
+def test_the_commands_give_all_that_the_guide_needs(name: str, tmp_path: Path) -> None:
+    """Clients get a token that can create models, and the server a key file, so that people can be erased."""
+    text = (ROOT / "server" / "deploy" / name).read_text("utf-8")
+    commands = [shlex.split(found, comments=True) for found in re.findall(r"hammemo (tokens add [^\n]*)", text)]
+    for _, add, _, *options in commands:
+        given = options[: options.index(">")] if ">" in options else options
+        assert CliRunner().invoke(app, ["tokens", add, str(tmp_path / "tokens.json"), *given]).exit_code == 0
+    clients = read_entries(tmp_path / "tokens.json")[0]
+    assert {"admin", "read", "learn", "forget"} <= set(clients.roles)
+    assert "hammemo keys new" in text
+    assert re.search(r"--keys\W+/\S+keys\.json", text)
+    assert "tokens.json:/" not in text  # a mounted file stays the old one when another takes its place
+
+
+def test_prometheus_finds_its_port_in_kubernetes() -> None:
+    stateful, service = yaml.safe_load_all((ROOT / "server" / "deploy" / "kubernetes.yaml").read_text("utf-8"))
+    container = stateful["spec"]["template"]["spec"]["containers"][0]
+    port = container["args"][container["args"].index("--health-port") + 1]
+    offered = {one["targetPort"]: one["port"] for one in service["spec"]["ports"]}
+    assert (
+        offered["health"] == int(port) == next(p["containerPort"] for p in container["ports"] if p["name"] == "health")
+    )
+    assert service["metadata"]["annotations"]["prometheus.io/port"] == port
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    claims = {one["metadata"]["name"] for one in stateful["spec"]["volumeClaimTemplates"]}
+    assert mounted == claims | {one["name"] for one in stateful["spec"]["template"]["spec"]["volumes"]}
+
+
+USER = "10001"
+"""The user of the container."""
+
+
+def may_be_contained() -> str:
+    """Return why a server cannot be started in a mount namespace as the user of the container; nothing if it can."""
+    if shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        return "not installed: unshare or setpriv"
+    command = ["unshare", "-m", *as_user(), sys.executable, "-c", "import hammemo_server"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"needs leave to unshare, and a Python that user {USER} can run" if done.returncode else ""
+
+
+def as_user() -> tuple[str, ...]:
+    return ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+
+
+def contained(place: Path, mounted: str) -> Process:
+    """Serve in a mount namespace as a container does, with the folder of the token file, or the file, mounted."""
+    target = place / f"in-{mounted}"
+    target.mkdir()
+    source, file = place / "tokens", target / "tokens.json"
+    if mounted == "file":
+        source, target = source / "tokens.json", file
+        file.touch()
+    mount = f'mount --bind {source} {target} && mount -o remount,ro,bind {target} && exec "$@"'
+    models = place / f"models-{mounted}"
+    models.mkdir()
+    shutil.chown(models, int(USER))
+    before = ("unshare", "-m", "sh", "-c", mount, "sh", *as_user())
+    return Process(models, "--token-file", str(file), fresh=True, before=before)
+
+
+def test_a_token_is_revoked_in_a_container() -> None:
+    """The file is of mode 0600 and belongs to the user of the container; root changes it outside."""
+    if reason := may_be_contained():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        place, tokens = Path(folder), Path(folder, "tokens", "tokens.json")
+        place.chmod(0o755)  # of a test's own folders others can read nothing
+        tokens.parent.mkdir()
+        (kept, first), (revoked, second) = new_token("acme", ["read"]), new_token("acme", ["read"])
+        write_entries(tokens, [first, second])
+        for path in (tokens.parent, tokens):
+            shutil.chown(path, int(USER))
+        with ThreadPoolExecutor(2) as threads:
+            servers = list(threads.map(partial(contained, place), ["folder", "file"]))
+        for server in servers:
+            stack.enter_context(server)
+            assert [status(server.url, token) for token in (kept, revoked)] == [200, 200]
+        assert CliRunner().invoke(app, ["tokens", "remove", str(tokens), second.id]).exit_code == 0
+        for server in servers:
+            assert wait_until(lambda url=server.url: status(url, revoked) == 401, patience(60))  # type: ignore[misc]
+            assert status(server.url, kept) == 200
+        found = tokens.stat()
+        assert (found.st_uid, found.st_mode & 0o777) == (int(USER), 0o600)
+
+
+def status(url: str, token: str) -> int:
+    return httpx.get(f"{url}/v1/models", headers={"authorization": f"Bearer {token}"}, timeout=60).status_code

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, MemoryClassifier, save
 from hammemo.kernels import Suffixes
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.tokens.cutting import Cutting
 from hammemo.votes import Mixture
 from hammemo_server.edits.limits import Limits
@@ -320,10 +320,10 @@ def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> No
 # In groups
 
 MODELS = [
-    (Cutting("pad"), Exact()),
-    (Cutting("pad", 3), Ledgered(Exact())),
-    (Cutting("drop"), Exact()),
-    (Cutting("drop"), Ledgered(Hashed(buckets=4, reserved=2))),
+    (Cutting("pad"), Exact(), "auto"),
+    (Cutting("pad", 3), Exact(), "auto+digests"),
+    (Cutting("drop"), Exact(), "auto"),
+    (Cutting("drop"), Hashed(buckets=4, reserved=2), "digests"),
 ]
 
 
@@ -337,12 +337,12 @@ def edits(draw: st.DrawFn) -> list[Content]:
     return draw(st.lists(st.builds(LoggedDocuments, kinds, documents), max_size=10))
 
 
-@pytest.mark.parametrize(("cutting", "memory"), MODELS, ids=repr)
+@pytest.mark.parametrize(("cutting", "memory", "keep"), MODELS, ids=repr)
 @given(bodies=edits())
 @settings(max_examples=50)
-def test_groups_equal_single_edits(cutting: Cutting, memory: Any, bodies: list[Content]) -> None:
-    vote: Any = "sum" if isinstance(memory, Ledgered) and isinstance(memory.memory, Hashed) else Mixture()
-    start = MemoryClassifier(Suffixes(2), memory, vote, 0)
+def test_groups_equal_single_edits(cutting: Cutting, memory: Any, keep: str, bodies: list[Content]) -> None:
+    vote: Any = "sum" if isinstance(memory, Hashed) else Mixture()
+    start = MemoryClassifier(Suffixes(2), memory, vote, 0, keep=keep)
     start.fit_stream([[1, 2, 3, 1], [2, 1, 3]], h=2, short=cutting.short, pad=cutting.pad)
     chosen = Settings.of_file(None)
     together = Applier(start, chosen, Limits())

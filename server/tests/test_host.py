@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from hammemo import MeMoClassifier, MemoryClassifier, __version__, load, save
-from hammemo.memories import Exact, Ledgered
+from hammemo.memories import Exact
+from hammemo.stores import Digests
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -308,7 +309,7 @@ def test_files_go_in_and_out(hosts: Callable[..., Host], tmp_path: Path) -> None
 
     host = hosts()
     frame = pd.DataFrame({"colour": ["red", "green"], "form": ["round", "long"]})
-    clf = MemoryClassifier(memory=Ledgered(Exact())).fit(frame, ["apple", "bean"])
+    clf = MemoryClassifier(memory=Exact(), keep="auto+digests").fit(frame, ["apple", "bean"])
     save(clf, tmp_path / "in.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -329,7 +330,7 @@ def test_files_go_in_and_out(hosts: Callable[..., Host], tmp_path: Path) -> None
 
 
 def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
-    clf = MemoryClassifier(memory=Ledgered(Exact(), key=bytes(32))).fit([["a"], ["b"]], ["x", "y"])
+    clf = MemoryClassifier(memory=Exact(), keep=Digests("auto", bytes(32))).fit([["a"], ["b"]], ["x", "y"])
     save(clf, tmp_path / "keyed")
     save(MemoryClassifier().fit([["a"], ["b"]], ["x", "y"]).compile(), tmp_path / "compiled")
     save(MeMoClassifier(d=8).fit([["a"], ["b"]], ["x", "y"]), tmp_path / "floats")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo_server.edits.operations import Malformed
 from hammemo_server.http.answering import ReadyVersion, table
 from hammemo_server.http.connections import JoinedHead
@@ -51,7 +51,7 @@ def client(server: serving.Running) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def twin() -> MemoryClassifier:
     """The same model, in this process."""
-    return MemoryClassifier(memory=Ledgered(Exact()), random_state=0).partial_fit(ROWS, LABELS)
+    return MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=0).partial_fit(ROWS, LABELS)
 
 
 def test_explanations_of_an_uploaded_model_name_its_columns_also_after_a_restart(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_tokens_keep_their_kind(client: Client) -> None:
     rows: list[list[Any]] = [["1"], [1], [True], [None]]
     labels = ["text", "number", "truth", "nothing"]
     version = client.learn("kinds", rows, labels).version
-    twin = MemoryClassifier(memory=Ledgered(Exact()), vote="sum").partial_fit(table(rows), labels)
+    twin = MemoryClassifier(memory=Exact(), keep="auto+digests", vote="sum").partial_fit(table(rows), labels)
     assert client.predict("kinds", rows, min_version=version) == twin.predict(table(rows)).tolist()
 
 
@@ -314,11 +314,11 @@ def test_the_document_describes_every_operation(server: serving.Running) -> None
 
 
 MEMORIES = {
-    "exact, sum": (Ledgered(Exact()), "sum"),
+    "exact, sum": (Exact(), "sum"),
     "exact, mean": (Exact(), "mean"),
     "exact, log-linear": (Exact(), "log-linear"),
     "hashed, sum": (Hashed(16, 8), "sum"),
-    "hashed, log-linear": (Ledgered(Hashed(16, 8)), "log-linear"),
+    "hashed, log-linear": (Hashed(16, 8), "log-linear"),
 }
 tokens = st.one_of(
     st.sampled_from("abcd"), st.integers(-3, 3), st.none(), st.booleans(), st.text(max_size=3), st.floats(-2, 2)
@@ -412,7 +412,7 @@ def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_pat
 
     async def failing(call: Any, work: Any) -> Any:
         calls.append(work)
-        if len(calls) == 2:  # the file is written, and the head of the answer is sent
+        if len(calls) == 3:  # the file is written, and the head of the answer is sent
             raise OSError("the disk is gone")
         return await whole(call, work)
 

@@ -216,7 +216,7 @@ def test_tokens_are_rotated_without_a_restart(tmp_path: Path) -> None:
     tokens = Tokens(path)
     assert tokens.caller(new) is None
     write_entries(path, [second])
-    tokens._next = 0.0  # it looks at most once a second
+    tokens.look()
     caller = tokens.caller(new)
     assert caller is not None
     assert (caller.tenant, caller.roles) == ("acme", frozenset({"admin", "read", "metrics"}))
@@ -232,12 +232,12 @@ def test_a_broken_file_leaves_the_tokens_as_they_were(tmp_path: Path, caplog: py
     logger.propagate = True
     for content in ("{", "[]", '{"tokens": [{}]}', '{"tokens": 3}', "\udcff"):
         path.write_text(content, encoding="utf-8", errors="surrogateescape")
-        tokens._next = 0.0
+        tokens.look()
         assert tokens.caller(token) is not None
         with pytest.raises(ValueError, match="is no token file"):
             read_entries(path)
     path.unlink()
-    tokens._next = 0.0
+    tokens.look()
     assert tokens.caller(token) is not None
     assert "tokens_not_read" in caplog.text
 

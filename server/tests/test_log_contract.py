@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hammemo import MemoryClassifier
-from hammemo.memories import Exact, Ledgered
+from hammemo.memories import Exact
 from hammemo_server.edits.operations import InUse, NoSuchModel
 from hammemo_server.store.log import Entry, LogDamaged, LogError, Overtaken, Seen
 from hammemo_server.store.sqlite_log import FolderStore
@@ -64,7 +64,7 @@ def entries(*numbers: int) -> list[Entry]:
 
 
 def model(*rows: list[str]) -> MemoryClassifier:
-    clf = MemoryClassifier(memory=Ledgered(Exact())).open(2)
+    clf = MemoryClassifier(memory=Exact(), keep="auto+digests").open(2)
     return clf.partial_fit(rows, ["x"] * len(rows)) if rows else clf
 
 

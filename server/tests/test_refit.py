@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.memories import Exact, Ledgered
+from hammemo.memories import Exact
 from hammemo.models.editing import take_state
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
@@ -83,9 +83,9 @@ def weights(model: ServedModel) -> dict[str, bytes]:
 
 @pytest.fixture
 def uploaded(tmp_path: Path) -> Path:
-    """Return the file of a model with fitted weights and a ledger."""
+    """Return the file of a model with fitted weights and digests."""
     X, y = examples()
-    save(MemoryClassifier(memory=Ledgered(Exact())).fit(X, y), tmp_path / "fitted.model")
+    save(MemoryClassifier(memory=Exact(), keep="auto+digests").fit(X, y), tmp_path / "fitted.model")
     return tmp_path / "fitted.model"
 
 
@@ -94,7 +94,7 @@ def test_after_forget_and_refit_weights_are_those_of_the_rest(hosts: Callable[..
     host = hosts(upkeep=Upkeep(at_close=False))
     model = host.upload("t", "m", uploaded)
     before = weights(model)
-    never = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
+    never = MemoryClassifier(memory=Exact(), keep="auto+digests").fit(X[40:], y[40:])
     done(model, Edit("1", "forget", X[:40], y[:40]))
     assert weights(model) == before
     assert done(model, Edit("2", REFIT)) == Acknowledgement(2, "applied")
@@ -123,7 +123,7 @@ def test_a_model_made_on_the_server_gets_fitted_weights(tmp_path: Path) -> None:
         done(model, Edit("1", "learn", X[:100], y[:100]))
         assert weights(model) == {}
         done(model, Edit("2", REFIT))
-        twin = MemoryClassifier(memory=Ledgered(Exact()), random_state=5).fit(X[:100], y[:100])
+        twin = MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=5).fit(X[:100], y[:100])
         assert weights(model) == fitted(twin) != {}
 
 
@@ -249,7 +249,7 @@ def test_questions_are_answered_while_it_fits_and_edits_queue(
             thread.join()
         assert fitting.result() == Acknowledgement(2, "applied")
         assert sorted(acknowledgement.version for acknowledgement in acknowledgements) == list(range(3, 43))
-        never = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
+        never = MemoryClassifier(memory=Exact(), keep="auto+digests").fit(X[40:], y[40:])
         assert model.answering()[0].digest() == never.digest()
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
@@ -295,7 +295,7 @@ def test_a_commit_that_fails_is_must_recover_and_sent_again(
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         done(model, Edit("1", "forget", X[:40], y[:40]))
-        never = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
+        never = MemoryClassifier(memory=Exact(), keep="auto+digests").fit(X[40:], y[40:])
         fail_next_commit(monkeypatch, written=written)
         with pytest.raises(Unavailable):
             done(model, Edit("2", REFIT))
@@ -460,7 +460,7 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
         acknowledgement = client.refit("m", op="r")
         assert acknowledgement == (2, "applied", "")
         assert client.refit("m", op="r") == (2, "repeated", "")
-        twin = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
+        twin = MemoryClassifier(memory=Exact(), keep="auto+digests").fit(X[40:], y[40:])
         _, found = client.probabilities("m", X[:5], min_version=acknowledgement.version)
         assert np.allclose(found, twin.predict_proba(X[:5]), rtol=1e-12, atol=0)
         lines = httpx.get(f"{server.url}/metrics").text.splitlines()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hammemo.memories import Exact, Hashed, Ledgered
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import ServiceError
 from hammemo_server.edits.settings import Settings
@@ -25,9 +24,9 @@ from hammemo_server.edits.settings import Settings
             "columns": 4,
             "kernel": {"class": "Joined", "params": {"kernels": [{"class": "Pairs"}, {"class": "Suffixes"}]}},
         },
-        {"memory": {"class": "Ledgered", "params": {"memory": {"class": "Hashed", "params": {"buckets": 8}}}}},
+        {"memory": {"class": "Hashed", "params": {"buckets": 8}}, "keep": {"class": "Digests", "params": {"rows": 9}}},
         {"memory": "tiered"},
-        {"memory": "hashed", "ledgered": False, "missing": "refuse", "seed": 7},
+        {"memory": "hashed", "keep": "auto", "missing": "refuse", "seed": 7},
         {"vote": {"class": "LogLinear", "params": {"ridge": 2.0}}},
     ],
     ids=str,
@@ -41,13 +40,12 @@ def test_settings_make_a_model_that_learns_and_forgets(given: dict[str, Any]) ->
     assert model.forget([row], ["x"]).classes_.tolist() == []
 
 
-def test_a_model_has_a_ledger_unless_told_otherwise() -> None:
-    assert isinstance(Settings.checked({}, Limits()).model().memory, Ledgered)
-    assert isinstance(Settings.checked({"ledgered": False}, Limits()).model().memory, Exact)
-    once = Settings.checked({"memory": "ledgered"}, Limits()).model().memory
-    assert isinstance(once, Ledgered)
-    assert not isinstance(once.memory, Ledgered)
-    assert isinstance(once.memory or Hashed(), Hashed)
+def test_a_model_has_digests_unless_told_otherwise() -> None:
+    assert Settings.checked({}, Limits()).model().keep == "auto+digests"
+    for keep in ("auto", "digests", True, False, 50):
+        assert Settings.checked({"keep": keep}, Limits()).model().keep == keep
+    limited = {"class": "Digests", "params": {"rows": 50}}
+    assert repr(Settings.checked({"keep": limited}, Limits()).model().keep) == "Digests(rows=50)"
 
 
 def test_seeds_are_drawn_and_kept() -> None:
@@ -83,14 +81,17 @@ def test_seeds_are_drawn_and_kept() -> None:
         {"memory": {"class": "Hashed", "params": {"buckets": "many"}}, "columns": 3},
         {"memory": {"class": "Hashed", "params": {"key": "0123456789abcdef"}}},
         {"memory": {"class": "Hashed", "params": {"key": {"secret": True}}}},
-        {"memory": {"class": "Ledgered", "params": {"memory": {"class": "Hashed", "params": {"buckets": 10**9}}}}},
+        {"memory": {"class": "Hashed", "params": {"buckets": 10**9}}},
         {"memory": {"class": "Tiered", "params": {"buckets": 10**12}}, "columns": 3},
         {"memory": {"class": "Gaussian", "params": {"d": 10**9}}, "columns": 3},
         {"memory": "gaussian", "vote": "sum"},
-        {"memory": {"class": "Ledgered", "params": {"memory": {"class": "Gaussian"}}}},
+        {"keep": {"class": "Digests", "params": {"key": "0123456789abcdef"}}},
+        {"keep": {"class": "Digests", "params": {"rows": "most"}}},
         {"vote": "most"},
         {"vote": {"class": "LogLinear", "params": {"ridge": 1e300, "weights": [1] * 5000}}, "columns": 2},
-        {"ledgered": 1},
+        {"keep": "everything"},
+        {"keep": 0},
+        {"keep": None},
         {"missing": "perhaps"},
         {"seed": -1},
         {"seed": "a"},

@@ -109,7 +109,7 @@ def test_a_visitor_of_whom_nothing_was_learnt_is_erased(tmp_path: Path, keys: Pa
 
 def test_without_subjects_a_refit_makes_what_fit_stream_makes(tmp_path: Path) -> None:
     with Host(tmp_path / "models") as host:
-        model = host.create("t", "m", {**PAD, "ledgered": False})
+        model = host.create("t", "m", {**PAD, "keep": "auto"})
         for i in range(0, 300, 100):
             done(model, Edit(f"{i}", "learn", documents=visits(300)[i : i + 100]))
         done(model, Edit("r", "refit"))

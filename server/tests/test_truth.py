@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -11,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +21,17 @@ import msgspec
 import pytest
 
 import running_servers as serving
+from hammemo.client import Client
 from hammemo.files.locks import LockedError
 from hammemo.receipts.keys import new_key_file
 from hammemo_server.edits.operations import Acknowledgement, Edit, Unavailable
 from hammemo_server.http.admission import Strangers
+from hammemo_server.http.app import make_app
 from hammemo_server.http.server import ServerSettings, _alone, _remove_old_sockets
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.writer import Upkeep, WrittenModel
 from hammemo_server.store import base_log
+from hammemo_server.store.log import LogError
 from pace import wait_until
 from postgres_server import postgres
 from service_hosts import done, hosts
@@ -220,6 +225,69 @@ def test_probes_tell_what_can_be_done(tmp_path: Path, monkeypatch: pytest.Monkey
         assert wait_until(lambda: status(server, "/readyz/edits") == 200, 60)
         server.service.draining = True
         assert (status(server, "/readyz"), status(server, "/readyz/edits")) == (503, 503)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_probes_name_the_model_that_cannot_be_written(tmp_path: Path) -> None:
+    """To those who can reach the health port; strangers learn only how many there are."""
+    tokens = serving.token_file(tmp_path / "tokens.json", acme=())
+    for file, is_named in ((None, True), (tmp_path / "tokens.json", False)):
+        with serving.in_thread(tmp_path / f"models-{is_named}", file) as server:
+            host = server.service.host
+            broken, whole = (host.create("acme", name, {"columns": 1}) for name in ("broken", "whole"))
+            assert isinstance(broken, WrittenModel)
+            broken._must_recover = True
+            broken._log.reopen = broken._log.renew_lease = failing  # type: ignore[method-assign]
+            answer = httpx.get(f"{server.url}/readyz/edits", timeout=60)
+            assert answer.status_code == 503
+            assert "1 open models" in answer.text
+            assert ("acme/broken" in answer.text) == is_named
+            assert "whole" not in answer.text
+            assert whole.can_edit
+            assert status(server, "/readyz") == 200
+            private = make_app(server.service, frozenset(), loopback=True, probes=True)
+            transport = httpx.ASGITransport(private)
+
+            async def on_health_port(transport: httpx.ASGITransport = transport) -> str:
+                async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                    return (await client.get("/readyz/edits")).text
+
+            assert "acme/broken" in asyncio.run(on_health_port())
+            assert status(server, "/v1/models", tokens["acme"]) == 200
+
+
+def failing(*_: object) -> None:
+    raise LogError("as if")
+
+
+def test_probes_do_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr("hammemo_server.http.probes._LATE_SECONDS", 0.2)
+    with serving.in_thread(tmp_path / "models") as server:
+        done(server.service.host.create("default", "m", {"columns": 1}), learn("1"))
+        for name in ("is_there", "check_writable"):
+            monkeypatch.setattr(server.service.host.store, name, go_on.wait)
+        try:
+            for _ in range(20):  # more than there are threads
+                assert (status(server, "/readyz"), status(server, "/readyz/edits")) == (200, 503)
+            assert not go_on.is_set()
+        finally:
+            go_on.set()
+
+
+def test_figures_of_deleted_models_go(tmp_path: Path) -> None:
+    with serving.in_thread(tmp_path) as server, Client(server.url) as client:
+        for name in ("kept", "deleted"):
+            client.create(name, columns=1)
+            client.learn(name, [["a"]], ["x"])
+        client.delete("deleted")
+        figures = httpx.get(f"{server.url}/metrics", timeout=60).text
+        assert 'hammemo_edits_total{kind="learn",model="kept",status="applied"} 1.0' in figures
+        assert "deleted" not in figures
+        client.create("deleted", columns=1)
+        client.learn("deleted", [["a"]], ["x"])
+        figures = httpx.get(f"{server.url}/metrics", timeout=60).text
+        assert 'hammemo_edits_total{kind="learn",model="deleted",status="applied"} 1.0' in figures
 
 
 @pytest.mark.usefixtures("at_once")

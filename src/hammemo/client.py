@@ -189,6 +189,31 @@ class Client:
         """
         return self._edit(model, "forget", op, **_examples(rows, labels, subjects), **_asked(receipt=receipt))
 
+    def apply(
+        self,
+        model: str,
+        learn: Sequence[Any] | None = None,
+        forget: Sequence[Any] | None = None,
+        *,
+        position: str | None = None,
+        op: str | None = None,
+    ) -> Acknowledgement:
+        """Forget examples and learn examples in one step, once: no answer comes from the moment between.
+
+        Parameters
+        ----------
+        model : str
+        learn : tuple of rows, labels and, for models with subjects, subjects, optional
+        forget : such a tuple or "everything", optional
+            What is forgotten first; what is not stored is refused with status 409, and nothing is changed.
+        position : str, optional
+            Up to where you have read the source of the rows. It is stored in the same step; `describe` returns it.
+        op : str, optional
+            As in `learn`.
+        """
+        content = {"learn": _example_parts(learn), "forget": _example_parts(forget), "position": position}
+        return self._edit(model, "apply", op, **{name: part for name, part in content.items() if part is not None})
+
     def forget_subject(
         self, model: str, subject: str, *, op: str | None = None, refit: bool = True, timeout: float = 600.0
     ) -> ForgottenSubject:
@@ -490,6 +515,14 @@ def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
     """Return the body of an edit."""
     listed = _token_lists("rows", rows)
     return {"rows": listed, "labels": _tokens(labels), **_named(subjects, len(listed))}
+
+
+def _example_parts(given: Any) -> Any:
+    """Return rows, labels and subjects as a part of an edit."""
+    if given is None or isinstance(given, str):
+        return given
+    rows, labels, *subjects = given
+    return _examples(rows, labels, *(subjects or [()]))
 
 
 def _documents(documents: Any, subjects: Any) -> dict[str, Any]:

@@ -166,12 +166,12 @@ def test_edits_of_every_vote() -> None:
     assert [(row["vote"], row["labels"], row["edits"]) for row in rows] == [
         (vote, 5, 4) for vote in ("sum", "mean", "log-linear", "sum")
     ]
-    assert rows[-1]["memory"] == "Ledgered(memory=Hashed())"
+    assert [row["keep"] for row in rows] == ["auto", "auto", "auto", "digests"]
     for row in rows:
         for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
             assert 0 < row[name]["median"] <= row[name]["p99"]
     page = printed("benchmarks/edits.py", "--labels", "5", "--examples", "300", "--edits", "2")
-    assert "| Hashed() | log-linear | 5 | 2 |" in page
+    assert "| Hashed() | log-linear | auto | 5 | 2 |" in page
 
 
 @compiled

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.models import choose
 from hammemo.stores import kept_rows
 
@@ -68,8 +68,8 @@ def test_a_file_in_batches_gives_the_model_that_fit_makes_of_it(
     monkeypatch.setattr(kept_rows, "MOST_ROWS", 10)  # now the files are read twice, and from a pipe once
     monkeypatch.setattr(choose, "CHOICE_ROWS", 5)
     model = fitted(tmp_path / "first.csv", *files, *NAMES)
-    assert model.state.store is not None
-    assert not model.state.store.holds_all
+    assert model.state.kept is not None
+    assert not model.state.kept.holds_all
     assert model.memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
     piped = tmp_path / "piped.model"
     result = runner.invoke(app, ["fit", "-", *NAMES, "--out", str(piped)], input=file.read_text())
@@ -91,12 +91,10 @@ def test_events_compare_suffixes_and_skip_pairs(tmp_path: Path) -> None:
         ([], Exact),
         (["--buckets", "16"], Hashed),
         (["--reserved", "7"], Hashed),
-        (["--ledger"], Ledgered),
+        (["--keep", "digests"], Exact),
         (["--vote", "sum"], Exact),
     ],
 )
 def test_what_an_automatic_memory_is(options: list[str], memory: type, tmp_path: Path) -> None:
     model = fitted(table(tmp_path, 60)[0], "--label", "label", *options)
     assert type(model.memory_) is memory
-    if memory is Ledgered:
-        assert isinstance(model.memory_.memory, Exact)

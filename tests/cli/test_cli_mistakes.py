@@ -17,8 +17,9 @@ pytest.importorskip("pyarrow")
 
 from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.models.names import MEMORIES, VOTES
+from hammemo.stores import Digests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "sum",
         ],
         "gaussian.model": ["fruit.csv", "--label", "fruit", "--memory", "gaussian", "--d", "16"],
-        "ledger.model": ["fruit.csv", "--label", "fruit", "--ledger"],
+        "digests.model": ["fruit.csv", "--label", "fruit", "--keep", "auto+digests"],
         "bare.model": ["bare.csv", "--label", "3", "--no-header"],
         "text.model": ["text.txt", "--h", "2", "--tokens", "words", "--engine", "threads"],
         "log.model": ["log.csv", "--h", "1", "--case", "case", "--event", "event"],
@@ -92,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         places = [str(path / part) if part.endswith((".csv", ".txt")) else part for part in arguments]
         result = runner.invoke(app, ["fit", *places, "--out", str(path / name)])
         assert result.exit_code == 0, result.output
-    keyed = MemoryClassifier(memory=Ledgered(Hashed(8, 2), key=b"sixteen bytes or more"), vote="sum")
+    keyed = MemoryClassifier(memory=Hashed(8, 2), keep=Digests("auto", b"sixteen bytes or more"), vote="sum")
     save(keyed.fit([["a", "b"]], ["x"]), path / "keyed.model")
     save(MemoryClassifier(memory=Exact(), vote="sum").fit([["a", "b"]], ["x"]).compile(), path / "compiled.model")
     damaged = bytearray((path / "fruit.model").read_bytes())
@@ -148,7 +149,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --classes-top 3 --out m", 2, ["--classes-top is for sequences"]),
     ("fit fruit.csv --label fruit --key-file short-key --out m", 1, ["16"]),
     ("fit fruit.csv --label fruit --key-file nokey --out m", 1, ["nokey", "No such file"]),
-    ("fit fruit.csv --label fruit --memory exact --key-file key --out m", 2, ["--key-file", "--ledger"]),
+    ("fit fruit.csv --label fruit --memory exact --key-file key --out m", 2, ["--key-file", "--keep digests"]),
     ("fit fruit.csv --label fruit --memory hashed --layout fruit.model --out m", 1, ["layout", "Exact"]),
     ("fit array.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
     ("fit pretty.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
@@ -232,7 +233,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("add fruit.model header.csv", 1, ["nothing to learn"]),
     ("forget fruit.model never.csv", 1, ["never.csv, line 3", "never learnt"]),
     ("forget hashed.model never.csv", 1, ["never.csv, line 3", "never learnt"]),
-    ("forget ledger.model never.csv", 1, ["never.csv, line 3", "never learnt"]),
+    ("forget digests.model never.csv", 1, ["never.csv, line 3", "never learnt"]),
     ("forget fruit.model header.csv", 1, ["nothing to forget"]),
     ("forget fruit.model narrow.csv", 1, ["no column 'fruit'", "columns are colour"]),
     ("forget compiled.model fruit.csv", 1, ["compiled"]),
@@ -242,8 +243,8 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("refit", 2, ["MODEL is missing (a model file)."]),
     ("refit nowhere.model", 1, ["nowhere.model does not exist"]),
     ("refit compiled.model", 1, ["compiled", "compiled from"]),
-    ("refit ledger.model fruit.csv", 2, ["'fruit.csv' is too much"]),
-    ("refit ledger.model --out folder", 1, ["cannot be written"]),
+    ("refit digests.model fruit.csv", 2, ["'fruit.csv' is too much"]),
+    ("refit digests.model --out folder", 1, ["cannot be written"]),
     # merge
     ("merge fruit.model", 2, ["--out"]),
     ("merge fruit.model gaussian.model --out m", 1, ["cannot be added", "memory"]),
@@ -334,7 +335,7 @@ def test_an_interrupt_while_packages_load_is_silent(tmp_path: Path) -> None:
 
 
 def test_a_model_is_as_it_was_after_a_refused_change(folder: Path) -> None:
-    model = folder / "ledger.model"
+    model = folder / "digests.model"
     before = model.read_bytes()
     assert runner.invoke(app, ["forget", str(model), str(folder / "never.csv")]).exit_code == 1
     assert model.read_bytes() == before

@@ -48,7 +48,7 @@ def test_parameters_become_options(said: str, shown: str) -> None:
         "label=3/part.csv does not exist",
         "label=3.csv does not exist",
         "memory is Hashed(buckets=8, key=None, reserved=2) there",
-        "memory is Ledgered(memory=Hashed(buckets=8, reserved=2), key=None) there",
+        "memory is Tiered(sketch=Hashed(buckets=8, key=None, reserved=2)) there",
         "https://host/path?key=3 is no address",
         "'key=value' is no token id",
         "the line a=b, unknown=3 has two of them",

@@ -20,6 +20,7 @@ from hammemo.votes import LogLinear
 if TYPE_CHECKING:
     from pathlib import Path
 
+DIGESTS = ("--keep", "auto+digests")
 HEADER = "a,b,c,d,label"
 N = 400
 
@@ -47,7 +48,18 @@ def lines() -> list[str]:
 def model(lines: list[str], tmp_path: Path) -> Path:
     for name, rows in (("all", lines), ("gone", lines[:60]), ("rest", lines[60:])):
         (tmp_path / f"{name}.csv").write_text("\n".join([HEADER, *rows]) + "\n")
-    run("fit", tmp_path / "all.csv", "--label", "label", "--numeric", "none", "--ledger", "--out", tmp_path / "m")
+    run(
+        "fit",
+        tmp_path / "all.csv",
+        "--label",
+        "label",
+        "--numeric",
+        "none",
+        "--keep",
+        "auto+digests",
+        "--out",
+        tmp_path / "m",
+    )
     return tmp_path / "m"
 
 
@@ -57,13 +69,24 @@ def read(path: Path) -> tuple[Any, Any]:
 
 
 def test_after_forget_and_refit_the_weights_are_those_of_the_rest(model: Path, tmp_path: Path) -> None:
-    run("fit", tmp_path / "rest.csv", "--label", "label", "--numeric", "none", "--ledger", "--out", tmp_path / "never")
+    run(
+        "fit",
+        tmp_path / "rest.csv",
+        "--label",
+        "label",
+        "--numeric",
+        "none",
+        "--keep",
+        "auto+digests",
+        "--out",
+        tmp_path / "never",
+    )
     wanted = weights(tmp_path / "never")
     before, notes = weights(model), read_notes(model)
     run("forget", model, tmp_path / "gone.csv", "--out", tmp_path / "forgotten")
     assert weights(tmp_path / "forgotten") == before  # they stay until they are fitted again
     shown = run("refit", tmp_path / "forgotten").stdout
-    kept = len(load(tmp_path / "forgotten").state.store)
+    kept = len(load(tmp_path / "forgotten").state.kept)
     sentence = f"The weights were fitted to {kept} kept examples and have changed."
     written, changed = shown.splitlines()
     assert written == f"{sentence} Written to {tmp_path}/forgotten"
@@ -86,7 +109,18 @@ def test_adding_and_merging_fit_again_too(model: Path, tmp_path: Path) -> None:
     told = json.loads(run("add", tmp_path / "less", tmp_path / "gone.csv", "--refit", "--json").stdout)
     assert (told["added"], told["weights"]) == (60, "changed")
     assert weights(tmp_path / "less") == before
-    run("fit", tmp_path / "gone.csv", "--label", "label", "--ledger", "--layout", model, "--out", tmp_path / "part")
+    run(
+        "fit",
+        tmp_path / "gone.csv",
+        "--label",
+        "label",
+        "--keep",
+        "auto+digests",
+        "--layout",
+        model,
+        "--out",
+        tmp_path / "part",
+    )
     run("refit", tmp_path / "part")
     run("forget", model, tmp_path / "gone.csv", "--refit")
     with warnings.catch_warnings():

@@ -55,17 +55,19 @@ def test_whole_pairs_and_letters_beside_them_are_kept() -> None:
     assert runner.invoke(app, ["predict", "m", "rows.jsonl"]).stdout == "😀\n힣\n"
 
 
-def test_inspect_shows_the_memory_in_a_ledger_and_hides_keys() -> None:
+def test_inspect_shows_digests_and_hides_keys() -> None:
     Path("t.csv").write_text("a,b\n1,2\n3,4\n")
     Path("key").write_bytes(bytes(range(32)))
     for key in ([], ["--key-file", "key"]):
         fitted = runner.invoke(
-            app, ["fit", "t.csv", "--label", "b", "--memory", "hashed", "--ledger", *key, "--out", "m"]
+            app, ["fit", "t.csv", "--label", "b", "--memory", "hashed", "--keep", "digests", *key, "--out", "m"]
         )
         assert fitted.exit_code == 0, fitted.stderr
-        shown = json.loads(runner.invoke(app, ["inspect", "m", "--json"]).stdout)["memory"]
+        facts = json.loads(runner.invoke(app, ["inspect", "m", "--json"]).stdout)
         secret = "<secret>" if key else "None"
-        assert shown == f"Ledgered(key={secret}, memory=Hashed(buckets=2048, key={secret}, reserved=1024))"
+        assert facts["memory"] == f"Hashed(buckets=2048, key={secret}, reserved=1024)"
+        assert (facts["digests"], facts["kept_rows"], facts["keeps_all"]) == (2, 0, False)
+        assert facts["needs_key"] == bool(key)
 
 
 def test_compressed_json_lines_are_known_by_their_name() -> None:

@@ -22,8 +22,9 @@ from hammemo import NO_TOKEN, MemoryClassifier, load, save, windows
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
 from hammemo.kernels import PositionalHamming, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.sources.tables import read_table
+from hammemo.stores import Digests
 from places import SHARED
 
 runner = CliRunner()
@@ -137,9 +138,9 @@ def test_adding_forgetting_and_merging_files(data: st.DataObject) -> None:
         first = write(folder / "first.csv", ["a", "b", "y"], rows)
         second = write(folder / "second.csv", ["a", "b", "y"], more)
         model, other = folder / "model", folder / "other"
-        run("fit", first, "--label", "y", "--numeric", "none", "--ledger", "--out", model)
+        run("fit", first, "--label", "y", "--numeric", "none", "--keep", "rows+digests", "--out", model)
         before = model.read_bytes()
-        run("fit", second, "--label", "y", "--ledger", "--layout", model, "--out", other)
+        run("fit", second, "--label", "y", "--keep", "rows+digests", "--layout", model, "--out", other)
         facts = json.loads(run("add", model, second, "--json").stdout)
         assert (facts["added"], facts["examples"]) == (len(more), len(rows) + len(more))
         added = model.read_bytes()
@@ -216,10 +217,12 @@ def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> 
         (["--buckets", 8, "--reserved", 2, "--vote", "sum"], MemoryClassifier(memory=Hashed(8, 2), vote="sum")),
         (["--memory", "gaussian", "--d", 32], MemoryClassifier(memory=Gaussian(32), vote="sum")),
         (
-            ["--memory", "hashed", "--ledger", "--vote", "mean"],
-            MemoryClassifier(memory=Ledgered(Hashed()), vote="mean"),
+            ["--memory", "hashed", "--keep", "digests", "--vote", "mean"],
+            MemoryClassifier(memory=Hashed(), keep="digests", vote="mean"),
         ),
-        (["--ledger"], MemoryClassifier(memory=Ledgered(Exact()))),
+        (["--keep", "auto+digests"], MemoryClassifier(keep="auto+digests")),
+        (["--keep", "30+digests"], MemoryClassifier(keep=Digests(30))),
+        (["--keep", "none"], MemoryClassifier(keep=False)),
         ([], MemoryClassifier()),
         (
             ["--kernel", "positional+suffixes:2:30", "--memory", "exact", "--vote", "log-linear", "--seed", 3],

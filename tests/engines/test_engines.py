@@ -23,7 +23,7 @@ from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
 from hammemo.kernels import SiteKernel  # noqa: E402
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered  # noqa: E402
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered  # noqa: E402
 from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
@@ -145,9 +145,11 @@ def test_small_files_are_taken_together_and_large_ones_cut() -> None:
     assert sizes([0], 40, 40) == [0]
 
 
-@pytest.mark.parametrize("memory", [Gaussian(16, exact=True), Tiered(Hashed(16, 4)), Ledgered(Hashed(16, 4))])
-def test_every_memory_with_an_exact_state_travels(memory: Any, words: Source, tmp_path: Path) -> None:
-    clf = MemoryClassifier(memory=memory, vote="sum")
+@pytest.mark.parametrize(
+    ("memory", "keep"), [(Gaussian(16, exact=True), "auto"), (Tiered(Hashed(16, 4)), "auto"), (Exact(), "digests")]
+)
+def test_every_memory_with_an_exact_state_travels(memory: Any, keep: str, words: Source, tmp_path: Path) -> None:
+    clf = MemoryClassifier(memory=memory, vote="sum", keep=keep)
     one = fit_docs(clf, words, 2, workers=1, shard_bytes=8000)
     options: list[Any] = [{"engine": "threads"}, {"engine": "processes"}, {"resume": tmp_path / "states"}]
     for option in options:

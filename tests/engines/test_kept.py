@@ -34,8 +34,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 def kept(model: MemoryClassifier) -> list[bytes]:
-    assert model.state.store is not None
-    return [array.tobytes() for array in model.state.store.packed().values()]
+    assert model.state.kept is not None
+    return [array.tobytes() for array in model.state.kept.packed().values()]
 
 
 def weights(model: MemoryClassifier) -> list[bytes]:
@@ -50,8 +50,9 @@ def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifie
 def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
     whole = learnt(words, engine="threads", workers=1)
     assert whole.state.store is not None
+    assert whole.state.kept is not None
     assert 150 < len(whole.state.store.state()["codes"]) <= 200
-    assert whole.state.store.threshold < EVERYTHING
+    assert whole.state.kept.threshold < EVERYTHING
     save(whole, tmp_path / "m")
     assert kept(load(tmp_path / "m")) == kept(whole)
     cuttings: list[dict[str, Any]] = [
@@ -67,8 +68,8 @@ def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, t
 
 def test_a_small_source_is_kept_whole_and_refit_gives_the_same_weights(words: Source) -> None:
     model = learnt(words, sample=50_000, engine="threads", shard_bytes=3000)
-    assert model.state.store is not None
-    assert sum(int(batch.multiplicity.sum()) for batch in model.state.store.batches()) == int(
+    assert model.state.kept is not None
+    assert sum(int(batch.multiplicity.sum()) for batch in model.state.kept.batches()) == int(
         model.memory_.label_counts.sum()
     )
     before = weights(model)

@@ -21,7 +21,7 @@ from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load  # noqa: E402
 from hammemo.cli.app import app  # noqa: E402
 from hammemo.client import Client  # noqa: E402
-from hammemo.memories import Exact, Ledgered  # noqa: E402
+from hammemo.memories import Exact  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ def test_a_server_learns_forgets_and_is_asked_by_exact_numbers(tmp_path: Path) -
         client.forget("m", rows[1:20], labels[1:20])
         client.refit("m")
         client.download("m", tmp_path / "m")
-        expected = MemoryClassifier(memory=Ledgered(Exact()), random_state=0).fit(rows[20:], labels[20:])
+        expected = MemoryClassifier(memory=Exact(), keep="auto+digests", random_state=0).fit(rows[20:], labels[20:])
         found = load(tmp_path / "m")
         assert found.state.columns.kinds == expected.state.columns.kinds == "nns"
         parts = ("layout", "counts", "weights", "kept rows")

@@ -19,8 +19,9 @@ import pyarrow.dataset as ds  # noqa: E402
 
 from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
-from hammemo.memories import Exact, Hashed, Ledgered, Tiered  # noqa: E402
+from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
 from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
+from hammemo.stores import Digests  # noqa: E402
 from hammemo.stores.kept_rows import KeptRows  # noqa: E402
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ KINDS = {
     "some rows kept": SOME_KEPT,
     "names only": {"keep": 250, "numeric": "none", "missing": "empty"},
     "hashed": {"keep": 250, "memory": Hashed(64, 16)},
-    "ledgered": {"memory": Ledgered(Hashed(64, 16)), "keep": 250},
+    "digests beside rows": {"memory": Hashed(64, 16), "keep": Digests(250, key=bytes(range(32)))},
+    "digests": {"memory": Exact(), "vote": "sum", "kernel": "positional", "numeric": "none", "keep": "digests"},
     "no row needed": {"memory": Exact(), "vote": "sum", "kernel": "positional", "numeric": "none"},
 }
 

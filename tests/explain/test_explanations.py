@@ -18,7 +18,7 @@ from sklearn.base import clone
 from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.explain.explanations import Explanation
 from hammemo.kernels import Bag, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.row_rules import RowRule
 from hammemo.models.editing import take_state
 from hammemo.tokens.contexts import Contexts, Examples
@@ -58,8 +58,7 @@ def fitted(model: MemoryClassifier, batch: Batch) -> MemoryClassifier:
 
 
 def keeps_rows(entry: Entry) -> bool:
-    inner = entry.memory.memory if isinstance(entry.memory, Ledgered) else entry.memory
-    return not isinstance(inner, Gaussian)
+    return not isinstance(entry.memory, Gaussian)
 
 
 CASES = [(entry, vote) for entry in MEMORIES for vote in VOTES if vote != "log-linear" or keeps_rows(entry)]
@@ -245,7 +244,7 @@ def test_a_site_that_holds_nothing_adds_nothing_for_certain() -> None:
     assert explanation.errors[1:].all()
 
 
-@pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(4, 2)), Ledgered(Exact())], ids=repr)
+@pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(4, 2))], ids=repr)
 def test_exact_tables_know_what_was_never_seen(memory: Any) -> None:
     for kernel in (PositionalHamming(), Suffixes(3)):
         clf = fitted(MemoryClassifier(kernel, memory, vote="sum"), ORDERS)

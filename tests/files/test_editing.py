@@ -260,7 +260,9 @@ def test_a_confirmed_forget_does_not_come_back(tmp_path: Path) -> None:
     (tmp_path / "fruit.csv").write_text("colour,size,fruit\nred,small,cherry\nred,large,apple\ngreen,large,melon\n")
     (tmp_path / "melon.csv").write_text("colour,size,fruit\ngreen,large,melon\n")
     command = functools.partial(forked.Command, "hammemo", cwd=tmp_path)
-    assert command("fit", "fruit.csv", "--label", "fruit", "--ledger", "--out", "f.model").communicate()[1] == ""
+    assert (
+        command("fit", "fruit.csv", "--label", "fruit", "--keep", "digests", "--out", "f.model").communicate()[1] == ""
+    )
     add = command("add", "f.model")
     lock = tmp_path / "f.model.lock"
     assert wait_until(lambda: json.loads(lock.read_text() or "{}").get("pid") == add.pid, patience(60))

@@ -15,7 +15,7 @@ from hammemo.files import inspect
 from hammemo.files.descriptions import shown
 from hammemo.files.registry import BUILT_IN, Registry, name_in_file
 from hammemo.kernels import PositionalHamming, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
@@ -61,11 +61,19 @@ class OwnMemory(Exact):
         return OwnCounts.restored(self.frame(), StoredArrays(arrays), description)
 
 
-class OwnWrapper(Ledgered):
+class OwnSketch(Hashed):
+    """A sketch of another package."""
+
+    def __init__(self, note: str = "", key: bytes | None = None) -> None:
+        super().__init__(4, 2, key)
+        self.note = note
+
+
+class OwnWrapper(Tiered):
     """A memory of another package around a memory."""
 
-    def __init__(self, memory: Memory | None = None, key: bytes | None = None, level: int = 0) -> None:
-        super().__init__(memory, key)
+    def __init__(self, sketch: Memory | None = None, level: int = 0) -> None:
+        super().__init__(sketch)
         self.level = level
 
 
@@ -79,7 +87,7 @@ class OwnVote(Mean):
         return super().divisor(reader, sites) * self.factor
 
 
-OWN: list[type] = [OwnKernel, BothKernels, OwnCounts, OwnMemory, OwnWrapper, OwnVote]
+OWN: list[type] = [OwnKernel, BothKernels, OwnCounts, OwnMemory, OwnSketch, OwnWrapper, OwnVote]
 
 
 @pytest.fixture
@@ -92,8 +100,8 @@ MODELS: dict[str, tuple[Any, Any, Any]] = {
     "OwnMemory": (None, OwnMemory("red"), "mean"),
     "OwnVote": (None, Hashed(4, 2), OwnVote(2.5)),
     "OwnWrapper": (None, OwnWrapper(Hashed(4, 2), level=7), "sum"),
-    "OwnMemory in a ledger": (None, Ledgered(OwnMemory("blue")), "sum"),
-    "OwnMemory in OwnWrapper": (OwnKernel(3), OwnWrapper(OwnMemory("green")), OwnVote(0.5)),
+    "OwnSketch in two tiers": (None, Tiered(OwnSketch("blue")), "sum"),
+    "OwnSketch in OwnWrapper": (OwnKernel(3), OwnWrapper(OwnSketch("green")), OwnVote(0.5)),
     "OwnKernel in a sum": (PositionalHamming() + OwnKernel(2), Exact(), "sum"),
     "OwnKernel in BothKernels": (BothKernels(OwnKernel(2), [Suffixes(1), OwnKernel(3)]), Exact(), "sum"),
 }
@@ -130,14 +138,14 @@ def test_a_compiled_form_of_somebody_else_comes_back(path: Path) -> None:
 
 
 def test_a_secret_key_goes_to_a_trusted_class(path: Path) -> None:
-    clf = MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET), vote="sum").fit(X, Y)
+    clf = MemoryClassifier(memory=OwnWrapper(OwnSketch(key=SECRET)), vote="sum").fit(X, Y)
     save(clf, path)
     assert SECRET not in path.read_bytes()
-    again = load(path, trust=[OwnWrapper], key=SECRET)
-    assert again.memory_.key == again.memory_.memory_.key == SECRET
+    again = load(path, trust=[OwnWrapper, OwnSketch], key=SECRET)
+    assert again.memory_.sketch_.key == SECRET
     assert again.memory_.state_bytes() == clf.memory_.state_bytes()
     with pytest.raises(FileError, match=r"load\(path, key="):
-        load(path, trust=[OwnWrapper])
+        load(path, trust=[OwnWrapper, OwnSketch])
 
 
 class OtherSecret(Exact):
@@ -226,7 +234,7 @@ def test_the_two_forms_of_a_gaussian_memory_are_named_by_their_objects(path: Pat
 
 
 def test_inspect_names_classes_of_somebody_else_without_trusting_them(path: Path) -> None:
-    save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET, level=2), vote="sum").fit(X, Y), path)
+    save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), level=2), vote="sum").fit(X, Y), path)
     inner = "Hashed(buckets=4, key=<secret>, reserved=2)"
-    assert inspect(path)["memory"] == f"test_registry:OwnWrapper(key=<secret>, level=2, memory={inner})"
+    assert inspect(path)["memory"] == f"test_registry:OwnWrapper(level=2, sketch={inner})"
     assert shown({"class": "Joined", "params": {"kernels": [{"class": "A", "params": {}}]}}) == "Joined(kernels=[A()])"

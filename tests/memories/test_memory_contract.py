@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract_checks.memories import check_once
-from hammemo.memories import Ledgered
 from memory_catalogue import KERNELS, MEMORIES, TOKENS, batches, examples
 from places import SUPPORT
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         pytest.param(entry.subject(sites), id=f"{kind}-{entry}")
         for kind, sites in zip(["positions", "tuples"], KERNELS, strict=True)
         for entry in MEMORIES
-        if kind == "tuples" or not isinstance(entry.memory, Ledgered)  # a ledger does not look at sites
     ],
 )
 @pytest.mark.examples(2)

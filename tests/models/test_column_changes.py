@@ -13,7 +13,7 @@ import pytest
 
 from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.kernels import AutoSites
-from hammemo.memories import Exact, Ledgered
+from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.models.editing import edit, take_state
 from hammemo.models.refit import with_choice
@@ -295,15 +295,15 @@ def test_what_rows_show_is_what_their_values_show(seed: int) -> None:
         kinds = shown.kinds(None)
         clf = MemoryClassifier(kernel, keep=True).fit(column[:, None], list("abababab"))
         assert clf.state.columns.kinds == (None if kinds == "s" else kinds)
-        assert clf.state.store is not None
-        rows = next(clf.state.store.batches()).contexts
+        assert clf.state.kept is not None
+        rows = next(clf.state.kept.batches()).contexts
         assert Evidence.of_rows(shown.types, rows) == shown
         assert shown.contents in CONTENTS
 
 
 def test_one_row_has_the_tokens_of_a_table() -> None:
     values = [0.5, -0.0, 3, 3.0, 2**53 - 1, 2**53, -(2**60) - 1, 1e300, float("inf"), float("nan"), None, True, "7.5"]
-    clf = MemoryClassifier(memory=Ledgered(Exact()), numeric=[1]).fit(listed(FRACTIONS), LABELS)
+    clf = MemoryClassifier(memory=Exact(), keep="auto+digests", numeric=[1]).fit(listed(FRACTIONS), LABELS)
     before = clf.digest()
     for value in values[:-1]:
         row = ["u", value]
@@ -321,8 +321,8 @@ def test_files_with_types_that_cannot_be_are_refused() -> None:
         converted(Contexts.of([["a"]]), "s", "n", "token", ["x"])
 
 
-@pytest.mark.parametrize("params", [{}, {"memory": Ledgered(Exact()), "keep": False, "vote": "sum"}])
-def test_a_row_that_was_never_learnt_is_refused_by_rows_and_by_ledgers(params: Any) -> None:
+@pytest.mark.parametrize("params", [{}, {"memory": Exact(), "keep": "digests", "vote": "sum"}])
+def test_a_row_that_was_never_learnt_is_refused_by_rows_and_by_digests(params: Any) -> None:
     clf = MemoryClassifier(**params).fit(listed(FRACTIONS), LABELS)
     before = clf.digest()
     between = 3.0001 / 7  # in the range of 3 / 7

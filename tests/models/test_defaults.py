@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from hammemo import MeMoClassifier, MemoryClassifier, load, save
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import LogLinear, Mean, Sum
 
 if TYPE_CHECKING:
@@ -74,14 +74,11 @@ def test_the_report_names_columns() -> None:
     [
         ("auto", "auto", SiteKernel, LogLinear),
         (Exact(), "log-linear", SiteKernel, LogLinear),
-        (Ledgered(Exact()), "auto", SiteKernel, LogLinear),
         ("exact", "sum", PositionalHamming, Sum),
         ("exact", LogLinear(weights=[1, 1, 1, 1]), PositionalHamming, LogLinear),
         ("hashed", "auto", PositionalHamming, LogLinear),
         (Tiered(), "auto", PositionalHamming, LogLinear),
-        (Ledgered(), "auto", PositionalHamming, LogLinear),
         ("gaussian", "auto", PositionalHamming, Sum),
-        (Ledgered(Gaussian(d=64)), "auto", PositionalHamming, Sum),
         (None, "mean", PositionalHamming, Mean),
     ],
 )
@@ -113,7 +110,7 @@ def test_kernels_by_name_and_none_as_before() -> None:
 def test_names_that_are_not_known_are_refused_with_those_that_are() -> None:
     for wrong, words in (
         ({"kernel": "triples"}, "'auto', 'positional', 'pairs', 'decaying:RATE'"),
-        ({"memory": "big"}, "'auto', 'exact', 'hashed', 'gaussian', 'tiered', 'ledgered'"),
+        ({"memory": "big"}, "'auto', 'exact', 'hashed', 'gaussian', 'tiered'"),
         ({"vote": "most"}, "'auto', 'sum', 'mean', 'log-linear', 'mixture'"),
     ):
         with pytest.raises(ValueError, match=words):

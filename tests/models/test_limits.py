@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, load, save, windows
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.kernels.sites import MAX_POSITIONS, MAX_SITES
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.tokens.contexts import MAX_EXAMPLES, MAX_NAME_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MEMORIES = [Exact(), Hashed(8, 4), Gaussian(8), Ledgered(Hashed(8, 4)), Tiered(Hashed(8, 4))]
+MEMORIES = [Exact(), Hashed(8, 4), Gaussian(8), Tiered(Hashed(8, 4))]
 X = [[1], [2]]
 LARGE = 2**53 + 1  # no float holds it
 
@@ -54,7 +54,7 @@ def test_totals_stay_below_two_to_the_53(memory: Any, tmp_path: Path) -> None:
     assert loaded(clf, tmp_path).memory_.state_bytes() == clf.memory_.state_bytes()
 
 
-@pytest.mark.parametrize("memory", [Exact(), Hashed(8, 4), Ledgered(Exact())], ids=by_name)
+@pytest.mark.parametrize("memory", [Exact(), Hashed(8, 4)], ids=by_name)
 def test_only_what_is_held_counts(memory: Any, tmp_path: Path) -> None:
     """A large example comes and goes often, beside others that keep the table from being folded."""
     rows = np.arange(300)[:, None]
@@ -104,7 +104,7 @@ def test_the_longest_description_of_all_can_be_saved(tmp_path: Path) -> None:
     weights = rng.random(MAX_SITES).tolist()
     lists = [rng.integers(1, 4, MAX_SITES).tolist() for _ in range(2)]
     names = [f"é{number}" for number in range(20_000)]
-    clf = MemoryClassifier(SiteKernel(sorted(sites), weights), Ledgered(Tiered(Hashed(*lists))), vote="sum")
+    clf = MemoryClassifier(SiteKernel(sorted(sites), weights), Tiered(Hashed(*lists)), vote="sum", keep="digests")
     clf.fit(pd.DataFrame(rng.integers(0, 2, (2, 20_000)), columns=names), ["a", "b"])
     assert loaded(clf, tmp_path).memory_.state_bytes() == clf.memory_.state_bytes()
 

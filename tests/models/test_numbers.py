@@ -19,7 +19,7 @@ from hammemo import MemoryClassifier, load, save
 from hammemo.kernels.cells import TreeCells, plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
@@ -150,11 +150,12 @@ def test_explanations_are_by_column_and_sum_to_the_score() -> None:
     assert " to " in str(ranges) or "below" in str(ranges)
 
 
-@pytest.mark.parametrize("memory", [Hashed(256), Ledgered(Hashed(256)), Ledgered(Exact()), Exact()])
+@pytest.mark.parametrize("keep", ["auto", "digests"])
+@pytest.mark.parametrize("memory", [Hashed(256), Exact()])
 @pytest.mark.parametrize("vote", ["sum", "mean", "auto"])
-def test_every_memory_learns_numbers_and_takes_them_back(memory: Any, vote: str) -> None:
+def test_every_memory_learns_numbers_and_takes_them_back(memory: Any, vote: str, keep: str) -> None:
     X, y = frame(120)
-    clf = MemoryClassifier(memory=memory, vote=vote).fit(X, y)
+    clf = MemoryClassifier(memory=memory, vote=vote, keep=keep).fit(X, y)
     before = clf.memory_.state_bytes()
     clf.partial_fit(X[:20], y[:20]).forget(X[:20], y[:20])
     assert clf.memory_.state_bytes() == before

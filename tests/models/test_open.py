@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hammemo import MemoryClassifier, load, save
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed
 
 
-@pytest.mark.parametrize("memory", ["auto", Exact(), Hashed(16, 4), Ledgered(Exact()), Gaussian(8)], ids=repr)
+@pytest.mark.parametrize("memory", ["auto", Exact(), Hashed(16, 4), Gaussian(8)], ids=repr)
 @pytest.mark.parametrize("labels", [["x", "y"], [1, 2], [True, False]], ids=str)
 def test_a_model_that_was_opened_learns_as_one_that_was_not(memory: Any, labels: list[Any], tmp_path: Any) -> None:
     X = [["a", 1], ["b", 2]]

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from hammemo import MemoryClassifier, Rolling
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models import rolling
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.quick
 
-MEMORIES = [Exact(), Hashed(4, 2), Gaussian(16, exact=True), Ledgered(Hashed(4, 2)), Ledgered(Exact())]
-every_memory = pytest.mark.parametrize("memory", MEMORIES, ids=str)
+MEMORIES = [(Exact(), "auto"), (Hashed(4, 2), "auto"), (Gaussian(16, exact=True), "auto"), (Hashed(4, 2), "digests")]
+every_memory = pytest.mark.parametrize(("memory", "keep"), [*MEMORIES, (Exact(), "rows+digests")], ids=str)
 
 contexts = st.tuples(st.sampled_from(["a", "b", 1]), st.sampled_from(["a", 2, 0.5]))
 row = st.tuples(contexts, st.sampled_from(["x", "y", "z"]), st.integers(0, 3), st.integers(0, 3))
@@ -46,10 +46,12 @@ def kept(rows: list[Any], last: int | None, seconds: float | None, now: float) -
 @every_memory
 @given(stream=streams, last=st.none() | st.integers(1, 6), seconds=st.sampled_from([None, 1, 2.5, 7]))
 @settings(max_examples=40, deadline=None)
-def test_the_state_is_that_of_a_fresh_fit_on_what_remains(memory: Memory, stream: Any, last: Any, seconds: Any) -> None:
+def test_the_state_is_that_of_a_fresh_fit_on_what_remains(
+    memory: Memory, keep: str, stream: Any, last: Any, seconds: Any
+) -> None:
     if last is None and seconds is None:
         last = 3
-    model = Rolling(MemoryClassifier(memory=memory, vote="sum", numeric="none"), last=last, seconds=seconds)
+    model = Rolling(MemoryClassifier(memory=memory, vote="sum", numeric="none", keep=keep), last=last, seconds=seconds)
     now, held = 0.0, list[Any]()
     for part in stream:
         times = now + np.cumsum([wait for *_, wait in part])
@@ -87,7 +89,7 @@ def test_what_falls_out_is_forgotten_in_one_batch() -> None:
 
 def test_long_parts_are_cut_and_mixed_types_keep_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "_CHUNK_ROWS", 2)
-    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum", numeric="none"), last=1)
+    model = Rolling(MemoryClassifier(memory=Exact(), keep="auto+digests", vote="sum", numeric="none"), last=1)
     model.partial_fit(np.arange(10).reshape(5, 2), ["x"] * 5)
     oldest, rest = model._chunks.popped()
     assert len(oldest.times) == 1
@@ -179,7 +181,7 @@ def test_frames_keep_their_names_and_clones_start_anew() -> None:
 
 def test_the_user_s_arrays_may_change_afterwards() -> None:
     X, y = np.array([[1, 2], [3, 4]]), np.array(["x", "y"])
-    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum"), last=2).partial_fit(X, y)
+    model = Rolling(MemoryClassifier(memory=Exact(), keep="auto+digests", vote="sum"), last=2).partial_fit(X, y)
     X[:], y[:] = 0, "z"
     assert model.partial_fit([[5, 6], [7, 8]], ["x", "x"]).classes_.tolist() == ["x"]
 

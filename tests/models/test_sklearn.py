@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.kernels import PositionalHamming, SiteOneHot
-from hammemo.memories import Exact, Gaussian, Ledgered
+from hammemo.memories import Exact, Gaussian
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
 
 # scikit-learn's checks look at an estimator from outside: how it takes parameters, tables, labels and weights. Few
@@ -25,7 +25,7 @@ from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
 ESTIMATORS = [
     MemoryClassifier(),
     MemoryClassifier(memory="hashed", vote="sum"),
-    MemoryClassifier(memory=Ledgered(Exact()), vote="mean"),
+    MemoryClassifier(memory=Exact(), keep="auto+digests", vote="mean"),
     MeMoClassifier(d=256),
     Rolling(MemoryClassifier(memory=Exact()), last=10_000),
     SiteOneHot(),

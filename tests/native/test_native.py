@@ -452,7 +452,7 @@ rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    warnings.filterwarnings("ignore", "This model has forgotten examples without a ledger")
+    warnings.filterwarnings("ignore", "This model has forgotten examples without digests")
     for kernel in (None, SiteKernel([0, 2, (0, 1)], [1, 2, 3]), SiteKernel([0, (1, 2)], [0.1, 0.7])):
         for vote in ("sum", "mean"):
             for X in (rng.integers(0, 50, (3000, 3)), rng.integers(0, 50, (3000, 3)).astype(str).astype(object)):

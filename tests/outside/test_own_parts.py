@@ -9,7 +9,7 @@ import pytest
 
 from contract_checks import check_kernel, check_memory, check_vote
 from hammemo import FileError, MemoryClassifier, Predictor, load, save
-from hammemo.memories import Exact, Ledgered, NotStoredError
+from hammemo.memories import Exact, NotStoredError
 from hammemo.votes import Sum
 from own_parts import EverySecond, Points, RootMean, SmoothedRatios, Tallied, TalliedRows
 
@@ -49,9 +49,9 @@ def test_a_model_of_own_parts_answers_as_one_with_the_exact_memory(vote: Any) ->
     assert clf.explain(QUERIES[0]).labels == expected.explain(QUERIES[0]).labels
 
 
-@pytest.mark.parametrize("memory", [Tallied(), Ledgered(Tallied())], ids=repr)
-def test_an_automatic_vote_reads_the_rows_of_an_own_memory(memory: Any) -> None:
-    clf = MemoryClassifier("positional", memory)
+@pytest.mark.parametrize("keep", ["auto", "rows+digests"])
+def test_an_automatic_vote_reads_the_rows_of_an_own_memory(keep: str) -> None:
+    clf = MemoryClassifier("positional", Tallied(), keep=keep)
     assert hasattr(clf, "predict_proba")
     expected = MemoryClassifier("positional", Exact()).fit(X, Y)
     assert repr(clf.fit(X, Y).vote_) == repr(expected.vote_)

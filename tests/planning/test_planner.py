@@ -96,7 +96,7 @@ def test_growth_keeps_the_sample_and_grows_as_expected() -> None:
     assert after / after.sum() == pytest.approx(before / before.sum(), abs=0.1)
 
 
-@pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
+@pytest.mark.filterwarnings("ignore:This model has forgotten examples without digests")
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(2)], ids=["positions", "suffixes"])
 def test_without_growth_a_trial_is_leaving_one_out(data: plans.PlanData, kernel: Any, vote: str) -> None:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography")
 
 from hammemo import MemoryClassifier, NotStoredError
-from hammemo.memories import Exact, Ledgered
 from hammemo.models.digests import PARTS
 from hammemo.receipts import (
     Keys,
@@ -130,10 +129,10 @@ def numbers(n: int = 300) -> tuple[Any, Any]:
     return X, np.where(X[:, 0] + X[:, 1] > 0.2, "secret-yes", "secret-no")
 
 
-def test_numbers_and_ledgers_give_receipts() -> None:
+def test_numbers_and_digests_give_receipts() -> None:
     X, y = numbers()
-    for memory in (Exact(), Ledgered(Exact())):
-        clf = MemoryClassifier(memory=memory).fit(X, y)
+    for keep in ("auto", "auto+digests"):
+        clf = MemoryClassifier(keep=keep).fit(X, y)
         with recorded(clf, KEYS, "r") as record:
             clf.forget(X[:30], y[:30]).refit()
         assert record.signed.receipt.digest_after == clf.digest()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models.editing import take_state
 from hammemo.receipts import check_documents, check_rows
 from hammemo.receipts.verifying import Check, Result
@@ -52,7 +52,7 @@ MODELS: list[dict[str, Any]] = [
     {"memory": Hashed(64, reserved=4)},
     {"memory": Hashed(64, key=bytes(range(32)))},
     {"memory": "tiered"},
-    {"memory": Ledgered(Exact())},
+    {"keep": "auto+digests"},
     {"vote": "mixture"},
     {"random_state": None},
     {"random_state": np.random.RandomState(3)},
@@ -106,8 +106,8 @@ def test_rounding_is_not_called_another_row() -> None:
 def test_beyond_the_budget_counts_are_proven_under_the_layout() -> None:
     X, y = (part[:70] for part in names())
     clf = MemoryClassifier(keep=20).fit(X, y).forget(X[:40], y[:40])
-    assert clf.state.store is not None
-    assert not clf.state.store.holds_all
+    assert clf.state.kept is not None
+    assert not clf.state.kept.holds_all
     check = check_rows(clf.refit(), (X[40:], y[40:]))
     assert check.result is Result.COUNTS_UNDER_LAYOUT
     assert "under the given layout" in check.sentence
@@ -157,7 +157,7 @@ def test_nothing_remains(params: dict[str, Any]) -> None:
     assert check_rows(clf, []).result is expected
     assert check_rows(clf, (X[:0], y[:0])).result is expected
     assert check_rows(clf, (X[:1], y[:1])).result is Result.REFUTED
-    if clf.state.store is not None and clf.state.store.holds_all:
+    if clf.state.all_kept is not None:
         assert check_rows(clf.refit(), []).result is Result.PROVEN
 
 

@@ -15,8 +15,9 @@ from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, wind
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import Bag, Suffixes
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.models.editing import take_state
+from hammemo.stores import Digests
 from hammemo.stores import documents as documents_module
 from hammemo.stores.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.stores.kept import THRESHOLDS
@@ -47,7 +48,7 @@ def with_some(kept: KeptDocuments, tokens: Any, sign: int = 1, way: Way | None =
     keeper = Keeper(kept, way, sign)
     for _ in keeper.through(stream_blocks(tokens, kept.h, None, way.short, way.pad, size)):
         pass
-    return keeper.kept
+    return keeper.store
 
 
 def packed(kept: Any) -> dict[str, bytes]:
@@ -302,12 +303,12 @@ def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(k
     assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()
 
 
-@pytest.mark.parametrize("memory", [Exact(), Ledgered(Exact())], ids=repr)
-def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory: Any) -> None:
+@pytest.mark.parametrize("keep", [40, Digests(40)], ids=repr)
+def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(keep: Any) -> None:
     documents = [[f"{k}-{place}" for place in range(4)] for k in range(100)]  # no token twice
-    clf = MemoryClassifier(Suffixes(1), memory, Mixture(), keep=40).fit_stream(documents, h=2, short="pad")
-    assert isinstance(clf.state.store, KeptDocuments)
-    held = {key[2:] for key in clf.state.store.base.held.as_keys()}
+    clf = MemoryClassifier(Suffixes(1), Exact(), Mixture(), keep=keep).fit_stream(documents, h=2, short="pad")
+    assert clf.state.documents is not None
+    held = {key[2:] for key in clf.state.documents.base.held.as_keys()}
     kept, beyond = ([d for d in documents if (tuple(d) in held) == low] for low in (True, False))
     assert kept
     clf.forget_stream(kept[:1])  # whole, and kept: no warning

@@ -19,7 +19,8 @@ from sklearn.base import clone
 from hammemo import NO_TOKEN, FileError, MemoryClassifier, NotStoredError, Rolling, load, save, windows
 from hammemo._arrays.checked import StoredArrays
 from hammemo.kernels import Suffixes
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
+from hammemo.stores import Digests
 from hammemo.stores.kept import EVERYTHING, THRESHOLDS
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
@@ -97,7 +98,7 @@ def test_any_sequence_of_edits_has_the_arrays_of_what_is_left(seed: int, most: i
         if step == "copy":
             kept = empty.unpacked(pickle.loads(pickle.dumps(kept)).packed())  # noqa: S301
         elif step.endswith("one") and drawn:
-            kept = kept.changed_one(drawn[0], sign)
+            kept = kept.changed_one(drawn[0][:2], drawn[0][2], sign)
         elif drawn:
             kept = kept.changed(Examples.of([list(row[:2]) for row in drawn], [row[2] for row in drawn]), sign)
         if step != "copy":
@@ -106,7 +107,7 @@ def test_any_sequence_of_edits_has_the_arrays_of_what_is_left(seed: int, most: i
         if kept.holds_all:
             assert contents(kept) == +held
     with pytest.raises(NotStoredError):
-        replace(empty, most=1000).changed_one((99, "t0", "no"), -1)
+        replace(empty, most=1000).changed_one((99, "t0"), "no", -1)
     if kept.holds_all and left:
         fresh = empty.changed(Examples.of([list(row[:2]) for row in left], [row[2] for row in left]), 1)
         same = zip(fresh.state().values(), kept.state().values(), strict=True)
@@ -151,9 +152,9 @@ def test_rows_learnt_one_by_one_and_partly_forgotten_leave_those_learnt_at_once(
     at_once = single = KeptRows.empty(h=1, seed=seed, most=most)
     at_once = at_once.changed(numbered(0, n), 1).changed(numbered(0, gone), -1)
     for row in range(n):
-        single = single.changed_one((row, row % 3), 1)
+        single = single.changed_one((row,), row % 3, 1)
     for row in range(gone):
-        single = single.changed_one((row, row % 3), -1)
+        single = single.changed_one((row,), row % 3, -1)
     assert (single.threshold, contents(single)) == (at_once.threshold, contents(at_once))
     assert single.holds_all == (n <= most)
 
@@ -164,14 +165,14 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
     X, y = np.arange(2000)[:, None], np.arange(2000) % 3
     clf = MemoryClassifier("positional", vote=LogLinear(), keep=100, numeric="none").fit(X, y)
-    assert clf.state.store is not None
-    assert clf.state.store.threshold in THRESHOLDS
-    assert 80 < len(clf.state.store) <= 100
+    assert clf.state.kept is not None
+    assert clf.state.kept.threshold in THRESHOLDS
+    assert 80 < len(clf.state.kept) <= 100
     before = weights(clf)
     assert weights(clf.refit()) == before
-    kept = next(clf.state.store.batches())
+    kept = next(clf.state.kept.batches())
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
-    rest = clf.forget(gone[:, None], gone % 3).refit().state.store
+    rest = clf.forget(gone[:, None], gone % 3).refit().state.kept
     assert rest is not None
     assert rest.threshold in THRESHOLDS
 
@@ -179,12 +180,12 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
 def test_an_empty_model_hands_its_threshold_on() -> None:
     X = np.arange(2000)[:, None]
     clf = MemoryClassifier("positional", vote=LogLinear(), keep=100).partial_fit(X, X[:, 0] % 3)
-    assert clf.state.store is not None
-    assert clf.state.store.threshold < EVERYTHING
+    assert clf.state.kept is not None
+    assert clf.state.kept.threshold < EVERYTHING
     other = MemoryClassifier("positional", vote=LogLinear(), keep=100)
     other.partial_fit(X[:9], X[:9, 0] % 3, layout=clf.empty_like())
-    assert other.state.store is not None
-    assert other.state.store.threshold == clf.state.store.threshold
+    assert other.state.kept is not None
+    assert other.state.kept.threshold == clf.state.kept.threshold
 
 
 def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
@@ -226,24 +227,24 @@ def weights(clf: MemoryClassifier) -> list[bytes]:
     return [array.tobytes() for array in clf.vote_.state().values()]
 
 
-@pytest.mark.parametrize("memory", ["auto", "hashed", Ledgered(Exact())])
-def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any) -> None:
+@pytest.mark.parametrize(("memory", "keep"), [("auto", "auto"), ("hashed", "auto"), ("auto", "auto+digests")])
+def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any, keep: Any) -> None:
     X, y = table()
-    clf = MemoryClassifier(memory=memory).fit(X, y)
+    clf = MemoryClassifier(memory=memory, keep=keep).fit(X, y)
     gone = np.random.default_rng(1).random(len(y)) < 0.1
-    rest = MemoryClassifier(memory=memory).fit(X[~gone], y[~gone])
+    rest = MemoryClassifier(memory=memory, keep=keep).fit(X[~gone], y[~gone])
     before = weights(clf)
     clf.forget(X[gone], y[gone])
     assert weights(clf) == before
     clf.refit()
     assert weights(clf) == weights(rest) != before
     assert clf.class_scores(X).tobytes() == rest.class_scores(X).tobytes()
-    assert clf.memory_.state_bytes() == rest.memory_.state_bytes()
+    assert clf.digest() == rest.digest()
 
 
 def a_table(gone: list[str]) -> MemoryClassifier:
     X, y = table()
-    clf = MemoryClassifier(memory=Ledgered(Exact())).fit([*X.tolist(), gone], [*y, 0])
+    clf = MemoryClassifier(memory=Exact(), keep="auto+digests").fit([*X.tolist(), gone], [*y, 0])
     return clf.forget([gone], [0]).refit()
 
 
@@ -274,7 +275,7 @@ def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> No
     if isinstance(clf, MemoryClassifier):
         save(clf, tmp_path / "model")
         copies["file"] = (tmp_path / "model").read_bytes()
-        sample: Any = clf.state.store
+        sample: Any = clf.state.kept
         assert contents(copy.deepcopy(sample)) == contents(sample)
     assert [name for name, data in copies.items() if gone[0].encode() in data] == []
     again = pickle.loads(copies["pickle"])  # noqa: S301
@@ -428,9 +429,9 @@ def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkey
     y, gone, X = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2, X.astype(str)
     clf = MemoryClassifier(vote=LogLinear(sample=300)).fit(X, y).forget(X[gone], y[gone]).refit()
     fresh = MemoryClassifier(vote=LogLinear(sample=300)).fit(X[~gone], y[~gone])
-    assert clf.state.store is not None
-    assert not clf.state.store.holds_all
-    assert len(clf.state.store) >= 400
+    assert clf.state.kept is not None
+    assert not clf.state.kept.holds_all
+    assert len(clf.state.kept) >= 400
     mine, theirs = clf.digest(parts=True), fresh.digest(parts=True)
     if clf.sites_.positions == fresh.sites_.positions:  # kept rows and threshold may differ
         assert {part for part in mine if mine[part] != theirs[part]} <= {"kept rows", "threshold"}
@@ -441,16 +442,16 @@ def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkey
     assert "choose again: refit(rows=…)" in str(few.report())
 
 
-@pytest.mark.parametrize("memory", [Hashed(16, 8), Ledgered(Hashed(16, 8))], ids=str)
-def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(memory: Any) -> None:
+@pytest.mark.parametrize("keep", [100, Digests(100)], ids=str)
+def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(keep: Any) -> None:
     rng = np.random.default_rng(3)
     X, y = rng.integers(0, 40, (2000, 3)).astype(str), rng.integers(0, 2, 2000)
-    fitted = MemoryClassifier(memory=memory, keep=100).fit(X, y)
-    assert isinstance(fitted.state.store, KeptRows)
-    assert not fitted.state.store.holds_all
+    fitted = MemoryClassifier(memory=Hashed(16, 8), keep=keep).fit(X, y)
+    assert fitted.state.rows is not None
+    assert not fitted.state.rows.holds_all
     alone = fitted.memory_.empty_like()
-    by_kept = clone(memory).open(fitted.sites_, fitted.memory_.seed)
-    by_kept.add(fitted.state.store.examples())
+    by_kept = Hashed(16, 8).open(fitted.sites_, fitted.memory_.seed)
+    by_kept.add(fitted.state.rows.examples())
     assert alone.layout() == by_kept.layout()
 
 

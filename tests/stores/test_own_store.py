@@ -11,7 +11,7 @@ import pytest
 from hammemo import MemoryClassifier
 from hammemo.memories import NotStoredError
 from hammemo.models.editing import take_state
-from hammemo.stores.kept import EVERYTHING, Kept
+from hammemo.stores.kept import EVERYTHING, Kept, ModelStore
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.distinct import example_words
 
@@ -44,7 +44,7 @@ class EvenRows(Kept):
     def changed(self, examples: Examples, sign: int) -> EvenRows:
         return replace(self, rows=self.rows.changed(self._even(examples), sign))
 
-    def plus(self, other: Kept, sign: int) -> EvenRows | None:
+    def plus(self, other: ModelStore, sign: int) -> EvenRows | None:
         rows = self.rows.plus(other.rows, sign) if isinstance(other, EvenRows) else None
         return None if rows is None else replace(self, rows=rows)
 
@@ -82,7 +82,7 @@ def contents(clf: MemoryClassifier) -> list[bytes]:
 
 def test_a_model_learns_forgets_merges_and_refits_with_it() -> None:
     whole, half = learnt(slice(0, 300)), learnt(slice(0, 150))
-    assert 0 < len(whole.state.store or ()) < len({(*x, y) for x, y in zip(X, Y, strict=True)})
+    assert 0 < len(whole.state.kept or ()) < len({(*x, y) for x, y in zip(X, Y, strict=True)})
     rest = whole.snapshot().forget(X[150:], Y[150:])
     assert contents(rest) == contents(half)
     assert contents(half + learnt(slice(150, 300))) == contents(whole)

@@ -28,7 +28,7 @@ import numpy as np
 
 from hammemo import MemoryClassifier
 from hammemo.kernels import Bag, Copy, SiteKernel, Suffixes, Together
-from hammemo.memories import Exact, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.votes import LogLinear, Mixture
 from injection import STREAM, X, Y, calls, state, states
 
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 MEMORIES = [
     Hashed(16, 4),
     Hashed(16, 4, key=b"a secret of 16 bytes"),
-    Ledgered(Hashed(16, 4)),
     Tiered(Hashed(16, 4)),
     Exact(),
-    Ledgered(Exact()),
 ]
 MOST_FAILED = 200  # of the allocations of one call, evenly spread: a batch of questions makes some for each row
 MANY = np.random.default_rng(0).integers(0, 50, (5000, 3))

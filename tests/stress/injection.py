@@ -28,7 +28,7 @@ import hammemo
 from hammemo import MemoryClassifier, Rolling, _versions
 from hammemo._arrays.blas import OneBlasThread
 from hammemo.kernels import Bag, Copy, Suffixes, Together
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear, Mixture
@@ -41,8 +41,6 @@ MEMORIES = [
     Exact(),
     Hashed(16, 4),
     Gaussian(d=16, exact=True),
-    Ledgered(Exact()),
-    Ledgered(Hashed(16, 4)),
     Tiered(Hashed(16, 4)),
 ]
 X = np.array([[1, 2, 3], [1, 5, 3], [4, 2, 6], [4, 5, 6], [1, 2, 6]] * 2)
@@ -142,7 +140,7 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     if not isinstance(memory, Gaussian):
         log_linear = MemoryClassifier("positional", memory=clone(memory), vote=LogLinear(steps=2)).fit(X, Y)
         yield "fit_vote", log_linear.snapshot, lambda model: model.fit_vote(X[:6], Y[:6])
-    if isinstance(memory, Exact) or (isinstance(memory, Ledgered) and isinstance(memory.memory, Exact)):
+    if isinstance(memory, Exact):
         yield from calls_of_mixtures(memory)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hammemo import MemoryClassifier, NotStoredError, editing, load, save
-from hammemo.memories import Hashed, Ledgered
+from hammemo.memories import Hashed
 
 
 def changes(process: int, edits: int) -> list[tuple[int, list[int]]]:
@@ -43,7 +43,9 @@ def start(path: Path) -> None:
     """Write the model that all begin with."""
     rng = np.random.default_rng(0)
     X = rng.integers(1000, 1050, (200, 3))  # none of these is a context of an edit
-    save(MemoryClassifier("positional", memory=Ledgered(Hashed(64, 16)), vote="sum").fit(X, X[:, 2] % 7), path)
+    save(
+        MemoryClassifier("positional", memory=Hashed(64, 16), keep="auto+digests", vote="sum").fit(X, X[:, 2] % 7), path
+    )
 
 
 def examples(path: Path) -> int:
@@ -84,7 +86,7 @@ def run(processes: int, edits: int, folder: Path) -> dict[str, Any]:
 
 
 def _lost_and_twice(path: Path, expected: Counter[tuple[int, ...]]) -> tuple[int, int]:
-    """Return how many learnt examples the ledger does not hold, and how many it holds more often than learnt."""
+    """Return how many learnt examples the digests do not hold, and how many they hold more often than learnt."""
     lost = twice = 0
     model = load(path)
     for context, count in expected.items():

@@ -1,7 +1,7 @@
 """One model, many threads: every answer is that of one version, and of none older than an edit that had returned.
 
     python tests/stress/threads.py [SECONDS IN ALL [SEED [PATTERN]]]
-    python tests/stress/threads.py 3300 1 "^(Hashed|Gaussian|Ledgered.*Hashed|Tiered)"      300 s for each of 11 pairs
+    python tests/stress/threads.py 3300 1 "^(Hashed|Gaussian|Tiered)"      300 s for each of 11 pairs
 
 The pattern chooses pairs by how "memory, vote" is printed; 60 s for all pairs without arguments.
 For every memory and vote, two threads edit (learn and forget; new tokens and new labels too) while four ask (labels,
@@ -30,7 +30,7 @@ from sklearn.base import clone
 
 from hammemo import MemoryClassifier, load, save
 from hammemo.kernels import Bag, Copy, Suffixes, Together
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ MEMORIES = [
     Exact(),
     Hashed(32, 8),
     Gaussian(d=32, exact=True),
-    Ledgered(Exact()),
-    Ledgered(Hashed(32, 8)),
     Tiered(Hashed(32, 8)),
 ]
 VOTES: list[Any] = ["sum", "mean", LogLinear(weights=[0.5, 1.0, 2.0, 1.0]), Mixture()]
@@ -142,9 +140,8 @@ def model_of(cls: Any, memory: Any, vote: Any) -> Any:
 
 def is_possible(memory: Any, vote: Any) -> bool:
     """Return whether a vote can read a memory."""
-    innermost = memory.memory if isinstance(memory, Ledgered) else memory
     if isinstance(vote, Mixture):
-        return isinstance(innermost, Exact)
+        return isinstance(memory, Exact)
     return not (isinstance(memory, Gaussian) and isinstance(vote, LogLinear))
 
 

@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from hammemo import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.kernels import Bag, Copy, Decaying, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.stores import Digests
 from hammemo.votes import LogLinear, Mixture
 from memory_catalogue import KEY, MEMORIES
 
@@ -37,9 +38,8 @@ def classifiers() -> dict[str, MemoryClassifier]:
     for number, entry in enumerate(MEMORIES):  # the contract saves each with both kernels: here they take turns
         name, kernel = list(KERNELS.items())[number % 2]
         memory = entry.for_sites(len(kernel.resolve(X.shape[1]).positions))
-        inner = memory.memory if isinstance(memory, Ledgered) else memory
-        if isinstance(inner, Gaussian):
-            inner.set_params(d=6, d_h=None if inner.d_h is None else 2)  # small files
+        if isinstance(memory, Gaussian):
+            memory.set_params(d=6, d_h=None if memory.d_h is None else 2)  # small files
         clf = MemoryClassifier(clone(kernel), memory, vote="mean" if number % 3 else "sum", random_state=number)
         models[f"{entry} {name}"] = clf.fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 300])
     for name, kernel in OTHER_KERNELS.items():
@@ -49,9 +49,10 @@ def classifiers() -> dict[str, MemoryClassifier]:
     free = Suffixes(2) + Bag(2) + Together(3) + Copy(2) + Recent(3)
     models["mixture"] = MemoryClassifier(free, Exact(), Mixture(continuation=True)).fit(X, Y)
     sessions = [["a", "b", "ß"], ["y", "", "y"], ["b", "a"], ["x"]] * 3
-    models["sessions"] = MemoryClassifier(clone(free), Ledgered(Exact()), Mixture()).fit_stream(
-        sessions, 3, short="pad"
-    )
+    digested = MemoryClassifier(clone(free), Exact(), Mixture(), keep="auto+digests")
+    models["sessions"] = digested.fit_stream(sessions, 3, short="pad")
+    models["digests"] = MemoryClassifier("positional", Exact(), "sum", keep="digests").fit(X, Y)
+    models["digests, key="] = MemoryClassifier("positional", Hashed(4, 2), "sum", keep=Digests(2, KEY)).fit(X, Y)
     models["declared"] = (
         MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
@@ -81,7 +82,6 @@ def predictors(models: dict[str, MemoryClassifier]) -> dict[str, Predictor]:
         "Hashed": ("table",),
         "Gaussian": ("fused", "two-stage"),
         "Tiered": ("tiered",),
-        "Ledgered": (None,),
     }
     compiled: dict[str, Predictor] = {}
     for name, clf in models.items():
@@ -93,5 +93,5 @@ def predictors(models: dict[str, MemoryClassifier]) -> dict[str, Predictor]:
 
 def key_of(name: str) -> bytes | None:
     """Return the secret key of a model of the catalogue, by its name."""
-    of_a_ledger = name.startswith("Ledgered") and name.endswith("None")  # compiled, it has no ledger and no key
-    return KEY if "key=" in name and not of_a_ledger else None
+    of_digests = name == "digests, key= table"  # compiled, it has no digests and no key
+    return KEY if "key=" in name and not of_digests else None

@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,16 +39,11 @@ MEMORIES: dict[str, Memory] = {
     "hashed with a key": Hashed(buckets=8, reserved=3, key=KEY),
     "gaussian, exact": Gaussian(d=24, exact=True),
     "gaussian, exact and tied": Gaussian(d=24, d_h=5, tied=True, exact=True),
-    "ledgered exact": Ledgered(Exact()),
-    "ledgered exact with a key": Ledgered(Exact(), key=KEY),
-    "ledgered hashed": Ledgered(Hashed(buckets=8, reserved=3)),
-    "ledgered gaussian, exact": Ledgered(Gaussian(d=24, exact=True)),
     "tiered": Tiered(Hashed(buckets=8, reserved=3)),
     "gaussian": Gaussian(d=24),
     "gaussian, tied": Gaussian(d=24, d_h=5, tied=True),
-    "ledgered gaussian": Ledgered(Gaussian(d=24)),
 }
-ROUNDED = ("gaussian", "gaussian, tied", "ledgered gaussian")
+ROUNDED = ("gaussian", "gaussian, tied")
 """The memories whose C is a sum of floats; that of `exact=True` is one of whole steps, equal in every order."""
 KERNELS: dict[str, SiteKernel] = {
     "positions": PositionalHamming(),

@@ -18,7 +18,7 @@ import pandas as pd
 
 from hammemo import MeMoClassifier, MemoryClassifier, Rolling, engines, load, save
 from hammemo.kernels import Bag, PositionalHamming, Recent, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import LogLinear, Mixture
 from places import TESTS
 
@@ -150,7 +150,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "log-linear suffixes": lambda: _stream(Suffixes(3), LogLinear()),
     "hashed": lambda: _given(PositionalHamming(), Hashed(8, 2), "mean"),
     "tiered": lambda: _given(PositionalHamming(), Tiered(Hashed(4, 1)), "sum"),
-    "digests of rows": lambda: _given(PositionalHamming(), Ledgered(Exact()), "sum"),
+    "digests of rows": lambda: _given(PositionalHamming(), Exact(), "sum", keep="digests"),
     "gaussian": lambda: MeMoClassifier(d=64, exact=True).fit(names(), labels()),
     "gaussian, tied": lambda: _given(PositionalHamming(), Gaussian(64, 16, True, True), "sum"),
     "rolling": lambda: Rolling(MemoryClassifier(PositionalHamming(), Exact(), "sum"), last=50).fit(names(), labels()),

@@ -15,7 +15,7 @@ from file_catalogue import KERNELS, NUMBER_LABELS, NUMBERS, X, Y, queries_for
 from hammemo import MemoryClassifier, Predictor, editing, load, save
 from hammemo.files.archive import FORMAT
 from hammemo.kernels import Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import LogLinear
 from places import TESTS
 
@@ -46,7 +46,7 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
             X, Y
         ),
         "tiered": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y),
-        "ledgered": MemoryClassifier(None, memory=Ledgered(Hashed(3, 1)), vote="sum").fit(X, Y),
+        "digests": MemoryClassifier(None, memory=Hashed(3, 1), keep="rows+digests", vote="sum").fit(X, Y),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "auto": auto,
         "trees": MemoryClassifier().fit(NUMBERS, NUMBER_LABELS),

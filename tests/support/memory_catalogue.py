@@ -14,7 +14,7 @@ from sklearn.base import clone
 from contract_checks.batches import LABELS, TOKENS, examples
 from contract_checks.memories import default_sites
 from contract_checks.subject import Subject
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 
 if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
@@ -59,7 +59,6 @@ FUSED = ("fused", "two-stage")
 
 # One of each kind, and of each parameter that takes another way through the code: no reserved tokens (the layout is
 # settled from the beginning), a key, numbers listed per site, projections and outputs that share codes, whole steps.
-# Wrappers do not look at these parameters, so each inner memory is wrapped once.
 MEMORIES = [
     Entry(Exact(), integer=True, forms=("sparse", "dense")),
     Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
@@ -69,9 +68,6 @@ MEMORIES = [
     Entry(Gaussian(d=32), integer=False, forms=FUSED),
     Entry(Gaussian(d=24, d_h=5, tied=True), integer=False, forms=FUSED),
     Entry(Gaussian(d=32, exact=True), integer=True, forms=FUSED, float_answers=True),
-    Entry(Ledgered(Exact()), integer=True, forms=("sparse", "dense")),
-    Entry(Ledgered(Hashed(buckets=4, reserved=2), key=KEY), integer=True, forms=("table",)),
-    Entry(Ledgered(Gaussian(d=32)), integer=False, forms=FUSED),
 ]
 
 KERNELS: list[Sites] = default_sites()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
 from hammemo.kernels import Bag, Copy, Recent, Suffixes, Together
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.exact.free_rows import FreeRows
 from hammemo.votes import LogLinear
 
@@ -95,12 +95,11 @@ def in_tokens(queries: Any) -> list[list[int]]:
     return [[NO_TOKEN if token < 0 else token for token in query] for query in queries]
 
 
-@pytest.mark.parametrize("memory", [Exact(), Ledgered(Exact())], ids=["exact", "ledgered"])
 @pytest.mark.parametrize("vote", VOTES)
 @given(documents=DOCUMENTS, queries=QUERIES)
 @settings(max_examples=10)
-def test_scores_are_those_of_plain_loops(vote: str, memory: Any, documents: Any, queries: Any) -> None:
-    clf: Any = MemoryClassifier(KERNEL, memory, VOTES[vote]).fit_stream(documents, h=H, short="pad")
+def test_scores_are_those_of_plain_loops(vote: str, documents: Any, queries: Any) -> None:
+    clf: Any = MemoryClassifier(KERNEL, Exact(), VOTES[vote]).fit_stream(documents, h=H, short="pad")
     plain, contexts = Plain(windows_of(documents)), in_tokens(queries)
     assert clf.classes_.tolist() == plain.labels
     found = clf.class_scores(np.array(contexts))
@@ -176,7 +175,7 @@ def test_a_log_linear_vote_gains_by_a_bag() -> None:
     assert "bag of 6" in str(bag.report().bits())
 
 
-@pytest.mark.parametrize("memory", [Hashed(), Tiered(), Gaussian(d=32), Ledgered(Hashed())])
+@pytest.mark.parametrize("memory", [Hashed(), Tiered(), Gaussian(d=32)])
 def test_sketches_refuse_and_say_what_to_do(memory: Any) -> None:
     with pytest.raises(TypeError, match="Use memory='exact'"):
         MemoryClassifier(Suffixes(1) + Bag(2), memory, "sum").fit_stream([[1, 2, 3, 4]] * 3, h=2)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
 from hammemo._arrays import native as native_module
 from hammemo.kernels import Bag, Copy, Suffixes, Together
-from hammemo.memories import Exact, Hashed, Ledgered
+from hammemo.memories import Exact, Hashed
 from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, modified_discounts, probabilities
 from hammemo.votes.mixture.reading import MIN_KEPT, LabelTerms, static_tables
@@ -232,11 +232,11 @@ def test_losses_of_a_stream_are_those_of_all_probabilities(documents: list[list[
     assert losses[-1] == np.inf  # no label
 
 
-@pytest.mark.parametrize("memory", [Exact(), Ledgered(Exact())])
+@pytest.mark.parametrize("keep", ["auto", "auto+digests"])
 @given(documents=DOCUMENTS, forgotten=st.integers(0, 7), seed=WEIGHTS)
 @settings(max_examples=20)
-def test_what_was_forgotten_leaves_no_trace(memory: Any, documents: list[list[int]], forgotten: int, seed: int) -> None:
-    clf: Any = MemoryClassifier(KERNELS["all"], memory, Mixture()).fit_stream(documents, h=H, short="pad")
+def test_what_was_forgotten_leaves_no_trace(keep: str, documents: list[list[int]], forgotten: int, seed: int) -> None:
+    clf: Any = MemoryClassifier(KERNELS["all"], Exact(), Mixture(), keep=keep).fit_stream(documents, h=H, short="pad")
     clf.predict([[1, 2, 3, 4, 5]])  # the tables are live from here on
     gone = documents[forgotten % len(documents)]
     rest = [document for k, document in enumerate(documents) if k != forgotten % len(documents)]

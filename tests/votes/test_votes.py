@@ -17,7 +17,7 @@ from sklearn.base import clone
 from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, load, save, windows
 from hammemo._arrays.integers import object_array
 from hammemo.kernels import PositionalHamming, SiteKernel, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.hashed.rule_ranker import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
@@ -87,7 +87,7 @@ def by_dictionary(
 def test_a_log_linear_vote_is_its_definition(batch: Rows, asked: list[list[Any]], smoothing: list[float]) -> None:
     weights = [0.5, 1.0, -0.25, 2.0]
     expected = by_dictionary(batch, asked, smoothing, weights)
-    for memory in (Exact(), Ledgered(Exact()), Tiered(Hashed(2, 1))):
+    for memory in (Exact(), Tiered(Hashed(2, 1))):
         clf = learnt(MemoryClassifier(KERNEL, memory, LogLinear(smoothing, weights)), batch)
         np.testing.assert_allclose(clf.class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         np.testing.assert_allclose(clf.compile().class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
@@ -231,7 +231,7 @@ def test_probabilities_are_calibrated(memory: Any) -> None:
     assert sum(gaps) / len(asked) < 0.06
 
 
-@pytest.mark.parametrize("memory", [Exact(), Hashed([8] * 4 + [32] * 2, 6), Ledgered(Exact())], ids=repr)
+@pytest.mark.parametrize("memory", [Exact(), Hashed([8] * 4 + [32] * 2, 6)], ids=repr)
 def test_after_forgetting_predictions_are_those_of_a_fresh_fit_with_the_same_weights(memory: Any) -> None:
     X, y = planted(1500, 6)
     gone = np.random.default_rng(0).permutation(len(y))[:150]
@@ -258,14 +258,14 @@ def documents(m: int, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("classes", [None, [1, 2, 4]])
-@pytest.mark.parametrize("memory", [Exact(), Hashed(buckets=[4, 5, 6], reserved=3), Ledgered(Exact())], ids=repr)
+@pytest.mark.parametrize("memory", [Exact(), Hashed(buckets=[4, 5, 6], reserved=3)], ids=repr)
 def test_a_stream_fits_the_weights_that_its_windows_fit(memory: Any, classes: list[int] | None) -> None:
     docs = documents(60, 10)
     X, y = windows(docs, 2)
     chosen = np.isin(y, y if classes is None else classes)
     clf = MemoryClassifier(PositionalHamming() + Suffixes(2), memory, LogLinear())
     by_stream = clone(clf).fit_stream(docs, 2, classes=classes)
-    apart = clone(clf).set_params(keep=False)  # a ledger of its own, as for documents
+    apart = clone(clf).set_params(keep=False)
     by_windows = apart.partial_fit(X[chosen], y[chosen], layout=by_stream).fit_vote(X[chosen], y[chosen])
     assert by_stream.memory_.state_bytes() == by_windows.memory_.state_bytes()
     assert by_stream.vote_.site_weights_.tolist() == by_windows.vote_.site_weights_.tolist()
@@ -319,7 +319,7 @@ def test_weights_can_be_fitted_to_a_held_out_split_or_given() -> None:
     assert not hasattr(given_ones.vote_, "labels_")
 
 
-@pytest.mark.parametrize("memory", [Exact(), Hashed(4, 2), Ledgered(Hashed(4, 2)), Tiered(Hashed(4, 2))], ids=repr)
+@pytest.mark.parametrize("memory", [Exact(), Hashed(4, 2), Tiered(Hashed(4, 2))], ids=repr)
 @pytest.mark.parametrize("fitted", [True, False])
 def test_files_keep_fitted_weights(tmp_path: Any, memory: Any, fitted: bool) -> None:
     X, y = planted(200, 10)
@@ -358,8 +358,6 @@ def test_what_has_no_rows_of_counts_refuses() -> None:
     for clf in (MemoryClassifier(memory=Gaussian(8), vote=LogLinear()), MeMoClassifier(d=8, vote=LogLinear())):
         with pytest.raises(TypeError, match=r"use memory=Exact\(\) or memory=Hashed\(\)"):
             clf.fit(X, y)
-    with pytest.raises(TypeError, match="Gaussian"):
-        MemoryClassifier(memory=Ledgered(Gaussian(8)), vote=LogLinear()).fit(X, y)
 
 
 def test_certificates_and_probabilities_are_for_their_votes_only() -> None:

@@ -237,14 +237,15 @@ class Run:
 
 
 def _leave_out_flushes() -> None:
-    connected = sqlite_log._connected
+    log: Any = sqlite_log
+    connected = log.connected
 
     def unflushed(path: Path) -> Any:
         db = connected(path)
         db.pragma("synchronous", "off")
         return db
 
-    sqlite_log._connected = unflushed
+    log.connected = unflushed
 
 
 def _run(*command: str) -> None:

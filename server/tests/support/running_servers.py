@@ -88,10 +88,18 @@ def free_port() -> int:
 
 
 class Process:
-    """``hammemo serve`` in a process of its own; a fresh one imports everything first, which takes seconds."""
+    """``hammemo serve`` in a process of its own; a fresh one imports everything first, which takes seconds.
+
+    A fresh one can have a command in front of it, such as one that changes the user.
+    """
 
     def __init__(
-        self, folder: Path, *options: str, environment: Mapping[str, str] | None = None, fresh: bool = False
+        self,
+        folder: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        before: tuple[str, ...] = (),
     ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._ready = threading.Event()
@@ -99,7 +107,7 @@ class Process:
         own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         self._process: forked.Command | subprocess.Popen[str]
         if fresh:
-            command = [sys.executable, "-m", "hammemo", *given]
+            command = [*before, sys.executable, "-m", "hammemo", *given]
             self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=own, text=True)
         else:
             self._process = forked.Command("hammemo", *given, environment=own)

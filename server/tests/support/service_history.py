@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hammemo.stores.kept_rows import KeptRows, row_of
+from hammemo.stores.digest_store import DigestStore
 from hammemo.tokens.contexts import Examples
-from hammemo_server.edits.operations import Edit
+from hammemo_server.edits.operations import Edit, ExampleRows
 
 if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
@@ -29,14 +29,24 @@ def rows_of(client: int, number: int) -> list[list[Any]]:
     return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(1 + number % 3)]
 
 
+def labels_of(client: int, rows: list[list[Any]]) -> list[Any]:
+    """Return the labels of contexts."""
+    return [f"l{(client + row[3]) % 3}" for row in rows]
+
+
 def edit_of(client: int, number: int) -> Edit:
-    """Return an edit: of four, three learn and the last forgets what the second learnt."""
+    """Return an edit: of four, three learn and the last forgets what the second learnt; every other one also learns."""
     op = f"{client}-{number}"
     if is_refused(number):
         return Edit(op, "forget", [[f"c{client}", number, "never", 0]], ["l0"])
-    learns = number % 4 != 3 or is_refused(number - 2)
-    rows = rows_of(client, number if learns else number - 2)
-    return Edit(op, "learn" if learns else "forget", rows, [f"l{(client + row[3]) % 3}" for row in rows])
+    if number % 4 != 3 or is_refused(number - 2):
+        rows = rows_of(client, number)
+        return Edit(op, "learn", rows, labels_of(client, rows))
+    gone = rows_of(client, number - 2)
+    if number % 8 == 3:
+        return Edit(op, "forget", gone, labels_of(client, gone))
+    rows, old = rows_of(client, number), ExampleRows(gone, labels_of(client, gone))  # both in one step
+    return Edit(op, "apply", rows, labels_of(client, rows), gone=old, position=op)
 
 
 def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
@@ -47,7 +57,9 @@ def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
             edit = edit_of(client, number)
             if not is_refused(number):
                 for row, label in zip(edit.rows, edit.labels, strict=True):
-                    counts[tuple(row), str(label)] += 1 if edit.kind == "learn" else -1
+                    counts[tuple(row), str(label)] += -1 if edit.kind == "forget" else 1
+                for row, label in zip(edit.gone_rows.rows, edit.gone_rows.labels, strict=True):
+                    counts[tuple(row), str(label)] -= 1
     return counts
 
 
@@ -60,12 +72,9 @@ def compared(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
     """Return how many examples are missing or too many, and whether the bytes are those of a fresh model."""
     counts = expected(done)
     examples = list(counts)
-    kept = model.state.store
-    if isinstance(kept, KeptRows):  # they are the ledger of its memory
-        held = [kept.times(row_of(row, label)) for row, label in examples]
-    else:
-        asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
-        held = model.memory_.holds(asked).tolist()
+    asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
+    assert isinstance(model.state.store, DigestStore)
+    held = model.state.store.holds(asked).tolist()
     differences = [int(n) - counts[example] for n, example in zip(held, examples, strict=True)]
     rows = [list(row) for (row, _), n in counts.items() for _ in range(n)]
     labels = [label for (_, label), n in counts.items() for _ in range(n)]

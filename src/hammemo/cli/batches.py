@@ -87,8 +87,8 @@ def learn_batches(
             tell(learnt, None)
     if not learnt:
         raise ValueError(_nothing(schema, seen, "learn"))
-    kept = model.state.store
-    if chooses and not once and kept is not None and not kept.holds_all:
+    kept = model.state.kept
+    if chooses and not once and (kept is None or not kept.holds_all):
         model.refit(rows=((batch.X, batch.y) for batch in schema.examples(files, file_format)))
     elif fresh and layout is None and kept is not None:
         model.refit()

@@ -65,7 +65,7 @@ def forget_files(
 
     hammemo forget MODEL --only u5, without a file, forgets all events of the case u5 that MODEL has learnt.
 
-    A model fitted with --ledger refuses every example it has not learnt; others refuse those they can detect.
+    A model fitted with --keep digests refuses every example it has not learnt; others refuse those they can detect.
 
     --receipt adds a signed receipt to a file; hammemo verify checks it.
     """

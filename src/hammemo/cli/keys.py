@@ -43,9 +43,10 @@ def public(file: File) -> None:
 @one_line_errors()
 def expire(file: File) -> None:
     """Drop the keys of expired backups; then nothing can read these backups. A server does so, too."""
-    from hammemo.receipts.keys import drop_expired, read_keys
+    from hammemo.receipts.keys import drop_expired, drop_unneeded_records, read_keys
 
     gone = drop_expired(file)
+    drop_unneeded_records(file, read_keys(file))
     for name in gone:
         typer.echo(name)
     left = len(read_keys(file).backups)

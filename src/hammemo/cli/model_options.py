@@ -48,7 +48,7 @@ class ModelOptions:
         typer.Option(
             metavar="NAME",
             help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in "
-            "front of an exact one), gaussian (the paper's), ledgered (hashed, with --ledger).",
+            "front of an exact one), gaussian (the paper's).",
             rich_help_panel=_PANEL,
         ),
     ] = "auto"
@@ -76,10 +76,15 @@ class ModelOptions:
     exact: Annotated[
         bool, typer.Option("--exact", help="Its codes are whole steps: sums are exact.", rich_help_panel=_PANEL)
     ] = False
-    ledger: Annotated[
-        bool,
-        typer.Option("--ledger", help="Store digests: forget refuses examples never learnt.", rich_help_panel=_PANEL),
-    ] = False
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What is stored of the rows: auto, none; rows or a number of rows, in plain text; digests (then "
+            "forget refuses rows never learnt); auto+digests, rows+digests, or a number, as in 1000+digests.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "auto"
     key_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Use a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_PANEL),
@@ -101,9 +106,10 @@ class ModelOptions:
 
         key = read_key(self.key_file)
         gaussian = {"d": self.d, "d_h": self.d_h, "tied": self.tied or None, "exact": self.exact or None}
-        memory = memory_of(self.memory, self.buckets, self.reserved, gaussian, key, ledger=self.ledger)
+        keep = keep_of(self.keep, key)
+        memory = memory_of(self.memory, self.buckets, self.reserved, gaussian, key, has_digests=_has_digests(self.keep))
         part_of("vote", self.vote)  # refuses a name that is not known
-        model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed)
+        model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed, keep=keep)
         return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
 
 
@@ -124,29 +130,52 @@ def part_of(kind: str, text: str) -> Any:
         raise UsageError(str(error)) from None
 
 
+def keep_of(text: str, key: bytes | None = None) -> Any:
+    """Return the value of ``keep`` that a text means; digests are made with the key, if there is one.
+
+    Examples
+    --------
+    >>> from hammemo.cli.model_options import keep_of
+    >>> keep_of("rows"), keep_of("1000"), keep_of("digests"), keep_of("1000+digests")
+    (True, 1000, 'digests', Digests(rows=1000))
+    """
+    from hammemo.stores.digest_store import NAMES, Digests
+
+    words: dict[str, str | bool] = {"auto": "auto", "rows": True, "none": False}
+    kept = text.removesuffix("digests").removesuffix("+") or "none" if _has_digests(text) else text
+    if kept not in words and not kept.isdecimal():
+        known = ", ".join([*words, "a number of rows", *NAMES, "1000+digests"])
+        raise UsageError(f"--keep {text} is not known: use {known}.")
+    rows = words[kept] if kept in words else int(kept)
+    if not _has_digests(text):
+        return rows
+    return text if key is None and text in NAMES else Digests(rows, key)
+
+
+def _has_digests(keep: str) -> bool:
+    return keep == "digests" or keep.endswith("+digests")
+
+
 def memory_of(
-    name: str, buckets: int, reserved: int, gaussian: dict[str, Any], key: bytes | None, *, ledger: bool
+    name: str, buckets: int, reserved: int, gaussian: dict[str, Any], key: bytes | None, *, has_digests: bool = False
 ) -> Memory | str:
     """Return the memory of these options; "auto" as it is where nothing says more.
 
     The parameters of a gaussian memory that were not given are None.
     """
-    from hammemo.memories import Hashed, Ledgered
+    from hammemo.memories import Hashed
 
     gaussian = {option: value for option, value in gaussian.items() if value is not None}
     if gaussian and name != "gaussian":
         option = f"--{next(iter(gaussian)).replace('_', '-')}"
         raise UsageError(f"{option} is about the gaussian memory, and --memory is {name}: use --memory gaussian.")
     if name == "auto":
-        hashed = (buckets, reserved) != (BUCKETS, RESERVED) or (key is not None and not ledger)
-        if not hashed and not ledger:
+        if (buckets, reserved) == (BUCKETS, RESERVED) and (key is None or has_digests):
             return "auto"
-        name = "hashed" if hashed else "exact"
+        name = "hashed"
     memory: Memory = part_of("memory", name)
-    if isinstance(memory, Ledgered):  # as in Python, around a hashed memory
-        name, memory, ledger = "hashed", Hashed(), True
-    if key is not None and name not in ("hashed", "tiered") and not ledger:
-        raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --ledger.")
+    if key is not None and name not in ("hashed", "tiered") and not has_digests:
+        raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --keep digests.")
     sketch = Hashed(buckets, reserved, key=key)
     parameters: dict[str, dict[str, Any]] = {
         "hashed": sketch.get_params(),
@@ -154,4 +183,4 @@ def memory_of(
         "gaussian": gaussian,
     }
     memory.set_params(**parameters.get(name, {}))
-    return Ledgered(memory, key=key) if ledger else memory
+    return memory

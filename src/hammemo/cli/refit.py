@@ -87,7 +87,7 @@ def refit(learner: MemoryClassifier, path: Path) -> Refitted:
     if not learner.vote_.fits_weights:
         return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
-    before, kept = learner.vote_, counted(len(learner.state.store or ()), "kept example")
+    before, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
     asked, kinds = _last_rows(learner), learner.state.columns.kinds
     labels = None if asked is None else _labels(learner, asked)
     after = learner.refit().vote_
@@ -116,7 +116,7 @@ def _labels(learner: MemoryClassifier, rows: Contexts) -> NDArray[Any]:
 
 def check_can_refit(learner: MemoryClassifier, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
-    if learner.vote_.fits_weights and learner.state.store is None:
+    if learner.vote_.fits_weights and learner.state.kept is None:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
             "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "

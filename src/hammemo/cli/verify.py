@@ -125,7 +125,7 @@ def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: Signed
 
 def _by_kept(path: Path, learner: MemoryClassifier, signed: SignedReceipt | None) -> Verdict:
     """Make the model again from the rows that it keeps itself."""
-    kept = learner.state.store
+    kept = learner.state.kept
     if kept is None or not kept.holds_all:
         sentence = f"{path} does not keep all rows that it has learnt, so it cannot be made again from them."
         way_out = "Give the rows that should remain: --rows FILE."

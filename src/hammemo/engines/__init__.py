@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.shards import Shard
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
@@ -209,7 +209,7 @@ def _manifest(
     pad: Any,
     labels: Vocabulary | None,
     groups: list[tuple[Shard, ...]],
-    kept: Kept | None,
+    kept: ModelStore | None,
 ) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
     return {
@@ -225,7 +225,7 @@ def _manifest(
         "classes": None if labels is None else labels.tolist(),
         "memory": type(template).__name__,
         "layout": template.fingerprint(),
-        "kept": None if kept is None else [kept.seed, kept.most, kept.threshold],
+        "kept": None if kept is None else kept.described(),
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }

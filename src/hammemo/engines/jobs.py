@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.sources.documents import Source
     from hammemo.sources.shards import Shard
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -74,13 +74,13 @@ class GroupJob(ABC):
         Empty, its layout settled.
     checkpoint : Checkpoint or None
         Where states are kept.
-    kept : Kept or None
+    kept : ModelStore or None
         An empty one, if a sample of the examples is to be kept.
     """
 
     template: Memory
     checkpoint: Checkpoint | None
-    kept: Kept | None
+    kept: ModelStore | None
 
     @abstractmethod
     def reader(self) -> GroupReader:
@@ -135,7 +135,7 @@ class Job(GroupJob):
     pad: Any
     labels: Vocabulary | None
     checkpoint: Checkpoint | None = None
-    kept: Kept | None = None
+    kept: ModelStore | None = None
 
     def reader(self) -> ShardReader:
         """Return what reads the documents of one group."""
@@ -149,7 +149,7 @@ class Job(GroupJob):
 class GroupReader(ABC):
     """What some shards hold, how much that was, how long reading it took and what is kept of it."""
 
-    def __init__(self, kept: Kept | None) -> None:
+    def __init__(self, kept: ModelStore | None) -> None:
         self.kept = kept
         self.tokens = 0
         self.seconds = 0.0
@@ -200,7 +200,7 @@ class ShardReader(GroupReader):
                 self.tokens += piece.n_tokens
                 keeper = Keeper(self.kept, way)
                 yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
-                self.kept = keeper.kept
+                self.kept = keeper.store
 
 
 def peak_memory() -> int:

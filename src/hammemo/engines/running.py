@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hammemo.sources.documents import Source
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
 
 ENGINES: Final = ("local", "threads", "processes", "ray")
 _MAX_GROUPS: Final = 4096
@@ -205,7 +205,7 @@ class GroupObserver:
     ----------
     total : int
         How many groups there are.
-    kept : Kept or None
+    kept : ModelStore or None
         An empty one, if a sample is kept.
     on_progress, on_report
         As in `Machines`.
@@ -214,7 +214,7 @@ class GroupObserver:
     def __init__(
         self,
         total: int,
-        kept: Kept | None,
+        kept: ModelStore | None,
         on_progress: Callable[[int, int], None] | None,
         on_report: Callable[[GroupReport], None] | None,
     ) -> None:

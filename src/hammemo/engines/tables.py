@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
-    from hammemo.stores.kept_rows import KeptRows
+    from hammemo.stores.kept import ModelStore
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."
@@ -181,8 +181,8 @@ class Findings:
     dtype : str
         The type of the labels; empty before a row was read.
     n_rows : int
-    kept : KeptRows or None
-        The rows with the lowest hashes, if rows are kept.
+    kept : ModelStore or None
+        What is stored of the rows: those with the lowest hashes, or digests of all.
     """
 
     found: str
@@ -192,7 +192,7 @@ class Findings:
     labels: Vocabulary = field(default_factory=Vocabulary)
     dtype: str = ""
     n_rows: int = 0
-    kept: KeptRows | None = None
+    kept: ModelStore | None = None
 
     def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
         """Return what is known after some more rows."""
@@ -228,7 +228,7 @@ class Findings:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     @classmethod
-    def unpacked(cls, arrays: Arrays, empty: KeptRows | None) -> Findings:
+    def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
         found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
         kept = {name.removeprefix(_KEPT): array for name, array in arrays.items() if name.startswith(_KEPT)}
@@ -257,15 +257,15 @@ class Survey:
         With the kinds that columns most likely have.
     known : str
         What some rows of the table say about each column.
-    empty : KeptRows or None
-        What rows are kept in.
+    empty : ModelStore or None
+        What rows are stored in.
     checkpoint : Checkpoint or None
     """
 
     source: TableFiles
     rows: RowMaker
     known: str
-    empty: KeptRows | None
+    empty: ModelStore | None
     checkpoint: Checkpoint | None = None
 
     def look(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
@@ -409,21 +409,22 @@ class _TableFit:
             learnt=TokenTypes(findings.noted),
             labels=findings.labels,
             label_dtype=np.dtype(findings.dtype),
-            kept=findings.kept,
+            store=findings.kept,
             seed=self.seed,
         )
         is_counted = self.machines.segments is None
         return learn_table(self.settings, facts, classes, layout, count, kept_are_counted=is_counted)
 
-    def _sample(self, job: TableJob, kept: KeptRows | None) -> Memory:
+    def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""
         sample = job.template.empty_like()
         if self.machines.segments is None and self.machines.engine != "ray":
             return sample
-        if kept is None:
+        rows = None if kept is None else kept.kept_rows
+        if rows is None:
             job.add(sample, [next(job.reader().pieces(self.groups[0]))])
         else:
-            job.add_examples(sample, kept.examples())
+            job.add_examples(sample, rows.examples())
         return sample
 
     def _manifest(self, work: Survey | TableJob) -> dict[str, Any]:
@@ -438,7 +439,7 @@ class _TableFit:
             "columns": list(schema.columns or ()),
             "kinds": work.rows.columns,
             "missing": schema.missing,
-            "kept": None if empty is None else [empty.seed, empty.most, empty.threshold],
+            "kept": None if empty is None else empty.described(),
             "groups": len(self.groups),
             "first_group": [[shard.file.path, shard.start, shard.stop] for shard in self.groups[0]],
         }

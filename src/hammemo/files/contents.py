@@ -24,13 +24,14 @@ from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in
 from hammemo.memories.exact import InSegments, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
-from hammemo.memories.ledgered import Ledgered
+from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
 from hammemo.models.digests import UNSTORED
 from hammemo.models.editing import take_state
 from hammemo.models.predictor import Predictor
 from hammemo.models.state import Choices, Layout, ModelState, Part
-from hammemo.stores.kept import EVERYTHING, Kept
+from hammemo.stores.digest_store import Digests, DigestStore
+from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
-    from hammemo.memories import Memory
     from hammemo.memories.exact import SignedSum
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.stores.kept import ModelStore
     from hammemo.votes import Vote
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
@@ -93,7 +94,9 @@ def _classifier_parts(
     model: MemoryClassifier, segmented: SignedSum | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     memory: Any = model.memory_.now()
-    if len(set(descriptions.key_digests(memory.layout()))) > 1:
+    state, names = model.state, model.state.columns.names
+    kept = {} if state.store is None else state.store.described()
+    if len(set(descriptions.key_digests(memory.layout(), kept))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
         saved = [*BUILT_IN["classifier"], *ABOVE]
@@ -108,9 +111,10 @@ def _classifier_parts(
             params.update(descriptions.codes_entry(model, name, value, memory))
         elif name in PARTS and not isinstance(value, (str, type(None))):
             params[name] = descriptions.part_description(name, value, memory)
+        elif isinstance(value, Digests):
+            params[name] = descriptions.part_description(name, value, state.store)
         else:
             params[name] = descriptions.plain(name, value)
-    state, names = model.state, model.state.columns.names
     about = {
         "kind": "classifier",
         "class": type(model).__name__,
@@ -128,12 +132,12 @@ def _classifier_parts(
         **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
         **descriptions.forgetting_entry(memory),
         **({descriptions.STALE: True} if state.stale else {}),
+        **({} if state.position is None else {"position": state.position}),
     }
-    kept, rows = state.store, {}
-    if kept is not None:
-        kind = "documents" if isinstance(kept, KeptDocuments) else "rows"
-        about["kept"] = {"of": kind, "seed": kept.seed, "most": kept.most, "threshold": kept.lowest_threshold}
-        rows = {f"kept.{name}": array for name, array in kept.state().items()}
+    rows = {}
+    if state.store is not None:
+        about["kept"] = kept
+        rows = {f"kept.{name}": array for name, array in state.store.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
         about["segments"] = folders.described_segments(segmented)
@@ -193,7 +197,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "segments", "notes")
+    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
@@ -213,7 +217,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
     n_columns = sites.h if cells is None else len(cells.kinds)
-    kept = _stored_kept(about, arrays, n_columns)
+    store = _stored_store(about, arrays, n_columns, restorer.key)
     seed = field(about, "seed", int)
     if "segments" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
@@ -227,18 +231,20 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if given_codes(memory) != restorer.codes:
         raise ValueError("it has codes that its memory does not use")
     memory.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
-    _check_ledger(memory, kept)
+    if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
+        raise ValueError("it does not have as many digests as rows")
     choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     state = ModelState(
         (Part(Layout(kernel, sites, choices, cells), memory),),
         vote,
         _stored_columns(about, n_columns, None if cells is None else cells.kinds),
         descriptions.stored_label_dtype(about, memory.labels),
-        kept,
+        store,
         descriptions.stored_cutting(about),
         pinned=field(about, "pinned", bool),
         chosen_at=field(about, "chosen_at", int),
         stale=descriptions.stored_flag(about, descriptions.STALE),
+        position=checked_position(field(about, "position", str)) if "position" in about else None,
     )
     take_state(model, state)
     return model
@@ -251,41 +257,38 @@ def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Colu
     return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
 
 
-def _check_ledger(memory: Memory, kept: Kept | None) -> None:
-    """Refuse a memory whose ledger is neither in the file nor the rows that it keeps."""
-    whole = isinstance(kept, KeptRows) and kept.holds_all
-    outer: Any = memory
-    while isinstance(outer, Ledgered):
-        if not outer.has_ledger and not whole:
-            raise ValueError("it has neither a ledger nor all rows")
-        whole, outer = False, outer.memory_  # the rows are the ledger of the outermost
-    if isinstance(memory, Ledgered) and not memory.has_ledger and isinstance(kept, KeptRows):
-        rows = kept.examples()
-        held = dict(zip(rows.labels.tolist(), rows.label_counts().tolist(), strict=True))
-        observed = memory.observed()
-        if held != dict(zip(observed.labels.tolist(), observed.counts.tolist(), strict=True)):
-            raise ValueError("the rows that it keeps are not those that it counts")
+def _stored_store(
+    about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, key: bytes | None
+) -> ModelStore | None:
+    """Return what a file stores of rows or documents, checked, and take its arrays out of `arrays`.
 
-
-def _stored_kept(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:
-    """Return the rows or documents that a file keeps, checked, and take their arrays out of `arrays`.
-
-    They are checked in any case: all of them are read.
+    It is checked in any case: all of it is read.
     """
     if "kept" not in about:
         return None
-    described = field(about, "kept", dict)
-    exactly(described, ("of", "seed", "most", "threshold"))
-    kind = field(described, "of", str)
-    seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
-    if kind not in ("rows", "documents"):
-        raise ValueError("it keeps something that is neither rows nor documents")
-    if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
-        raise ValueError("what it keeps has a seed, a size or a threshold that cannot be")
     stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("kept.")})
-    kept = (KeptRows if kind == "rows" else KeptDocuments).empty(h, seed, most, threshold).restored(stored.part("kept"))
+    store = _empty_store(field(about, "kept", dict), h, key).restored(stored.part("kept"))
     stored.finish()
-    return kept
+    return store
+
+
+def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> ModelStore:
+    """Return an empty store of a description; `key` is the secret key of the file."""
+    kind, seed = field(described, "of", str), field(described, "seed", int)
+    if kind not in ("rows", "documents", "digests"):
+        raise ValueError("it keeps something that is neither rows nor documents nor digests")
+    if abs(seed) >= 2**64:
+        raise ValueError("what it keeps has a seed that cannot be")
+    if kind == "digests":
+        exactly(described, ("of", "seed", "key", "kept"))
+        beside = field(described, "kept", dict, type(None))
+        kept = None if beside is None else _empty_store(beside, h, key).kept
+        return DigestStore(h, seed, None if described["key"] is None else key, beside=kept)
+    exactly(described, ("of", "seed", "most", "threshold"))
+    most, threshold = (field(described, name, int) for name in ("most", "threshold"))
+    if not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
+        raise ValueError("what it keeps has a size or a threshold that cannot be")
+    return (KeptRows if kind == "rows" else KeptDocuments).empty(h, seed, most, threshold)
 
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:

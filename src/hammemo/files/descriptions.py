@@ -19,7 +19,7 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files.archive import FileError, whole_lengths
-from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
@@ -69,18 +69,18 @@ def common_entries(sites: Sites, label_dtype: np.dtype[Any], cells: Cells | None
     }
 
 
-def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict[str, Any]:
-    """Return the class and the parameters of a kernel, a memory or a vote, a secret left out.
+def part_description(kind: str, part: Any, fitted: Any = None) -> dict[str, Any]:
+    """Return the class and the parameters of a kernel, a memory, a vote or digests, a secret left out.
 
     Parameters
     ----------
-    kind : {"kernel", "memory", "vote"}
+    kind : {"kernel", "memory", "vote", "keep"}
     part : object
-    fitted : Memory, optional
-        The fitted memory: a secret in a parameter must be the one that it uses.
+    fitted : Memory or ModelStore, optional
+        The fitted memory, or what is stored: a secret in a parameter must be the one that it uses.
     """
     cls, secret = type(part), getattr(part, "secret", None)
-    if not isinstance(part, PARTS[kind]):
+    if not isinstance(part, DESCRIBED[kind]):
         raise FileError(f"{kind}={part!r} cannot be saved: it is not a {kind}.")
     if secret not in (None, "key"):
         raise FileError(
@@ -91,7 +91,7 @@ def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict
         if value is not None and name == secret:
             if getattr(fitted, name, None) != value:
                 raise FileError(
-                    f"The {name} of memory= is not that of the fitted memory. Undo set_params({kind}__{name}=...)."
+                    f"The {name} of {kind}= is not that of the fitted model. Undo set_params({kind}__{name}=...)."
                 )
             params[name] = {"secret": True}
         elif name in getattr(part, "given_codes", {}):
@@ -196,16 +196,19 @@ def checked_notes(notes: dict[Any, Any]) -> dict[str, str]:
 
 def stored_digest(about: Mapping[str, Any]) -> str | None:
     """Return the digest of the secret key, or None where there is none."""
-    place = about.get("layout" if about.get("kind") == "classifier" else "description")
-    digests = key_digests(place) if isinstance(place, dict) else []
+    places = [about.get(name) for name in ("layout", "kept")]
+    if about.get("kind") != "classifier":
+        places = [about.get("description")]
+    digests = key_digests(*(place for place in places if isinstance(place, dict)))
     if any(not isinstance(digest, str) for digest in digests) or len(set(digests)) > 1:
         raise ValueError("the digest of its key is not a string, or there are several")
     return digests[0] if digests else None
 
 
-def key_digests(layout: Mapping[str, Any]) -> list[Any]:
-    """Return the digests of the secret keys in a layout, those of memories inside others too."""
-    return [value for name, value in layout.items() if name.split(".")[-1] == "key" and value is not None]
+def key_digests(*layouts: Mapping[str, Any]) -> list[Any]:
+    """Return the digests of the secret keys in layouts, those of memories inside others too."""
+    entries = [entry for layout in layouts for entry in layout.items()]
+    return [value for name, value in entries if name.split(".")[-1] == "key" and value is not None]
 
 
 def check_key(digest: str | None, key: bytes | None) -> None:
@@ -264,7 +267,7 @@ class Restorer:
         """Return a parameter of a class of classifiers."""
         if (given := self._given(cls, name, value)) is not None:
             return given
-        return self.part(name, value) if name in PARTS and isinstance(value, dict) else _plain_value(value)
+        return self.part(name, value) if name in DESCRIBED and isinstance(value, dict) else _plain_value(value)
 
     def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:
         if value == {"secret": True} and name == getattr(cls, "secret", None):

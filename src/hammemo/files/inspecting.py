@@ -85,10 +85,13 @@ def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     """Return how many rows or documents a model keeps in plain text, whether these are all, and if it needs a refit."""
     if about.get("kind") != "classifier":
         return {}
-    kept = field({"kept": {}, **about}, "kept", dict)
+    kept, digests = field({"kept": {}, **about}, "kept", dict), None
+    if kept.get("of") == "digests":
+        kept, digests = kept.get("kept") or {}, len(arrays.get("kept.digest_counts", ()))
     keeps_all = kept.get("threshold") == EVERYTHING and not len(arrays.get("kept.long_words", ()))
     stale = descriptions.stored_flag(about, descriptions.STALE)
-    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": keeps_all, "stale": stale}
+    kept_rows = len(arrays.get("kept.counts", ()))
+    return {"kept_rows": kept_rows, "keeps_all": keeps_all, "digests": digests, "stale": stale}
 
 
 def _inspected_segments(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,13 +29,14 @@ from hammemo.kernels import (
     Suffixes,
     Together,
 )
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Memory, Tiered
 from hammemo.memories.exact import DenseCounts, SparseCounts
 from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.stores.digest_store import Digests
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ BUILT_IN: Final = {
         Copy,
         Recent,
     ),
-    "memory": _by_name(Exact, Gaussian, Hashed, Ledgered, Tiered),
+    "memory": _by_name(Exact, Gaussian, Hashed, Tiered),
     "vote": _by_name(Sum, Mean, LogLinear, Mixture),
+    "keep": _by_name(Digests),
     "compiled": {
         **_by_name(SparseCounts, DenseCounts, HashedTables, TieredTables),
         "FusedGaussian": CompiledGaussian,
@@ -77,6 +79,9 @@ ABOVE: Final = {"MeMoClassifier": "hammemo.paper.memo"}
 
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
+
+DESCRIBED: Final[dict[str, Any]] = {**PARTS, "keep": Digests}
+"""The parameters of a classifier that files describe by a class and its parameters."""
 
 
 def is_built_in(kind: str, cls: type) -> bool:

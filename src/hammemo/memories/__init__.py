@@ -1,7 +1,7 @@
 """Memories: the additive states, exact counts and the sketches of them, and what reads them.
 
-`base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `ledgered` and `tiered` wrap
-other memories. A memory of another package finds all that it needs here and in `hammemo.tokens`.
+`base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `tiered` wraps
+another memory. A memory of another package finds all that it needs here and in `hammemo.tokens`.
 
 Imports kernels, tokens and `_arrays`; votes, models and all above build on it.
 """
@@ -14,7 +14,6 @@ from hammemo.memories.exact import Exact
 from hammemo.memories.gaussian import Gaussian
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.label_counts import Frame, LabelCounts
-from hammemo.memories.ledgered import Ledgered
 from hammemo.memories.ranker import Ranker
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.memories.row_rules import RowRule
@@ -28,7 +27,6 @@ __all__ = [
     "Hashed",
     "LabelCounts",
     "LayoutError",
-    "Ledgered",
     "Memory",
     "NotStoredError",
     "Ranker",

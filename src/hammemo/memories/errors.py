@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class NotStoredError(ValueError):
     """Raised when an example to be removed is not stored; the state is unchanged."""
@@ -11,6 +16,14 @@ def never_stored() -> NotStoredError:
     """Return the error for examples that the counts show were never stored, all of them."""
     return NotStoredError(
         "At least one example to be removed was never stored: a count would become negative. Nothing was changed."
+    )
+
+
+def not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
+    """Return the error for rows, the first of them named, that are not stored as often as they are to be removed."""
+    return NotStoredError(
+        f"{len(rows)} of {n_examples} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored "
+        f"(so often): row {rows[0]} is the first of them. Nothing was changed."
     )
 
 

@@ -291,8 +291,8 @@ class Answering(ABC):
         memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
         (:mod:`hammemo.paper.theory`).
 
-        A hashed memory without a ledger cannot refuse to forget what it never learnt. Its proofs hold if it had learnt
-        everything that it has forgotten, and there is a warning once it has forgotten anything; `Ledgered` makes sure.
+        A hashed memory alone cannot refuse to forget what it never learnt. Its proofs hold if it had learnt everything
+        that it has forgotten, and there is a warning once it has forgotten anything; ``keep="digests"`` makes sure.
 
         Shapes
         ------
@@ -309,5 +309,5 @@ class Answering(ABC):
         """
         view, contexts = self._question(X)
         if not view.scorer.reader.has_bounds:
-            raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do, in a ledger too.")
+            raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do.")
         return view.scorer.certified(contexts)

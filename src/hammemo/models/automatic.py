@@ -28,7 +28,7 @@ from hammemo.kernels import (
     Suffixes,
     Together,
 )
-from hammemo.memories import Exact, Hashed, Ledgered, Memory
+from hammemo.memories import Exact, Hashed, Memory
 from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
 from hammemo.votes.choosing import plain_log_linear
@@ -92,7 +92,7 @@ def stream_kernel(h: int) -> SiteKernel:
 def chooses_sites(memory: Memory, vote: Vote) -> bool:
     """Return whether an auto kernel chooses sites: what they need are exact counts, and weights that are fitted."""
     fitted = vote.weights is None if isinstance(vote, LogLinear) else vote.has_weights
-    return fitted and isinstance(_innermost(memory), Exact)
+    return fitted and isinstance(memory, Exact)
 
 
 def counts_in_any_order(memory: Memory) -> bool:
@@ -100,7 +100,7 @@ def counts_in_any_order(memory: Memory) -> bool:
 
     Where the first ones settle a layout, and where floats are added, it may not.
     """
-    return isinstance(_innermost(memory), Exact)
+    return isinstance(memory, Exact)
 
 
 def part_for(name: str, parameter: str) -> Any:
@@ -110,12 +110,6 @@ def part_for(name: str, parameter: str) -> Any:
     if name == "vote":
         return plain_log_linear(0)
     return AutoSites() if parameter in AutoSites().get_params() else PositionalHamming()
-
-
-def _innermost(memory: Memory) -> Memory:
-    while isinstance(memory, Ledgered):
-        memory = Hashed() if memory.memory is None else memory.memory
-    return memory
 
 
 def parts_for(estimator: object, params: Iterable[str]) -> dict[str, Any]:

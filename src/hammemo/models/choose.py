@@ -77,7 +77,7 @@ def held_out(state: ModelState) -> HeldOut | None:
 
     None where no folds were, and where `refit` could not measure it again because too few rows are kept.
     """
-    kept = state.store
+    kept = state.kept
     is_lost = kept is not None and not kept.holds_all and not is_sample_enough(kept)
     return None if state.pinned or not state.chosen_at or is_lost else state.layout.choices.held_out
 

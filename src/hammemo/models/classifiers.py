@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
+from hammemo.models.apply import apply, learn_rows
 from hammemo.models.automatic import parts_for, resolved_vote
 from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
+    from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
@@ -68,7 +70,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
         the tuples of columns that are informative together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples
         need an exact memory and a vote with fitted weights; with others "auto" compares positions.
-    memory : {"auto", "exact", "hashed", "gaussian", "tiered", "ledgered"} or Memory
+    memory : {"auto", "exact", "hashed", "gaussian", "tiered"} or Memory
         Where the counts are stored. "auto" is `Exact`; `Hashed` has a fixed number of rows.
     vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
         How counts become one score per label. "auto" is log-linear if the memory stores rows of counts, with
@@ -79,10 +81,12 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
     missing : {"token", "empty", "refuse"}
         How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing values match each
         other; as an empty position, which matches nothing; or as an error. A missing label is always refused.
-    keep : {"auto", True, False} or int
+    keep : {"auto", True, False, "digests", "auto+digests", "rows+digests"}, int or Digests
         Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them if sites
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
-        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none.
+        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none. "digests"
+        keeps no row, but keyed digests of all, so that `forget` refuses every row that was never learnt; "rows+digests"
+        and "auto+digests" keep both. `Digests` takes a secret key.
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
         numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
@@ -144,7 +148,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         vote: str | Vote = "auto",
         random_state: Any = 0,
         missing: str = "token",
-        keep: str | bool | int = "auto",
+        keep: str | bool | int | Digests = "auto",
         numeric: str | Sequence[Any] = "auto",
         class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
         verbose: Any = 0,
@@ -415,11 +419,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         given = None if layout is None else state_of_layout(layout)
 
         def learnt(model: MemoryClassifier) -> ModelState:
-            settings, state = model.settings(), known_state(model)
-            if state is not None:
-                state = learn.admit(settings, state, X, choose_again=choose)
-            rows = read_rows(model, X, y, state, sample_weight)
-            return learn.learn(settings, state, rows, classes, given, choose_again=choose)
+            return learn_rows(model, known_state(model), X, y, classes, sample_weight, given, choose=choose)
 
         edit(self, learnt)
         return self
@@ -448,6 +448,40 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         edit(self, forgotten)
         return self
+
+    def apply(
+        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+    ) -> Self:
+        """Forget rows and learn rows in one edit: a query sees the model before both or after both.
+
+        Parameters
+        ----------
+        learn : (X, y), optional
+            As in `partial_fit`.
+        forget : (X, y) or "everything", optional
+            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
+        position : str, optional
+            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
+            characters. It is stored in the same step, as `position_`.
+        choose : bool
+            As in `partial_fit`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
+        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
+        '17'
+        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
+        True
+        """
+        edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
+        return self
+
+    @property
+    def position_(self) -> str | None:
+        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        return self.state.position
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
@@ -81,13 +82,22 @@ def check_numeric(settings: ModelSettings, state: ModelState) -> None:
             )
 
 
-def decided_by_rows(settings: ModelSettings, columns: ColumnSchema, kept: KeptRows) -> tuple[ColumnSchema, KeptRows]:
+def rows_of(store: ModelStore) -> Examples:
+    """Return the rows that a store keeps, in the order of their hashes."""
+    rows: KeptRows | None = store.kept_rows
+    assert rows is not None
+    return rows.examples()
+
+
+def decided_by_rows(
+    settings: ModelSettings, columns: ColumnSchema, store: ModelStore
+) -> tuple[ColumnSchema, ModelStore]:
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
-        return columns, kept
-    found = Evidence.of_rows(columns.types, kept.examples().contexts)
+        return columns, store
+    found = Evidence.of_rows(columns.types, rows_of(store).contexts)
     kinds, columns = found.kinds(asked(settings, columns)), replace(columns, types=found.types)
-    return (columns, kept) if kinds == columns.letters else with_kinds(settings, columns, kept, kinds)
+    return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
 
 
 def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterable[Any]) -> ColumnSchema:
@@ -105,12 +115,12 @@ def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterab
 
 
 def with_kinds(
-    settings: ModelSettings, columns: ColumnSchema, kept: KeptRows, kinds: str
-) -> tuple[ColumnSchema, KeptRows]:
+    settings: ModelSettings, columns: ColumnSchema, store: ModelStore, kinds: str
+) -> tuple[ColumnSchema, ModelStore]:
     """Return columns of these kinds, and the kept rows as of them."""
-    examples = as_kinds(settings, columns, kept.examples(), columns.letters, kinds)
+    examples = as_kinds(settings, columns, rows_of(store), columns.letters, kinds)
     columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))
-    return columns, kept.emptied().changed(examples, 1)
+    return columns, store.emptied().changed(examples, 1)
 
 
 def as_kinds(settings: ModelSettings, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:

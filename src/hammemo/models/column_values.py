@@ -165,7 +165,7 @@ def _counted(state: ModelState, places: list[int]) -> _Cases | None:
 
 def _kept(state: ModelState, places: list[int]) -> _Cases:
     """Return the rows that are kept as cases; ValueError where none are."""
-    kept, labels = state.store, state.memory.labels
+    kept, labels = state.kept, state.memory.labels
     if kept is None:
         raise ValueError(
             "Nothing is known of these columns alone: the model neither counts them as a site with exact counts, nor "

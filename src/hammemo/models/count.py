@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hammemo.memories import Ledgered
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.choose import LayoutPlan
-    from hammemo.models.state import ModelState
     from hammemo.stores.kept import Kept
     from hammemo.tokens.contexts import Examples
 
@@ -48,20 +45,3 @@ def empty_memory(plan: LayoutPlan, kept: Kept | None) -> Memory:
 def settled(memory: Memory, cells: Cells | None, kept: Kept) -> Memory:
     """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
     return count(memory, cells, kept.batches()).empty_like() if memory.undecided() else memory
-
-
-def with_ledger(state: ModelState, before: Kept | None) -> ModelState:
-    """Let the kept rows be the ledger of the memory while all are kept; else it has one, of the rows `before`."""
-    memory = state.memory
-    if not isinstance(memory, Ledgered):
-        return state
-    is_ledger = state.rows is not None and state.rows.holds_all
-    if is_ledger and not memory.is_bare:
-        memory = memory.snapshot()
-        memory.drop_ledger()
-        return state.with_memory(memory)
-    if not is_ledger and not memory.has_ledger:
-        memory = memory.snapshot()
-        memory.make_ledger([] if before is None else before.batches())
-        return state.with_memory(memory)
-    return state

@@ -16,7 +16,6 @@ from hammemo.models.learn import CountAll, counted, like_given, started
 from hammemo.models.size_warning import warn_if_large
 from hammemo.models.state import is_in_segments
 from hammemo.models.weigh import check_class_weight, weigh
-from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.token_types import TokenTypes
 
 
@@ -47,8 +47,8 @@ class TableFacts:
     labels : Vocabulary
         All labels.
     label_dtype : dtype
-    kept : KeptRows or None
-        The rows that are kept; None where none are.
+    store : ModelStore or None
+        What is stored of the rows; None where nothing is.
     seed : int
     """
 
@@ -58,7 +58,7 @@ class TableFacts:
     learnt: TokenTypes
     labels: Vocabulary
     label_dtype: np.dtype[Any]
-    kept: KeptRows | None
+    store: ModelStore | None
     seed: int
 
     def columns(self) -> ColumnSchema:
@@ -67,16 +67,17 @@ class TableFacts:
 
     def choice_rows(self) -> Examples:
         """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
-        if self.kept is not None:
-            return choose.choice_rows(self.kept)
+        rows = None if self.store is None else self.store.kept_rows
+        if rows is not None:
+            return choose.choice_rows(rows)
         none = np.empty(0, np.int64)
         return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
 
 
 def room_for_rows(
     settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None
-) -> KeptRows | None:
-    """Return what the rows of a table of these columns are kept in, while others read it; nothing is learnt yet.
+) -> ModelStore | None:
+    """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
 
     Where no rows are kept, nothing may depend on them.
     """
@@ -84,11 +85,11 @@ def room_for_rows(
     if layout is not None:
         fresh = settings.empty_store(columns.n, layout.memory.seed, like_given(settings, columns, layout, 2).vote)
         theirs = layout.rows
-        return theirs.emptied() if theirs is not None and fresh is not None else _rows_of(fresh)
+        return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.emptied())
     memory = settings.new_memory()
     vote = settings.vote_for(2, memory)
     kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.n, seed, vote)
-    if room is None and (
+    if (room is None or room.kept is None) and (
         columns.kinds is not None
         or vote.fits_weights
         or isinstance(kernel, AutoSites)
@@ -99,12 +100,7 @@ def room_for_rows(
             "set_params(keep=False).refit() afterwards, or what depends on no rows (names only, memory='exact' and "
             "vote='sum')."
         )
-    return _rows_of(room)
-
-
-def _rows_of(store: Any) -> KeptRows | None:
-    assert store is None or isinstance(store, KeptRows)
-    return store
+    return room
 
 
 def learn_table(
@@ -120,7 +116,7 @@ def learn_table(
 
     With `kept_are_counted`, it is not asked where all rows are kept.
     """
-    kept, columns = facts.kept, facts.columns()
+    kept, columns = None if facts.store is None else facts.store.kept, facts.columns()
     listed = np.empty(0, facts.label_dtype) if classes is None else label_array(classes)
     declared = Vocabulary.of(listed)
     label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), listed)
@@ -136,10 +132,10 @@ def learn_table(
         plan = like_given(settings, columns, layout, len(facts.labels.union(declared)))
         plan.memory.declare(declared)
         state = started(settings, plan, columns, label_dtype, layout)
-        state = state.with_memory(all_rows(plan.memory, state.cells), store=kept)
+        state = state.with_memory(all_rows(plan.memory, state.cells), store=facts.store)
     else:
         plan = choose.by_rows(settings, columns, facts.choice_rows(), facts.seed)
-        state = weigh(settings, counted(settings, plan, columns, label_dtype, kept, declared, all_rows))
+        state = weigh(settings, counted(settings, plan, columns, label_dtype, facts.store, declared, all_rows))
     check_class_weight(state)
     if settings.memory_is_auto and not is_in_segments(state.memory):
         warn_if_large(state.memory)

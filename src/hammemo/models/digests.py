@@ -33,7 +33,7 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 
 def part_digests(parameters_of: BaseEstimator, state: ModelState) -> dict[str, str]:
     """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
-    memory, kept, measured, columns = state.memory.now(), state.store, held_out(state), state.columns
+    memory, kept, measured, columns = state.memory.now(), state.kept, held_out(state), state.columns
     cutting, parameters = state.cutting, _described(parameters_of)
     if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
@@ -60,7 +60,7 @@ def part_digests(parameters_of: BaseEstimator, state: ModelState) -> dict[str, s
     found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
     found["counts"] = memory.state_digest()
     found["weights"] = _of_arrays(state.vote.state())
-    found["kept rows"] = _of_arrays({} if kept is None else kept.state())
+    found["kept rows"] = _of_arrays({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
 
 

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
-from hammemo.models.count import with_ledger
 from hammemo.models.learn import refuse_to_record
 from hammemo.models.state import way_to_refit
 from hammemo.tokens.missing import check_missing_rule
@@ -52,7 +51,7 @@ def edit(model: Versioned, change: Callable[[Any], ModelState]) -> None:
             after = change(private)
         if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
             refuse_to_record(before)
-        take_state(private, with_ledger(after, None if before is None else before.store))
+        take_state(private, after)
         known["version_"] = known.get("version_", 0) + 1
 
     model.edited(changed)

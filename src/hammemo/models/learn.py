@@ -19,13 +19,13 @@ from hammemo.models.column_changes import (
     decided_by_rows,
     decided_with,
     like_layout,
+    rows_of,
     with_kinds,
 )
 from hammemo.models.count import count, count_batch, empty_memory
 from hammemo.models.names import is_auto
 from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part
 from hammemo.models.weigh import check_class_weight, weigh
-from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.token_types import TokenTypes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 
@@ -61,19 +61,19 @@ def fit_examples(
     examples: Examples,
     seed: int,
     declared: Vocabulary,
-    kept: Kept | None = None,
+    store: ModelStore | None = None,
     *,
     quickly: bool = False,
 ) -> ModelState:
     """Choose all that is automatic by examples, count them and fit the vote: what both `fit` and `refit` do.
 
-    Everything is a function of the multiset of examples. `kept` are these rows, where they are kept already; with
+    Everything is a function of the multiset of examples. `store` holds these rows, where they are stored already; with
     `quickly`, one fold is held out, however few there are.
     """
     room = settings.empty_store(examples.contexts.h, seed, settings.vote_for(len(examples.labels)))
-    if room is None or type(room) is not type(kept) or room.most != kept.most:  # or `keep` was set since
-        kept = None if room is None else room.changed(examples, 1)
-    rows = kept if isinstance(kept, KeptRows) else None
+    if room is None or not room.stores_like(store):  # or `keep` was set since
+        store = None if room is None else room.changed(examples, 1)
+    rows = None if store is None else store.kept_rows
     all_rows = rows.examples() if rows is not None and rows.holds_all else examples
 
     def count_all(memory: Memory, cells: Cells | None) -> Memory:
@@ -82,7 +82,7 @@ def fit_examples(
 
     by = examples if rows is None else choose.choice_rows(rows)
     plan = choose.by_rows(settings, columns, by, seed, quickly=quickly)
-    state = counted(settings, plan, columns, label_dtype, kept, declared, count_all)
+    state = counted(settings, plan, columns, label_dtype, store, declared, count_all)
     return weigh(settings, state, examples).but(refitted=EVERYTHING_FITTED)
 
 
@@ -91,20 +91,20 @@ def counted(
     plan: LayoutPlan,
     columns: ColumnSchema,
     label_dtype: np.dtype[Any],
-    kept: Kept | None,
+    store: ModelStore | None,
     declared: Vocabulary,
     count_all: CountAll,
 ) -> ModelState:
-    """Return the state of a plan with all rows counted, and these kept.
+    """Return the state of a plan with all rows counted, and these stored.
 
     The layout of the memory is a function of the kept rows too: they settle what is open in it.
     """
-    memory = empty_memory(plan, kept)
+    memory = empty_memory(plan, None if store is None else store.kept)
     if len(declared):
         memory.declare_labels(declared)
     memory = count_all(memory, plan.layout.cells)
     state = started(settings, plan, columns, label_dtype)
-    return state.with_memory(memory, store=kept, chosen_at=int(memory.label_counts.sum()))
+    return state.with_memory(memory, store=store, chosen_at=int(memory.label_counts.sum()))
 
 
 def started(
@@ -121,8 +121,8 @@ def started(
     store = settings.empty_store(columns.n, memory.seed, plan.vote, documents=documents)
     if layout is None:
         return ModelState(parts, plan.vote, columns, label_dtype, store)
-    if layout.store is not None and type(layout.store) is type(store):
-        store = layout.store.emptied()
+    if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
+        store = store.with_kept(layout.store.emptied().kept)
     cutting, stale = layout.cutting, layout.stale
     return ModelState(parts, plan.vote, columns, label_dtype, store, cutting, pinned=True, stale=stale)
 
@@ -220,17 +220,17 @@ def started_again(settings: ModelSettings, state: ModelState, examples: Examples
     again = started(settings, plan, state.columns, state.label_dtype)
     memory = again.memory.snapshot()
     memory.declare_labels(declared)
-    return again.with_memory(memory, cutting=state.cutting, witness=state.witness)
+    return again.with_memory(memory, cutting=state.cutting, **state.carried)
 
 
 def chosen_if_doubled(settings: ModelSettings, state: ModelState) -> ModelState:
     """Choose again where twice as many examples are held as at the last choice."""
     if not (is_auto(settings.vote) or settings.kernel_is_automatic):
         return state
-    if state.rows is None or not state.can_choose_by_rows or not has_doubled(state):
+    if state.store is None or not state.can_choose_by_rows or not has_doubled(state):
         return state
-    columns, kept = decided_by_rows(settings, state.columns, state.rows)
-    return _fit_kept(settings, state, columns, kept)
+    columns, store = decided_by_rows(settings, state.columns, state.store)
+    return _fit_stored(settings, state, columns, store)
 
 
 def has_doubled(state: ModelState, since: int = 0) -> bool:
@@ -238,11 +238,11 @@ def has_doubled(state: ModelState, since: int = 0) -> bool:
     return state.n_examples >= max(choose.FIRST_BATCH, 2 * state.chosen_at, 2 * since)
 
 
-def _fit_kept(settings: ModelSettings, state: ModelState, columns: ColumnSchema, kept: KeptRows) -> ModelState:
+def _fit_stored(settings: ModelSettings, state: ModelState, columns: ColumnSchema, store: ModelStore) -> ModelState:
     """Choose quickly by all kept rows, and count them."""
-    examples, declared = kept.examples(), state.memory.declared
-    again = fit_examples(settings, columns, state.label_dtype, examples, kept.seed, declared, kept, quickly=True)
-    return again.but(witness=state.witness)
+    examples, declared = rows_of(store), state.memory.declared
+    again = fit_examples(settings, columns, state.label_dtype, examples, store.seed, declared, store, quickly=True)
+    return again.but(**state.carried)
 
 
 def admit(settings: ModelSettings, state: ModelState, X: Any, *, choose_again: bool = True) -> ModelState:
@@ -259,15 +259,15 @@ def with_other_kinds(
     settings: ModelSettings, state: ModelState, columns: ColumnSchema, *, choose_again: bool
 ) -> ModelState:
     """Return a state whose columns are of other kinds, with the rows counted again."""
-    if state.rows is None or not len(state.rows):
+    if state.store is None or state.rows is None or not len(state.rows):
         return state.but(columns=columns)  # the first rows start over
     known = replace(state.columns, types=columns.types)
-    columns, kept = with_kinds(settings, known, state.rows, columns.letters)
+    columns, store = with_kinds(settings, known, state.store, columns.letters)
     if choose_again:
-        return _fit_kept(settings, state, columns, kept)
-    again = started_again(settings, state.but(columns=columns), kept.examples())
-    memory = count(again.memory.snapshot(), again.cells, kept.batches())
-    return again.with_memory(memory, store=kept)
+        return _fit_stored(settings, state, columns, store)
+    examples = rows_of(store)
+    again = started_again(settings, state.but(columns=columns), examples)
+    return again.with_memory(count(again.memory.snapshot(), again.cells, [examples]), store=store)
 
 
 def refuse_to_record(state: ModelState | None) -> None:

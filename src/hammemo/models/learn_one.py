@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
 from hammemo.explain.explanations import one_context
-from hammemo.memories.ledgered import not_held
 from hammemo.models.column_changes import waits_for
-from hammemo.models.forget import ledger_rows, mark_as_checked
+from hammemo.models.forget import mark_as_checked
 from hammemo.models.learn import admit, label_ends
 from hammemo.models.state import Part
 from hammemo.models.weigh import depends_on_rows
-from hammemo.stores.kept_rows import KeptRows, row_of
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
@@ -44,20 +42,13 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     if state.columns.kinds is not None:
         context = _one_row(settings, state.columns, state.columns.kinds, context)
     (layout, held), store = state.parts[0], state.store
-    rows = store if isinstance(store, KeptRows) else None
     memory, cells = held.snapshot(), layout.cells
-    row = () if rows is None else row_of(context, label)
-    ledger = ledger_rows(state) if by < 0 else None
-    if ledger is not None and ledger.times(row) + by < 0:
-        raise not_held([0], 1)
+    if store is not None:
+        store = store.changed_one(context, label, by)
     if cells is None:
         memory.update_one(context, label, by)
     else:
         memory.update_one_row(cells, context, label, by)
-    if rows is not None:
-        store = rows.changed_one(row, by)
-    elif store is not None:
-        store = store.changed(Examples.of([context], [label]), by)
     parts = (Part(layout, memory),)
     if by > 0:
         return state.but(parts=parts, label_dtype=dtype, store=store)

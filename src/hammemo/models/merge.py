@@ -6,7 +6,6 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hammemo.memories import Ledgered
 from hammemo.memories.errors import LayoutError
 from hammemo.models.column_changes import (
     asked,
@@ -17,7 +16,7 @@ from hammemo.models.column_changes import (
     may_become,
     with_kinds,
 )
-from hammemo.models.count import count, with_ledger
+from hammemo.models.count import count
 from hammemo.models.forget import forget_kept
 from hammemo.models.learn import with_other_kinds
 from hammemo.models.weigh import with_forgotten
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
 
@@ -37,10 +36,10 @@ def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> Mode
     state, other = _with_same_kinds(settings, state, given)
     dtype = common_label_dtype(state.classes, other.classes)
     cutting = joint_cutting(state, other.cutting, other.memory)
-    memory, theirs = _memories(state, other)
+    memory = state.memory.snapshot()
     try:
         _check_cells(state, other)
-        memory.merge(theirs)
+        memory.merge(other.memory)
         state = state.with_memory(memory, store=_store_with(state, other, 1))
     except LayoutError as error:
         state = _merge_rows(state, other, error)
@@ -52,12 +51,14 @@ def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> Mode
 def unmerge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Remove all that another model has learnt."""
     other = _with_kinds_of(settings, state, given)
-    memory, theirs = _memories(state, other)
-    rows = other.all_kept
+    memory, rows = state.memory.snapshot(), other.all_kept
     try:
         _check_cells(state, other)
-        memory.unmerge(theirs)
-        state = state.with_memory(memory, store=_store_with(state, other, -1))
+        memory.unmerge(other.memory)
+        store = _store_with(state, other, -1)
+        if store is not None and store.knows_all:  # it has looked up every row
+            memory.forgot_unchecked = state.memory.forgot_unchecked or other.memory.forgot_unchecked
+        state = state.with_memory(memory, store=store)
     except LayoutError:
         if rows is None:
             raise
@@ -126,10 +127,10 @@ def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState
 
 def _as_kinds(settings: ModelSettings, state: ModelState, kinds: str) -> ModelState:
     """Return a model of which only the rows are needed, with these as of other kinds."""
-    if state.rows is None:
+    if state.store is None or state.rows is None:
         return state.but(columns=state.columns.of_kinds(kinds))
-    columns, kept = with_kinds(settings, state.columns, state.rows, kinds)
-    return state.but(columns=columns, store=kept)
+    columns, store = with_kinds(settings, state.columns, state.store, kinds)
+    return state.but(columns=columns, store=store)
 
 
 def _check_cells(state: ModelState, other: ModelState) -> None:
@@ -137,40 +138,30 @@ def _check_cells(state: ModelState, other: ModelState) -> None:
         raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
 
 
-def _store_with(state: ModelState, other: ModelState, sign: int) -> Kept | None:
-    """Return the kept rows with the other's added or subtracted; None where one of them has none."""
-    return None if state.store is None or other.store is None else _sum(state.store, other.store, sign)
+def _store_with(state: ModelState, other: ModelState, sign: int) -> ModelStore | None:
+    """Return what is stored with the other's added or subtracted; None where one of them stores nothing."""
+    mine, theirs = state.store, other.store
+    if _has_digests(mine) != _has_digests(theirs):
+        raise LayoutError("Only one of the two models has digests of its rows: give both the same keep=.")
+    return None if mine is None or theirs is None else _sum(mine, theirs, sign)
 
 
-def _sum(mine: Kept, theirs: Kept, sign: int) -> Kept | None:
-    """Return what both keep; where nothing was learnt here, documents stay documents and rows stay rows."""
-    if type(mine) is not type(theirs) and mine.holds_all and not len(mine):
-        mine = replace(theirs.emptied(), seed=mine.seed, threshold=mine.threshold)
+def _has_digests(store: ModelStore | None) -> bool:
+    return store is not None and store.kept is not store
+
+
+def _sum(mine: ModelStore, theirs: ModelStore, sign: int) -> ModelStore | None:
+    """Return what both hold; where nothing was learnt here, documents stay documents and rows stay rows."""
+    kept, more = mine.kept, theirs.kept
+    if kept is not None and more is not None and type(kept) is not type(more) and kept.holds_all and not len(kept):
+        mine = mine.with_kept(replace(more.emptied(), seed=kept.seed, threshold=kept.threshold))
     return mine.plus(theirs, sign)
-
-
-def _memories(state: ModelState, other: ModelState) -> tuple[Memory, Memory]:
-    """Return the memories of two models, which are to be added, for changes; both with a ledger, or both without.
-
-    Without one, both models keep all rows, and both together no more than are kept.
-    """
-    mine, theirs = state.memory.snapshot(), other.memory.snapshot()
-    if not isinstance(mine, Ledgered) or not isinstance(theirs, Ledgered) or (mine.has_ledger and theirs.has_ledger):
-        return mine, theirs
-    kept, more = state.store, other.store
-    fits = kept is not None and more is not None and len(kept) + len(more) <= kept.most and kept.seed == more.seed
-    if fits and not mine.has_ledger and not theirs.has_ledger:
-        return mine, theirs
-    for memory, rows in ((mine, kept), (theirs, more)):
-        if not memory.has_ledger and rows is not None:
-            memory.make_ledger(rows.batches())
-    return mine, theirs
 
 
 def emptied(state: ModelState) -> ModelState:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
     store = None if state.store is None else state.store.emptied()
-    return with_ledger(state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0), None)
+    return state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0, position=None)
 
 
 def warn_of_other_weights(mine: Vote, theirs: Vote) -> None:

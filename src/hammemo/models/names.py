@@ -12,7 +12,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hammemo.kernels import Decaying, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, Memory, Tiered
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ KERNELS: Final[Names[SiteKernel]] = Names(
 MEMORIES: Final[Names[Memory]] = Names(
     "memory",
     Memory,
-    {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered, "ledgered": Ledgered},
+    {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered},
 )
 
 VOTES: Final[Names[Vote]] = Names("vote", Vote, {"sum": Sum, "mean": Mean, "log-linear": LogLinear, "mixture": Mixture})

@@ -10,19 +10,26 @@ import numpy as np
 
 from hammemo.models import choose
 from hammemo.models.automatic import counts_in_any_order
-from hammemo.models.column_changes import check_numeric, decided_by_rows, decided_by_tables, undecided, with_kinds
+from hammemo.models.column_changes import (
+    check_numeric,
+    decided_by_rows,
+    decided_by_tables,
+    rows_of,
+    undecided,
+    with_kinds,
+)
 from hammemo.models.count import count, count_batch, empty_memory
 from hammemo.models.learn import fit_examples, label_ends, started
 from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED, ModelState
 from hammemo.models.weigh import weigh, weigh_anew
+from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.tokens.contexts import Examples, joined_examples
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
-    from hammemo.stores.kept import Kept
-    from hammemo.stores.kept_documents import KeptDocuments
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.tokens.user_input import CheckedRows
 
 ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]
@@ -31,12 +38,12 @@ ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]
 
 def refit(settings: ModelSettings, state: ModelState, what: str) -> ModelState:
     """Choose all that is automatic by the kept rows and fit the vote to them; with "weights", fit it only."""
-    kept = state.store
+    kept = state.kept
     if kept is None:
         raise ValueError(
             "refit() needs the rows that a model keeps, and this one keeps none: its vote has nothing to fit, "
-            "keep=False was given, or a model without rows was merged. refit(rows=(X, y)) takes the rows; "
-            "fit_vote(X, y) fits weights to examples of your choice."
+            "keep=False or keep='digests' was given, or a model without rows was merged. refit(rows=(X, y)) takes the "
+            "rows; fit_vote(X, y) fits weights to examples of your choice."
         )
     if what == "weights":
         again = weigh_anew(settings, state)
@@ -48,29 +55,42 @@ def refit(settings: ModelSettings, state: ModelState, what: str) -> ModelState:
         again = weigh_anew(settings, _counted_again(settings, state, kept))
         again = again.but(refitted=WEIGHTS_FITTED if state.pinned else EVERYTHING_FITTED)
     elif state.documents is not None:
-        again = fit_documents(settings, state, state.documents)
+        again = fit_documents(settings, state)
     else:
         again = _fit_rows(settings, state)
-    return again.but(witness=state.witness, store=None if settings.keep is False else again.store)
+    return again.but(store=_stored_as_set(settings, again), **state.carried)
+
+
+def _stored_as_set(settings: ModelSettings, state: ModelState) -> ModelStore | None:
+    """Return what is stored as `keep` says now: rows and digests may go, and all rows make digests."""
+    store, wanted = state.store, Digests.of(settings.keep)
+    if store is None or settings.keep is False:
+        return None
+    if wanted is None:
+        return store.kept
+    empty = DigestStore(store.h, store.seed, wanted.key)
+    kept = None if wanted.rows is False else store.kept
+    return store.with_kept(kept) if empty.is_keyed_like(store) else empty.plus(store, 1).with_kept(kept)
 
 
 def _fit_rows(settings: ModelSettings, state: ModelState) -> ModelState:
     """Do what `fit` does with all kept rows."""
-    assert state.rows is not None
-    columns, kept = decided_by_rows(settings, state.columns, state.rows)
+    assert state.store is not None
+    columns, store = decided_by_rows(settings, state.columns, state.store)
     declared = state.memory.declared
-    return fit_examples(settings, columns, state.label_dtype, kept.examples(), kept.seed, declared, kept)
+    return fit_examples(settings, columns, state.label_dtype, rows_of(store), store.seed, declared, store)
 
 
-def fit_documents(
-    settings: ModelSettings, state: ModelState, kept: KeptDocuments, *, is_counted: bool = False
-) -> ModelState:
+def fit_documents(settings: ModelSettings, state: ModelState, *, is_counted: bool = False) -> ModelState:
     """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
 
     It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learnt them in the order in which they
     came: it is taken as it is where neither its layout nor the order would change it.
     """
-    before, columns = state.memory, replace(state.columns, types=None)  # the tokens of documents are names
+    before, store, kept = state.memory, state.store, state.documents
+    assert store is not None
+    assert kept is not None
+    columns = replace(state.columns, types=None)  # the tokens of documents are names
     plan = choose.by_stream(settings, columns, kept.facts(len(before.labels)), kept.seed)
     again = started(settings, plan, columns, state.label_dtype, documents=True)
     is_alike = again.memory.layout() == before.layout() and np.array_equal(again.sites.weights, state.sites.weights)
@@ -80,11 +100,11 @@ def fit_documents(
         memory = again.memory.snapshot()
         memory.declare_labels(before.declared)
         count(memory, None, kept.batches())
-    store: Kept | None = again.store
-    if store is not None:  # `keep` may have been set since
-        store = kept if store.most == kept.most else store.plus(kept, 1)
+    room = again.store
+    if room is None or not room.stores_like(store):  # `keep` was set since
+        store = None if room is None else room.plus(store, 1)
     again = again.with_memory(memory, store=store, cutting=kept.cutting, chosen_at=int(memory.label_counts.sum()))
-    return weigh(settings, again).but(refitted=EVERYTHING_FITTED, witness=state.witness)
+    return weigh(settings, again).but(refitted=EVERYTHING_FITTED, **state.carried)
 
 
 def _counted_again(settings: ModelSettings, state: ModelState, kept: Kept) -> ModelState:
@@ -95,7 +115,7 @@ def _counted_again(settings: ModelSettings, state: ModelState, kept: Kept) -> Mo
         nothing = None if state.rows is None else state.rows.examples()
         plan = choose.by_first_rows(settings, columns, len(declared), nothing, kept.seed)
         again = started(settings, plan, columns, state.label_dtype)
-        state = again if state.rows is None else again.but(store=state.rows)
+        state = again if state.rows is None else again.but(store=state.store)
     elif state.documents is not None and len(kept):
         state = state.but(cutting=state.documents.cutting)
     memory = state.memory.empty_like()
@@ -144,7 +164,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
         state = state.but(columns=decided_by_tables(settings, state, [X for X, _ in listed]))
         examples = joined_examples(list(batches(listed, state)))
         again = fit_examples(settings, state.columns, dtypes[0], examples, seed, declared)
-        return again.but(witness=state.witness)
+        return again.but(**state.carried)
     check_numeric(settings, state)
     plan = choose.by_rows(settings, state.columns, choose.choice_rows(kept), seed)
     again, memory = started(settings, plan, state.columns, state.label_dtype), empty_memory(plan, kept)
@@ -156,7 +176,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
     if not memory.label_counts.any():
         raise ValueError("There is nothing to learn: no rows were given.")
     again = again.with_memory(
-        memory, store=store, label_dtype=dtypes[0], chosen_at=int(memory.label_counts.sum()), witness=state.witness
+        memory, store=store, label_dtype=dtypes[0], chosen_at=int(memory.label_counts.sum()), **state.carried
     )
     return weigh(settings, again).but(refitted=EVERYTHING_FITTED)
 
@@ -174,18 +194,19 @@ def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:
 
 def with_choice(settings: ModelSettings, state: ModelState, chosen: ModelState) -> ModelState:
     """Take layout, vote and weights that another version of a model has chosen; count the kept rows again."""
-    kept, columns = state.store, state.columns
-    if kept is None or not state.can_choose:
+    store, columns = state.store, state.columns
+    if store is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
     if chosen.columns.n != columns.n:
         raise ValueError("the layout is of a model with other columns")
     if state.rows is not None and chosen.columns.kinds != columns.kinds:
-        columns, kept = with_kinds(settings, columns, state.rows, chosen.columns.letters)
+        columns, store = with_kinds(settings, columns, store, chosen.columns.letters)
     columns = replace(columns, types=chosen.columns.types)  # as `refit` does
     memory = chosen.memory.empty_like()
     memory.declare_labels(state.memory.declared)
-    count(memory, chosen.cells, kept.batches())
-    if state.documents is not None and not len(kept):  # as after `open`
-        kept = settings.empty_store(kept.h, kept.seed, chosen.vote)
+    assert store.kept is not None
+    count(memory, chosen.cells, store.kept.batches())
+    is_open = state.documents is not None and not len(store.kept)  # as after `open`
+    after = settings.empty_store(store.h, store.seed, chosen.vote) if is_open else store
     taken = state.like_layout_of(chosen).with_memory(memory)
-    return taken.but(columns=columns, store=kept, cutting=chosen.cutting, stale=False)
+    return taken.but(columns=columns, store=after, cutting=chosen.cutting, stale=False)

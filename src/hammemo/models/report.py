@@ -209,7 +209,7 @@ def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str,
 def report_of(model: Any) -> Report:
     """Return the report of one version of a fitted model."""
     state: ModelState = model.state
-    positions, kept, cells = state.sites.positions, state.store, state.cells
+    positions, kept, cells = state.sites.positions, state.kept, state.cells
     counts = state.memory.label_counts
     return Report(
         n_examples=int(counts.sum()),

@@ -24,7 +24,6 @@ from hammemo.models import forget, learn
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.column_changes import as_kinds
-from hammemo.models.count import with_ledger
 from hammemo.models.editing import edit, mute_forgetting_warning, read_rows, take_state
 from hammemo.tokens.contexts import joined_examples
 
@@ -250,7 +249,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             settings, state = self.estimator_.settings(), self.estimator_.state
             now, before = state.columns, state.memory.forgot_unchecked
             rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
-            left = with_ledger(forget.forget(settings, state, joined_examples(rows)), state.store)
+            left = forget.forget(settings, state, joined_examples(rows))
             left.memory.forgot_unchecked = before  # the window has learnt all that it forgets
             take_state(self.estimator_, left)
 

@@ -236,8 +236,8 @@ def _warn_of_unchecked_forgetting(reader: Reader) -> None:
     """Warn once for each version of a memory that its certificates rest on what it was told to forget."""
     if reader.forgot_unchecked and reader not in _warned:
         warnings.warn(
-            "This model has forgotten examples without a ledger, and its memory cannot tell whether it had learnt "
-            "them: its certificates hold only if it had learnt every one of them. Use memory=Ledgered(Hashed(...)), "
+            "This model has forgotten examples without digests, and its memory cannot tell whether it had learnt "
+            "them: its certificates hold only if it had learnt every one of them. Use keep='digests', "
             "which refuses to forget what was never learnt.",
             stacklevel=4,
         )

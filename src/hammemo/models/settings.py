@@ -10,13 +10,15 @@ from sklearn.utils import check_random_state
 from hammemo.kernels import AutoSites
 from hammemo.models.automatic import resolved_memory, resolved_vote
 from hammemo.models.names import is_auto
+from hammemo.stores.digest_store import NAMES as DIGEST_NAMES
+from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.votes import Vote
 
 
@@ -79,11 +81,17 @@ class ModelSettings(NamedTuple):
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
         return vote.with_class_weight(self.class_weight)
 
-    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
+    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> ModelStore | None:
+        """Return what rows or documents are stored in; None where nothing is."""
+        digests = Digests.of(self.keep)
+        kept = self._empty_kept(self.keep if digests is None else digests.rows, h, seed, vote, documents=documents)
+        return kept if digests is None else DigestStore(h, seed, digests.key, beside=kept)
+
+    def _empty_kept(self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
-        keep = self.keep
         if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
-            raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
+            known = "', '".join(["auto", *DIGEST_NAMES])
+            raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False, a number of rows, or Digests().")
         if not isinstance(keep, (str, bool)) and keep < 1:
             raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
         is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)

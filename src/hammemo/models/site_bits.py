@@ -160,7 +160,7 @@ def _contributions(
     state: ModelState,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
-    vote, sample, memory = state.vote, state.store, state.memory
+    vote, sample, memory = state.vote, state.kept, state.memory
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):

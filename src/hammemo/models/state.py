@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hammemo.memories.exact import InSegments
-from hammemo.stores.kept_documents import KeptDocuments
-from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.labels import classes_array
 from hammemo.votes.choosing import HeldOut
 
@@ -28,7 +26,9 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.stores.kept_documents import KeptDocuments
+    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
@@ -105,8 +105,9 @@ class ModelState:
     columns : ColumnSchema
     label_dtype : dtype
         The type that labels have in answers.
-    store : Kept, optional
-        The rows or documents that are kept: what `refit` chooses by and fits the vote to.
+    store : ModelStore, optional
+        What is stored of the rows or documents: those that are kept, which `refit` chooses by and fits the vote to,
+        and digests of all.
     cutting : Cutting, optional
         How streams were cut into windows, if any were learnt, all alike.
     pinned : bool
@@ -119,19 +120,22 @@ class ModelState:
         Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since.
     witness : Witness, optional
         What counts the forgotten rows while a receipt is made; copies of the state do not have it.
+    position : str, optional
+        Up to where the model has followed its source, as the source says it. It is not in digests.
     """
 
     parts: tuple[Part, ...]
     vote: Vote
     columns: ColumnSchema
     label_dtype: np.dtype[Any]
-    store: Kept | None = None
+    store: ModelStore | None = None
     cutting: Cutting | None = None
     pinned: bool = False
     chosen_at: int = 0
     stale: bool = False
     refitted: frozenset[str] = frozenset()
     witness: Witness | None = None
+    position: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "witness": None}
@@ -153,6 +157,11 @@ class ModelState:
     def like_layout_of(self, other: ModelState) -> ModelState:
         """Return it with the layout and the fitted vote of another state, and its own memory."""
         return self.with_layout(other.layout, vote=copy.deepcopy(other.vote), chosen_at=other.chosen_at)
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What a state that is made anew of the same rows takes over."""
+        return {"witness": self.witness, "position": self.position}
 
     @property
     def layout(self) -> Layout:
@@ -179,19 +188,25 @@ class ModelState:
         return X if self.cutting is None else self.cutting.contexts(X, self.columns.n)
 
     @property
+    def kept(self) -> Kept | None:
+        """The rows or documents that are kept; None where none are."""
+        return None if self.store is None else self.store.kept
+
+    @property
     def rows(self) -> KeptRows | None:
         """The rows that are kept; None where none or documents are."""
-        return self.store if isinstance(self.store, KeptRows) else None
+        return None if self.store is None else self.store.kept_rows
 
     @property
     def documents(self) -> KeptDocuments | None:
         """The documents that are kept; None where none or rows are."""
-        return self.store if isinstance(self.store, KeptDocuments) else None
+        return None if self.store is None else self.store.kept_documents
 
     @property
     def all_kept(self) -> Kept | None:
         """The rows or documents that are kept, where these are all that the model holds."""
-        return self.store if self.store is not None and self.store.holds_all else None
+        kept = self.kept
+        return kept if kept is not None and kept.holds_all else None
 
     @property
     def n_examples(self) -> int:
@@ -221,7 +236,7 @@ class ModelState:
     @property
     def refits_whole(self) -> bool:
         """Whether `refit` needs no data to make a model that depends on no forgotten row."""
-        return self.store is not None and (self.store.holds_all or self.pinned)
+        return self.kept is not None and (self.kept.holds_all or self.pinned)
 
 
 def is_in_segments(memory: Memory) -> bool:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hammemo.models.answering import ModelView
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -137,7 +137,7 @@ def fit_stream(
     cutting = stream.cutting or stream.default_cutting
     state, sample = _learn_blocks(settings, None, stream, n_context, cutting, layout, sampled=True)
     if layout is None and state.documents is not None and state.documents.holds_all:
-        state = fit_documents(settings, state, state.documents, is_counted=True)
+        state = fit_documents(settings, state, is_counted=True)
     elif state.vote.sample_size():  # a layout may bring fitted weights
         state = weigh(settings, _with_vote_for_all_labels(settings, state), sample)
     check_class_weight(state)
@@ -191,7 +191,8 @@ def _learn_blocks(
     passed: Iterable[Block] = keeper.through(chain([first], blocks))
     if settings.memory_is_auto:
         passed = watched(passed, memory)
-    size, sample = state.vote.sample_size() if sampled and store is None else 0, None
+    keeps_none = store is None or store.kept is None
+    size, sample = state.vote.sample_size() if sampled and keeps_none else 0, None
     if size:
         sample = WindowSample(size, memory.seed, labels)
         passed = sample.through(passed)
@@ -199,7 +200,7 @@ def _learn_blocks(
         passed = _told(passed, stream.total)
         memory.update_from_blocks(_labelled(passed) if labels is None else passed, labels)
     label_dtype = widened_label_dtype(label_dtype, memory.labels)
-    state = state.with_memory(memory, store=keeper.kept, label_dtype=label_dtype)
+    state = state.with_memory(memory, store=keeper.store, label_dtype=label_dtype)
     return state, sample.examples() if sample else None
 
 
@@ -274,7 +275,7 @@ def _forget_blocks(
         examples = block.examples() if labels is None else block.examples().only(labels)
         memory.update(examples, -1)
         state = with_forgotten(settings, state, examples)
-    return with_checked_memory(state, memory, keeper.kept), keeper.could_tell
+    return with_checked_memory(state, memory, keeper.store), keeper.could_tell
 
 
 def known_cutting(state: ModelState) -> Cutting:
@@ -333,14 +334,19 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def with_counted_stream(
-    settings: ModelSettings, state: ModelState, memory: Memory, kept: Kept | None, cutting: Cutting, sample: Examples
+    settings: ModelSettings,
+    state: ModelState,
+    memory: Memory,
+    store: ModelStore | None,
+    cutting: Cutting,
+    sample: Examples,
 ) -> ModelState:
     """Take the counts of a stream that others have read; the state has learnt a sample of it, and nothing else."""
-    state = state.with_memory(memory, store=kept, cutting=cutting)
+    state = state.with_memory(memory, store=store, cutting=cutting)
     if not state.vote.sample_size():
         return state
     state = _with_vote_for_all_labels(settings, state)
-    return state.but(vote=fitted_vote(state, sample if kept is None else kept.fitting_sample(state.vote)))
+    return state.but(vote=fitted_vote(state, sample if state.kept is None else state.kept.fitting_sample(state.vote)))
 
 
 def stream_losses(view: ModelView, stream: Stream) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def weigh(settings: ModelSettings, state: ModelState, learnt: Examples | None = None) -> ModelState:
     """Fit the vote to what is kept, or to what was learnt where nothing is kept; not at all if that is too few."""
-    kept = state.store
+    kept = state.kept
     examples = learnt if kept is None else kept.fitting_sample(state.vote) if len(kept) else None
     if examples is None or not _is_enough(settings, examples):
         return state

@@ -1,16 +1,11 @@
-"""What the key file knows of backups: their keys, and which subjects were erased since.
-
-A backup of a model with subjects is encrypted with a key of its own, which has an expiry date. A *record of an erasure*
-names a subject by its keyed hash. It lies here because it must outlive the database: a backup that is restored brings
-back an older one, which knows nothing of later requests. The records go with the last backup that may need them.
-"""
+"""What the key file knows of backups: each one of a model with subjects has a key of its own, with an expiry date."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from hammemo.receipts.strict_json import (
     TIME_FORMAT,
@@ -19,15 +14,7 @@ from hammemo.receipts.strict_json import (
     check_names,
     check_number,
     check_time,
-    check_truth,
-    now,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-_SLACK: Final = timedelta(days=1)
-"""A record is kept for backups begun up to a day later: an erasure is recorded before it is applied."""
 
 
 @dataclass(frozen=True)
@@ -80,65 +67,3 @@ class BackupKey:
             check_line(held["database"], "the database of a backup"),
             None if position is None else check_number(position, "the version in a backup"),
         )
-
-
-@dataclass(frozen=True)
-class ErasedSubject:
-    """The record of an erasure.
-
-    Parameters
-    ----------
-    model : str
-        Of which model.
-    op, subject : str
-        Keyed hashes of the operation id and of the subject, in hexadecimal digits.
-    request : str
-        The operation id, which the receipt names, encrypted, in hexadecimal digits.
-    refit : bool
-        Whether the model was refitted.
-    time : str
-    """
-
-    model: str
-    op: str
-    subject: str
-    request: str
-    refit: bool
-    time: str = field(default_factory=now)
-
-    @classmethod
-    def from_json(cls, given: Any) -> ErasedSubject:
-        """Return the record that a JSON object describes; ValueError for anything else."""
-        held = check_names(given, cls.__dataclass_fields__, "the record of an erasure")
-        return cls(
-            check_line(held["model"], "the model of an erasure"),
-            check_hex(held["op"], "the operation of an erasure", 16),
-            check_hex(held["subject"], "the subject of an erasure", 16),
-            check_line(held["request"], "the request of an erasure", 400),
-            check_truth(held["refit"], "the refit of an erasure"),
-            check_time(held["time"], "the time of an erasure"),
-        )
-
-
-def joined_records(held: Iterable[ErasedSubject], new: Iterable[ErasedSubject]) -> tuple[ErasedSubject, ...]:
-    """Return all records, one for each operation of a model: the newest."""
-    return tuple({(one.model, one.op): one for one in [*held, *new]}.values())
-
-
-def needed_records(
-    records: Iterable[ErasedSubject], backups: Mapping[str, BackupKey], at: str
-) -> tuple[ErasedSubject, ...]:
-    """Return the records that a backup may need at some time: one that is there, or one that is just being made."""
-    return tuple(
-        record
-        for record in records
-        if _later(record.time) >= at
-        or any(key.model == record.model and key.made <= _later(record.time) for key in backups.values())
-    )
-
-
-def _later(time: str) -> str:
-    try:
-        return (datetime.fromisoformat(time) + _SLACK).strftime(TIME_FORMAT)
-    except OverflowError:
-        return time

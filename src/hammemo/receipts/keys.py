@@ -5,8 +5,9 @@ its owner alone and is replaced in one step, under its lock. `hammemo keys new` 
 prints the public key, which anyone may have.
 
 Named keys are what a server encrypts with; one may have an expiry date. Backups have keys of their own
-(:mod:`hammemo.receipts.backup_keys`). A key that is dropped is in no later version of the file, but may still be in old
-blocks of the disk and in copies of the file.
+(:mod:`hammemo.receipts.backup_keys`). Records of erasures lie in files beside the key file
+(:mod:`hammemo.receipts.erasure_records`): copy these with it. A key that is dropped is in no later version of the file,
+but may still be in old blocks of the disk and in copies of the file.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ import hashlib
 import os
 import secrets
 import stat
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
-from hammemo.receipts.backup_keys import BackupKey, ErasedSubject, joined_records, needed_records
+from hammemo.receipts.backup_keys import BackupKey
+from hammemo.receipts.erasure_records import MODEL_BYTES, keep_records, needed_records, read_records, records_size
 from hammemo.receipts.strict_json import (
     canonical,
     check_hex,
     check_line,
     check_names,
+    check_number,
     check_time,
     now,
     read_object,
@@ -72,7 +76,8 @@ class Keys:
     hashing: bytes = field(repr=False)
     named: Mapping[str, NamedKey] = field(default_factory=dict, repr=False)
     backups: Mapping[str, BackupKey] = field(default_factory=dict, repr=False)
-    erased: tuple[ErasedSubject, ...] = field(default=(), repr=False)
+    erased: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """How many bytes the records of erasures of each model have; they lie in files of their own."""
 
     @classmethod
     def new(cls) -> Keys:
@@ -107,23 +112,23 @@ class Keys:
         """Return the keys with that of a backup added or replaced."""
         return replace(self, backups={**self.backups, name: key})
 
-    def with_erased(self, erased: Iterable[ErasedSubject]) -> Keys:
-        """Return the keys with records of erasures added."""
-        return replace(self, erased=joined_records(self.erased, erased))
+    def with_erased(self, model: str, size: int) -> Keys:
+        """Return the keys with another size of a model's records of erasures; 0 for none."""
+        sizes = {**self.erased, model: size}
+        return replace(self, erased={name: n for name, n in sizes.items() if n})
 
     def without_backups(self, names: Iterable[str]) -> Keys:
-        """Return the keys without those of some backups, and without records that no other backup needs."""
+        """Return the keys without those of some backups."""
         gone = set(names)
-        backups = {name: key for name, key in self.backups.items() if name not in gone}
-        return replace(self, backups=backups, erased=needed_records(self.erased, backups, now()))
+        return replace(self, backups={name: key for name, key in self.backups.items() if name not in gone})
+
+    def backups_of(self, model: str) -> list[BackupKey]:
+        """Return the keys of a model's backups."""
+        return [key for key in self.backups.values() if key.model == model]
 
     def expired(self) -> list[str]:
         """Return the names of backups that have expired."""
         return [name for name, key in self.backups.items() if key.expires <= now()]
-
-    def is_outdated(self) -> bool:
-        """Return whether a backup has expired, or a record of an erasure is no longer needed."""
-        return bool(self.expired()) or len(needed_records(self.erased, self.backups, now())) < len(self.erased)
 
     def encoded(self) -> bytes:
         """Return the text of a key file: it holds the secrets."""
@@ -132,25 +137,35 @@ class Keys:
         if self.backups:
             held["backups"] = {name: key.to_json() for name, key in self.backups.items()}
         if self.erased:
-            held["erased"] = [asdict(one) for one in self.erased]
-        return canonical(held | {"signing": self.signing.hex(), "hashing": self.hashing.hex()}) + b"\n"
+            held["erased"] = dict(self.erased)
+        text = canonical(held | {"signing": self.signing.hex(), "hashing": self.hashing.hex()}) + b"\n"
+        if len(text) > _MAX_FILE_BYTES:  # refused here, because it could not be read again
+            raise ValueError(
+                f"The key file would have {len(text):,} bytes, and at most {_MAX_FILE_BYTES:,} can be read: let old "
+                "backups expire, or serve some models with another key file."
+            )
+        return text
 
     @classmethod
     def decoded(cls, text: bytes) -> Keys:
         """Return the keys in the text of a key file; ValueError, which shows no secret, if it is none."""
-        held = read_object(text.removesuffix(b"\n"), most=_MAX_FILE_BYTES)
-        backups, erased = held.pop("backups", {}), held.pop("erased", [])
+        held = read_object(text.removesuffix(b"\n"), _MAX_FILE_BYTES)
+        backups, erased = held.pop("backups", {}), held.pop("erased", {})
         check_names(held, ("format", "version", "named", "signing", "hashing"), "it")
         if held["format"] != FORMAT or held["version"] != VERSION:
             raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
         if not isinstance(held["named"], dict) or not isinstance(backups, dict):
             raise ValueError("its named keys or those of backups are not a JSON object")
-        if not isinstance(erased, list):
-            raise ValueError("its records of erasures are not a list")
+        if not isinstance(erased, dict):
+            raise ValueError("its sizes of records of erasures are not a JSON object")
         named = {check_line(name, "the name of a key"): _named_key(key, name) for name, key in held["named"].items()}
         signing, hashing = (bytes.fromhex(check_hex(held[name], f"its {name} key")) for name in ("signing", "hashing"))
         listed = {check_line(name, "the name of a backup"): BackupKey.from_json(key) for name, key in backups.items()}
-        return cls(signing, hashing, named, listed, tuple(map(ErasedSubject.from_json, erased)))
+        sizes = {
+            check_hex(model, "the id of a model", MODEL_BYTES): check_number(size, "the size of records of erasures")
+            for model, size in erased.items()
+        }
+        return cls(signing, hashing, named, listed, sizes)
 
 
 def _named_key(given: Any, name: str) -> NamedKey:
@@ -196,12 +211,34 @@ def change_keys(path: str | os.PathLike[str], change: Callable[[Keys], Keys]) ->
 
 
 def drop_expired(path: str | os.PathLike[str]) -> list[str]:
-    """Drop the keys of backups that have expired, which then cannot be read, and return their names."""
-    held = read_keys(path)
-    gone = held.expired()
-    if held.is_outdated():
-        change_keys(path, lambda keys: keys.without_backups(gone))
+    """Drop the keys of backups that have expired, which then cannot be read, and return their names.
+
+    Records of erasures that no other backup needs go with them.
+    """
+    gone = read_keys(path).expired()
+    if gone:
+        drop_unneeded_records(path, change_keys(path, lambda keys: keys.without_backups(gone)))
     return gone
+
+
+def drop_unneeded_records(path: str | os.PathLike[str], keys: Keys) -> None:
+    """Drop the records of erasures that all backups of their models hold; those of a damaged file stay."""
+    for model in keys.erased:
+        with suppress(ValueError):
+            _drop_unneeded_records(path, model)
+
+
+def _drop_unneeded_records(path: str | os.PathLike[str], model: str) -> None:
+    with locked(path):
+        found = list(read_records(path, model))
+        kept = needed_records(found, read_keys(path).backups_of(model))
+        is_whole = records_size(path, model) >= read_keys(path).erased.get(model, 0)
+        if is_whole and len(kept) < len(
+            found
+        ):  # the key file comes first: records that are longer than it says lack nothing
+            change_keys(path, lambda keys: keys.with_erased(model, 0))
+            keep_records(path, model, kept)
+            change_keys(path, lambda keys: keys.with_erased(model, records_size(path, model)))
 
 
 def public_key_of(text: bytes) -> str:

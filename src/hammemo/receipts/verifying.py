@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.base import clone
 
-from hammemo.memories import Gaussian, Ledgered
+from hammemo.memories import Gaussian
 from hammemo.models.digests import part_digests
 from hammemo.models.editing import take_state
 from hammemo.models.streams import known_cutting
@@ -148,7 +148,8 @@ def check_documents(
     model, documents = model.snapshot(), list(documents)
     kept, ids = model.state.documents, None if cases is None else list(cases)
     if kept is not None and (ids is None or not kept.all_have_cases):
-        take_state(model, model.state.but(store=kept.without_cases()))
+        assert model.state.store is not None
+        take_state(model, model.state.but(store=model.state.store.with_kept(kept.without_cases())))
         ids = None
     fresh, counted = _emptied(model), _emptied(model)
     if documents:
@@ -218,7 +219,7 @@ def _emptied(model: MemoryClassifier) -> MemoryClassifier:
 def _refit_nothing(fresh: MemoryClassifier) -> None:
     """Make what `refit` makes of a model that keeps everything and holds nothing."""
     state = fresh.state
-    if state.store is not None:
+    if state.store is not None and state.kept is not None:
         is_of_documents, seed = state.documents is not None, state.store.seed
         empty = fresh.settings().empty_store(state.store.h, seed, state.vote, documents=is_of_documents)
         take_state(fresh, state.but(store=empty, pinned=False))
@@ -240,7 +241,7 @@ def _proven(model: MemoryClassifier) -> Check:
 
 def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryClassifier) -> Check:
     """Return what is proven of a model that is not equal to the fresh one."""
-    same, sums, kept = _compared(model, fresh), _compared(model, counted), model.state.store
+    same, sums, kept = _compared(model, fresh), _compared(model, counted), model.state.kept
     if not all(sums[part] for part in _SUMS):
         _refuse_rounding(model.memory_)
         different = {part: sums[part] for part in _SUMS}
@@ -254,8 +255,6 @@ def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryCla
 
 
 def _refuse_rounding(memory: Memory) -> None:
-    while isinstance(memory, Ledgered):
-        memory = memory.memory_
     if isinstance(memory, Gaussian) and not memory.exact:
         raise ValueError(
             "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to rounding. Use "

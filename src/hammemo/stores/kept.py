@@ -1,4 +1,4 @@
-"""What the kept rows and the kept documents of a model have in common: a threshold of hashes, and a size.
+"""What all stores have in common (`ModelStore`), and kept rows and documents: a threshold and a size (`Kept`).
 
 Whether a key is kept depends on nothing but its hash, so what is kept is additive like the counts: learning, forgetting
 and merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is
@@ -7,7 +7,8 @@ threshold falls to the highest of the grid with no more examples below it. So af
 function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
 `empty_like()` and `layout=` hand it on.
 
-A key is an example (:mod:`hammemo.stores.kept_rows`) or a document (:mod:`hammemo.stores.kept_documents`).
+A key is an example (:mod:`hammemo.stores.kept_rows`) or a document (:mod:`hammemo.stores.kept_documents`). A store
+may also hold digests of all examples, with or without such a sample (:mod:`hammemo.stores.digest_store`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import Cached
+from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 
 EVERYTHING: Final = 2**64
@@ -37,19 +40,107 @@ EVERYTHING: Final = 2**64
 THRESHOLDS: Final = tuple(sorted({isqrt(isqrt(isqrt(2**k))) for k in range(8 * 64 + 1)}))
 """The grid, ascending: 2^64 and, eight times an octave, the whole numbers below 2^(k/8)."""
 
-Self = TypeVar("Self", bound="Kept")
+Self = TypeVar("Self", bound="ModelStore")
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Cached, ABC):
-    """What a model keeps of its examples: a value that never changes.
+class ModelStore(Cached, ABC):
+    """What a model stores of its examples beside the counts: a value that never changes.
 
     Parameters
     ----------
     h : int
         Tokens of a context.
     seed : int
-        What the hash depends on.
+        What hashes and digests depend on.
+    """
+
+    h: int
+    seed: int
+
+    @property
+    @abstractmethod
+    def kept(self) -> Kept | None:
+        """The rows or documents that are kept; None where none are."""
+
+    @property
+    def kept_rows(self) -> Any:  # KeptRows or None: modules import each other in one direction
+        """The same where they are rows."""
+        return None if self.kept is None or self.kept is self else self.kept.kept_rows
+
+    @property
+    def kept_documents(self) -> Any:
+        """The same where they are documents."""
+        return None if self.kept is None or self.kept is self else self.kept.kept_documents
+
+    @property
+    @abstractmethod
+    def knows_all(self) -> bool:
+        """Whether it knows of every example if it is stored, so that it refuses to forget others."""
+
+    @abstractmethod
+    def changed(self: Self, examples: Examples, sign: int) -> Self:
+        """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not stored."""
+
+    def changed_one(self: Self, context: Sequence[Any], label: Any, by: int) -> Self:
+        """Return it with one example learnt or, with -1, forgotten."""
+        return self.changed(Examples.of([context], [label]), by)
+
+    def with_windows(self: Self, block: Block, labels: Vocabulary | None, sign: int) -> Self:
+        """Return it with the windows of a block learnt or, with sign -1, forgotten; `labels` are those learnt."""
+        examples = block.examples()
+        return self.changed(examples if labels is None else examples.only(labels), sign)
+
+    def with_kept(self, kept: Kept | None) -> Any:
+        """Return it with other rows or documents in place of those that are kept."""
+        return kept
+
+    @abstractmethod
+    def plus(self: Self, other: ModelStore, sign: int) -> Self | None:
+        """Return what both hold or, with sign -1, without the other's; None where the other tells too little."""
+
+    @abstractmethod
+    def emptied(self: Self) -> Self:
+        """Return one of the same layout with nothing in it."""
+
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """Return how it stores, for files."""
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what is stored as canonical arrays."""
+
+    @abstractmethod
+    def restored(self: Self, stored: StoredArrays) -> Self:
+        """Return one of this layout with these arrays, checked: undo `state`."""
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return all that it holds and the threshold as arrays, for other processes; `unpacked` undoes it."""
+        threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
+        return {**self.state(), "last": np.array([threshold - 1], np.uint64)}  # the threshold may need 65 bits
+
+    def unpacked(self: Self, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return one of this layout that holds what `packed` returned."""
+        held, empty = dict(arrays), self.emptied()
+        threshold = int(held.pop("last")[0]) + 1
+        if empty.kept is not None:
+            empty = empty.with_kept(replace(empty.kept, threshold=threshold))
+        return empty.restored(StoredArrays(held))
+
+    @abstractmethod
+    def stores_like(self, other: ModelStore | None) -> bool:
+        """Return whether another store has the same room and the same key."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(ModelStore):
+    """Rows or documents with hashes below a threshold.
+
+    Parameters
+    ----------
+    h, seed
+        As in `ModelStore`.
     most : int
         How many rows, or tokens of documents, are kept at most; more only where a single key, or the keys of one step
         of the grid, have more.
@@ -57,10 +148,18 @@ class Kept(Cached, ABC):
         Kept are the keys with hashes below it.
     """
 
-    h: int
-    seed: int
     most: int
     threshold: int = EVERYTHING
+
+    @property
+    def kept(self) -> Kept:
+        """Itself."""
+        return self
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether nothing was dropped."""
+        return self.threshold == EVERYTHING
 
     @property
     def lowest_threshold(self) -> int:
@@ -77,18 +176,6 @@ class Kept(Cached, ABC):
         """Return how many distinct keys are kept."""
 
     @abstractmethod
-    def changed(self: Self, examples: Examples, sign: int) -> Self:
-        """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not kept."""
-
-    @abstractmethod
-    def plus(self: Self, other: Kept, sign: int) -> Self | None:
-        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
-
-    @abstractmethod
-    def emptied(self: Self) -> Self:
-        """Return one of the same layout with nothing in it."""
-
-    @abstractmethod
     def batches(self) -> Iterator[Examples]:
         """Yield the examples of all that is kept, in an order that depends on nothing but what it is."""
 
@@ -96,28 +183,18 @@ class Kept(Cached, ABC):
     def fitting_sample(self, vote: Vote) -> Examples:
         """Return the examples that a vote is fitted to."""
 
-    @abstractmethod
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept as canonical arrays."""
-
-    @abstractmethod
-    def restored(self: Self, stored: StoredArrays) -> Self:
-        """Return one of this layout with these arrays, checked: undo `state`."""
-
     def are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes lie below the threshold."""
         return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
 
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        last = np.array([self.lowest_threshold - 1], np.uint64)  # the threshold itself may need 65 bits
-        return {**self.state(), "last": last}
+    def described(self) -> dict[str, Any]:
+        """Return how it keeps, for files."""
+        kind = "rows" if self.kept_documents is None else "documents"
+        return {"of": kind, "seed": self.seed, "most": self.most, "threshold": self.lowest_threshold}
 
-    def unpacked(self: Self, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return one of this seed and size that holds what `packed` returned."""
-        held = dict(arrays)
-        threshold = int(held.pop("last")[0]) + 1
-        return replace(self.emptied(), threshold=threshold).restored(StoredArrays(held))
+    def stores_like(self, other: ModelStore | None) -> bool:
+        """Return whether another store keeps in the same way, and as much."""
+        return type(self) is type(other) and self.most == other.most
 
 
 def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:

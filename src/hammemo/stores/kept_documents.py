@@ -29,7 +29,6 @@ import numpy as np
 from hammemo._arrays.integers import narrow
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
-from hammemo.memories.ledgered import Ledger
 from hammemo.stores.documents import (
     NO_CASE,
     NONE,
@@ -48,6 +47,7 @@ from hammemo.stores.documents import (
 )
 from hammemo.stores.kept import EVERYTHING, Kept, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
+from hammemo.stores.layered_counts import LayeredCounts
 from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Token
     from hammemo.votes import Vote
@@ -83,9 +84,9 @@ class KeptDocuments(Kept):
         As in `Kept`; the size is that of all tokens.
     held : Documents
         The base, in canonical form.
-    overlay : Ledger
+    overlay : LayeredCounts
         How much more often, or less, documents are stored than in the base.
-    long : Ledger
+    long : LayeredCounts
         The hashes of documents that are too long to be kept, and how often each is stored.
 
     Examples
@@ -94,13 +95,13 @@ class KeptDocuments(Kept):
     >>> from hammemo.tokens.streams import stream_blocks
     >>> keeper = Keeper(KeptDocuments(h=2, seed=0, most=100), Way("pad"))
     >>> _ = list(keeper.through(stream_blocks([["a", "b", "c"], ["d", "b"]], h=2, short="pad")))
-    >>> len(keeper.kept), [len(batch) for batch in keeper.kept.batches()]
+    >>> len(keeper.store), [len(batch) for batch in keeper.store.batches()]
     (2, [5])
     """
 
     held: Documents = NONE
-    overlay: Ledger[Key] = field(default_factory=Ledger)
-    long: Ledger[int] = field(default_factory=Ledger)
+    overlay: LayeredCounts[Key] = field(default_factory=LayeredCounts)
+    long: LayeredCounts[int] = field(default_factory=LayeredCounts)
 
     @classmethod
     def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptDocuments:
@@ -113,6 +114,11 @@ class KeptDocuments(Kept):
 
     def __len__(self) -> int:
         return len(self.base.held.without_cases)
+
+    @property
+    def kept_documents(self) -> KeptDocuments:
+        """Itself."""
+        return self
 
     @property
     def holds_all(self) -> bool:
@@ -143,7 +149,7 @@ class KeptDocuments(Kept):
     def base(self) -> KeptDocuments:
         """The same documents without an overlay, and no more than there is room for."""
         counts = self.overlay.counts()
-        made = replace(self, overlay=Ledger()) if self.overlay.n_entries else self
+        made = replace(self, overlay=LayeredCounts()) if self.overlay.n_entries else self
         if counts:
             made = replace(made, held=summed([self.held, Documents.of_keys(counts, self.seed)]))
         return made.bounded()
@@ -199,6 +205,10 @@ class KeptDocuments(Kept):
         base = self.base
         low = low.below(base.threshold)
         return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)])).bounded()
+
+    def with_windows(self, block: Block, labels: Vocabulary | None, sign: int) -> KeptDocuments:  # noqa: ARG002
+        """Return it as it is: documents are kept whole, by `Keeper`."""
+        return self
 
     def _whose(self, documents: Documents) -> Documents:
         """Return documents to be forgotten, those without a case as copies that are held.
@@ -294,16 +304,21 @@ class KeptDocuments(Kept):
             raise not_kept()
         return replace(self, long=self.long.plus(words, sign))
 
-    def plus(self, other: Kept, sign: int) -> KeptDocuments | None:
+    def plus(self, other: ModelStore, sign: int) -> KeptDocuments | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
-        if other.h != self.h or (other.seed != self.seed and not other.holds_all):
+        kept, documents, rows = other.kept, other.kept_documents, other.kept_rows
+        if (
+            kept is None
+            or kept.h != self.h
+            or not (kept.holds_all or (documents is not None and kept.seed == self.seed))
+        ):
             return None
-        if isinstance(other, KeptRows):
-            return self.changed(other.examples(), sign) if other.holds_all else None
-        if not isinstance(other, KeptDocuments):
+        if rows is not None:
+            return self.changed(rows.examples(), sign)
+        if documents is None:
             return None
-        theirs, mine = other.base, self
-        if other.seed == self.seed:
+        theirs, mine = documents.base, self
+        if theirs.seed == self.seed:
             mine = self.below(theirs.threshold)
         elif len(theirs):
             theirs = replace(theirs, held=summed([theirs.held.hashed(self.seed)]))
@@ -440,7 +455,7 @@ class KeptDocuments(Kept):
         cases = stored.take("cases", "uint64", (len(counts), 2)) if has_cases else cases
         given = Documents(tokens, codes, lengths, ways, way_codes, counts, words, cases).hashed(self.seed)
         held = summed([given])
-        kept = replace(self, held=held, long=Ledger((dict(zip(long, times, strict=True)),)))
+        kept = replace(self, held=held, long=LayeredCounts((dict(zip(long, times, strict=True)),)))
         same = held.tokens == tokens and held.ways == ways and np.array_equal(held.codes, codes)
         same = same and np.array_equal(held.words, given.words) and np.array_equal(held.way_codes, way_codes)
         same = same and np.array_equal(held.cases, cases) and held.has_cases == has_cases
@@ -451,12 +466,12 @@ class KeptDocuments(Kept):
 
 
 class Keeper:
-    """Looks at the blocks of a stream that pass through, for what a model keeps.
+    """Looks at the blocks of a stream that pass through, for what a model stores of them.
 
     Parameters
     ----------
-    kept : KeptRows, KeptDocuments or None
-        What was kept before.
+    store : ModelStore or None
+        What was stored before.
     way : Way
         How the documents were cut.
     sign : int
@@ -464,14 +479,14 @@ class Keeper:
 
     Attributes
     ----------
-    kept : KeptRows, KeptDocuments or None
-        What is kept now.
+    store : ModelStore or None
+        What is stored now.
     could_tell : bool
         Whether all documents that were forgotten were kept, so that each was learnt as a whole.
     """
 
-    def __init__(self, kept: Kept | None, way: Way, sign: int = 1) -> None:
-        self.kept = kept
+    def __init__(self, store: ModelStore | None, way: Way, sign: int = 1) -> None:
+        self.store = store
         self.could_tell = True
         self._way, self._sign = way, sign
         self._labels = None if way.classes is None else Vocabulary.of(way.classes)
@@ -480,19 +495,26 @@ class Keeper:
 
     def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks as they are, after a look at each."""
-        kept = self.kept
-        if not isinstance(kept, KeptDocuments):
-            yield from self._rows_through(blocks)
+        kept = None if self.store is None else self.store.kept_documents
+        if kept is None:
+            yield from self._windows_through(blocks)
             return
         cutter = DocumentCutter(kept.h, self._way, kept.seed)
-        for block in blocks:
+        for block in self._windows_through(blocks):
             self._take(cutter.cut(block), kept.threshold)
             n_waiting = sum(len(documents.codes) for documents in self._waiting)
             if n_waiting > max(TOKENS_AT_ONCE, len(kept.held.codes)):
                 kept = self._kept_with_waiting(kept)
             yield block
         self._take(cutter.finish(), kept.threshold)
-        self.kept = self._kept_with_waiting(kept).with_long(cutter.long, self._sign)
+        kept = self._kept_with_waiting(kept).with_long(cutter.long, self._sign)
+        self.store = None if self.store is None else self.store.with_kept(kept)
+
+    def _windows_through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Store the windows of each block, where windows are stored."""
+        for block in blocks:
+            self.store = None if self.store is None else self.store.with_windows(block, self._labels, self._sign)
+            yield block
 
     def _take(self, found: Iterable[Documents], threshold: int) -> None:
         for documents in found:
@@ -503,17 +525,6 @@ class Keeper:
     def _kept_with_waiting(self, kept: KeptDocuments) -> KeptDocuments:
         documents, self._waiting = summed(self._waiting), []
         return kept.with_documents(documents, self._sign)
-
-    def _rows_through(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Keep the windows of a stream as rows, where rows are kept."""
-        for block in blocks:
-            kept = self.kept
-            if isinstance(kept, KeptRows) and self._sign > 0:
-                self.kept = kept.with_windows(block, self._labels)
-            elif isinstance(kept, KeptRows):
-                examples = block.examples()
-                self.kept = kept.changed(examples if self._labels is None else examples.only(self._labels), -1)
-            yield block
 
 
 def matched_documents(events: Key, held: Counter[Key]) -> Counter[Key]:

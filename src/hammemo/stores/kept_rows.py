@@ -20,8 +20,8 @@ import numpy as np
 from hammemo._arrays.integers import distinct_numbers, narrow, object_array
 from hammemo._versions import cached_property
 from hammemo.memories.errors import never_stored
-from hammemo.memories.ledgered import Ledger
 from hammemo.stores.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.stores.layered_counts import LayeredCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, as_label
 from hammemo.tokens.distinct import distinct_order, example_words, window_words
 from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
@@ -71,7 +72,7 @@ class KeptRows(Kept):
     label_codes, counts : ndarray of shape (n,)
     words : ndarray of uint64, shape (n,)
         The hashes, ascending.
-    overlay : Ledger
+    overlay : LayeredCounts
         How much more often, or less, rows are stored than in the base.
 
     Examples
@@ -90,7 +91,7 @@ class KeptRows(Kept):
     label_codes: NDArray[Any] = field(default_factory=_no_codes)
     counts: NDArray[Any] = field(default_factory=_no_codes)
     words: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    overlay: Ledger[Row] = field(default_factory=Ledger)
+    overlay: LayeredCounts[Row] = field(default_factory=LayeredCounts)
 
     @classmethod
     def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptRows:
@@ -106,6 +107,11 @@ class KeptRows(Kept):
         return len(self.base.words)
 
     @property
+    def kept_rows(self) -> KeptRows:
+        """Itself."""
+        return self
+
+    @property
     def nbytes(self) -> int:
         """How many bytes the base takes, without the names of tokens and labels."""
         return sum(array.nbytes for array in (self.codes, self.label_codes, self.counts, self.words))
@@ -115,12 +121,12 @@ class KeptRows(Kept):
         """The same rows without an overlay."""
         counts = self.overlay.counts()
         if not counts:
-            return replace(self, overlay=Ledger()) if self.overlay.n_entries else self
+            return replace(self, overlay=LayeredCounts()) if self.overlay.n_entries else self
         keys = list(counts)
         X = object_array(token for key in keys for token in key[:-1]).reshape(len(keys), self.h)
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
-        made = replace(self, overlay=Ledger()).with_copies(rows, times, example_words(rows, self.seed))
+        made = replace(self, overlay=LayeredCounts()).with_copies(rows, times, example_words(rows, self.seed))
         return made.below(made.threshold_for(distinct_numbers(made.words))) if len(made.words) > made.most else made
 
     def examples(self) -> Examples:
@@ -155,8 +161,9 @@ class KeptRows(Kept):
         rows = examples if len(low) == len(words) else examples.rows(low)
         return base.with_copies(rows, sign * rows.multiplicity, words[low])
 
-    def changed_one(self, row: Row, by: int) -> KeptRows:
-        """Return the rows with one row stored `by` times more or, below zero, less; its tokens are canonical."""
+    def changed_one(self, context: Sequence[Any], label: Any, by: int) -> KeptRows:
+        """Return the rows with one example learnt `by` times or, below zero, forgotten: in microseconds."""
+        row = row_of(context, label)
         if self.threshold < EVERYTHING and self._word(row) >= self.threshold:
             return self
         return self._overlaid({row: abs(by)}, 1 if by > 0 else -1)
@@ -178,21 +185,26 @@ class KeptRows(Kept):
         may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
         return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
-    def plus(self, other: Kept, sign: int) -> KeptRows | None:
+    def plus(self, other: ModelStore, sign: int) -> KeptRows | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little.
 
         The windows of documents become rows.
         """
-        is_alike = isinstance(other, KeptRows) and other.seed == self.seed
-        if other.h != self.h or not (is_alike or other.holds_all):
+        theirs = other.kept
+        if theirs is None or theirs.h != self.h:
             return None
-        kept = self.below(other.threshold) if is_alike else self
-        for examples in other.batches():
+        is_alike = theirs.kept_rows is not None and theirs.seed == self.seed
+        if not (is_alike or theirs.holds_all):
+            return None
+        kept = self.below(theirs.threshold) if is_alike else self
+        for examples in theirs.batches():
             kept = kept.changed(examples, sign)
         return kept
 
-    def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptRows:
-        """Return the rows with the windows of a block learnt; with `labels`, those that have one of them."""
+    def with_windows(self, block: Block, labels: Vocabulary | None, sign: int = 1) -> KeptRows:
+        """Return the rows with the windows of a block learnt or forgotten: those with one of `labels`, if given."""
+        if sign < 0:
+            return super().with_windows(block, labels, sign)
         places, words = window_words(block, labels, self.seed)
         base = self.base.with_room_for(words)
         low = base.are_low(words)

@@ -88,7 +88,7 @@ def vocabulary_words(vocabulary: Vocabulary) -> NDArray[np.uint64]:
     words[len(ints) : len(ints) + len(floats), 0] = floats.view(np.uint64)
     words[len(ints) :, 2] = FLOAT
     strings = words[len(ints) + len(floats) :]
-    strings[:, :2] = np.frombuffer(_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8").reshape(-1, 2)
+    strings[:, :2] = np.frombuffer(joined_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8").reshape(-1, 2)
     strings[:, 2] = STRING
     return words
 
@@ -167,7 +167,7 @@ def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None =
     start = hashlib.blake2b(
         bytes([STRING]), digest_size=32, key=_secret(key), salt=_family(seed), person=b"hammemo identity"
     )
-    digests = np.frombuffer(_digests(start, _encoded_strings(vocabulary)), np.uint8)
+    digests = np.frombuffer(joined_digests(start, _encoded_strings(vocabulary)), np.uint8)
     strings[:, 1:] = digests.reshape(-1, IDENTITY_BYTES - 1)
     return np.concatenate(
         [
@@ -194,14 +194,14 @@ def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
 
 def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> NDArray[np.uint64]:
     start = hashlib.blake2b(digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string")
-    return np.frombuffer(_digests(start, encoded), "<u8").astype(np.uint64)
+    return np.frombuffer(joined_digests(start, encoded), "<u8").astype(np.uint64)
 
 
 def _encoded_strings(vocabulary: Vocabulary) -> list[bytes]:
     return [string.encode("utf-8", "surrogatepass") for string in vocabulary.strings.tolist()]
 
 
-def _digests(start: Any, encoded: list[bytes]) -> bytes:
+def joined_digests(start: Any, encoded: Iterable[bytes]) -> bytes:
     """Return the digest of each message, end to end."""
     return b"".join(_digest_list(start, encoded))
 

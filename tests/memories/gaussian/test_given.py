@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from hammemo import LayoutError, MeMoClassifier, MemoryClassifier, load, save
 from hammemo.files.contents import file_bytes, file_pieces, from_bytes
-from hammemo.memories import Gaussian, Ledgered
+from hammemo.memories import Gaussian
 from hammemo.memories.gaussian.codes import GaussianCodes
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def test_orthogonal_codes_estimate_counts_without_interference_of_tokens() -> No
 def test_files_hold_the_codes(wrapped: bool, tmp_path: Path) -> None:
     codes = drawn([*range(12), "never learnt"], seed=5)
     if wrapped:
-        memory = Ledgered(memory=Gaussian(D, token_codes=codes))
-        clf = MemoryClassifier(memory=memory, vote="sum", kernel="positional", numeric="none").fit(X, Y)
+        memory = Gaussian(D, token_codes=codes)
+        clf = MemoryClassifier("positional", memory, "sum", keep="digests", numeric="none").fit(X, Y)
     else:
         clf = MeMoClassifier(D, codes=codes).fit(X, Y)
     save(clf, tmp_path / "model")

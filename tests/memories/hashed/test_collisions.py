@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crafted_tokens import float_like, integer_like, tuples_like
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
-from hammemo.memories import Hashed, Ledgered, Tiered
+from hammemo.memories import Hashed, Tiered
 from hammemo.memories.hashed.reserved import site_hashes
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import siphash128, token_hashes
@@ -29,7 +29,6 @@ KEY = b"a secret of 16 bytes or more"
 MEMORIES: dict[str, Any] = {
     "hashed": Hashed(8, 6),
     "hashed, few": Hashed(2, 1),
-    "ledgered": Ledgered(Hashed(8, 6)),
     "tiered": Tiered(Hashed(8, 6)),
     "keyed": Hashed(8, 6, key=KEY),
 }

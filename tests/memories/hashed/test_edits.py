@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo._arrays.native import native
 from hammemo.kernels import SiteKernel, Suffixes
-from hammemo.memories import Hashed, Ledgered
+from hammemo.memories import Hashed
 from hammemo.memories.hashed.centring import centred
 from hammemo.memories.hashed.paged_rows import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
@@ -24,7 +24,7 @@ from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from hammemo.votes import LogLinear
 
-pytestmark = pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
+pytestmark = pytest.mark.filterwarnings("ignore:This model has forgotten examples without digests")
 
 KERNELS = [None, Suffixes(3), SiteKernel([0, 2, (0, 2)], weights=[1, 2, 3]), SiteKernel([(1, 2), 1], [0.1, 0.7])]
 VOTES = ["sum", "mean", LogLinear((1.0, 10.0)), LogLinear(2.0, per_label=False)]
@@ -209,8 +209,8 @@ def test_a_table_compiled_from_an_earlier_one_is_that_of_a_fresh_model(
 @pytest.mark.parametrize("vote", ["sum", "mean", LogLinear((1.0, 10.0))])
 @given(first=st.lists(example, min_size=2, max_size=6), history=edits, asked=st.lists(contexts, min_size=1, max_size=3))
 @settings(max_examples=20, deadline=None)
-def test_a_ledger_around_it_changes_nothing(vote: Any, first: Any, history: Any, asked: Any) -> None:
-    model = MemoryClassifier(memory=Ledgered(Hashed(3, 2)), vote=vote, numeric="none").fit(*table_of(first))
+def test_digests_beside_it_change_nothing(vote: Any, first: Any, history: Any, asked: Any) -> None:
+    model = MemoryClassifier(memory=Hashed(3, 2), keep="digests", vote=vote, numeric="none").fit(*table_of(first))
     held = Counter(first)
     carried_out(model, history, held)
     fresh = fresh_like(model, held)

@@ -1,4 +1,4 @@
-"""A hashed memory without a ledger forgets what it never learnt: its certificates say so, wherever the model goes."""
+"""A hashed memory without digests forgets what it never learnt: its certificates say so, wherever the model goes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, NotStoredError, Rolling, load, save
 from hammemo.cli.app import app
 from hammemo.files import inspect
-from hammemo.memories import Exact, Hashed, Ledgered, Tiered
+from hammemo.memories import Exact, Hashed, Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,13 @@ y = ["B"] * 8 + ["A"] * 12
 QUERY = [["r", "v"]]
 
 
-def _model(memory: Any) -> MemoryClassifier:
-    return MemoryClassifier("positional", memory, "sum", random_state=0).fit(X, y)
+def _model(memory: Any, keep: str = "auto") -> MemoryClassifier:
+    return MemoryClassifier("positional", memory, "sum", random_state=0, keep=keep).fit(X, y)
 
 
-def _attacked(memory: Any) -> MemoryClassifier:
+def _attacked(memory: Any, keep: str = "auto") -> MemoryClassifier:
     """Return a model that was told to forget what it never learnt, in the victim's bucket."""
-    model = _model(memory).partial_fit([["x", "z"]] * 8, ["B"] * 8)
+    model = _model(memory, keep).partial_fit([["x", "z"]] * 8, ["B"] * 8)
     return model.forget([["x", "v2"]] * 8, ["B"] * 8)
 
 
@@ -41,7 +41,7 @@ def _warns(model: Any, ask: str = "certify") -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         getattr(model, ask)(QUERY if ask == "certify" else QUERY[0])
-    assert all("without a ledger" in str(one.message) and "Ledgered" in str(one.message) for one in caught)
+    assert all("without digests" in str(one.message) and "keep='digests'" in str(one.message) for one in caught)
     return bool(caught)
 
 
@@ -55,12 +55,16 @@ def test_a_certificate_that_is_wrong_comes_with_a_warning(key: bytes | None) -> 
     assert model.predict(QUERY).tolist() != exact.predict(QUERY).tolist()
 
 
-@pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(1, 2)), Ledgered(Hashed(1, 2))])
-def test_memories_that_check_refuse_and_have_no_warning(memory: Any) -> None:
+@pytest.mark.parametrize(
+    "parts",
+    [(Exact(),), (Tiered(Hashed(1, 2)),), (Hashed(1, 2), "digests"), (Hashed(1, 2), "rows+digests")],
+    ids=str,
+)
+def test_what_checks_refuses_and_has_no_warning(parts: Any) -> None:
     with pytest.raises(NotStoredError):
-        _attacked(memory)
-    assert not _warns(_model(memory).forget(X[:1], y[:1]).forget_one(X[0], y[0]))
-    assert not _warns(_model(memory).partial_fit(X, y) - _model(memory).empty_like().partial_fit(X, y))
+        _attacked(*parts)
+    assert not _warns(_model(*parts).forget(X[:1], y[:1]).forget_one(X[0], y[0]))
+    assert not _warns(_model(*parts).partial_fit(X, y) - _model(*parts).empty_like().partial_fit(X, y))
 
 
 def test_only_forgetting_sets_it() -> None:
@@ -130,17 +134,17 @@ def test_a_window_has_learnt_what_it_forgets() -> None:
 ROWS = st.lists(st.tuples(st.tuples(*[st.sampled_from("abc")] * 2), st.sampled_from("xyz")), min_size=1, max_size=12)
 
 
-@given(learnt=ROWS, asked=ROWS, ledger=st.booleans())
+@given(learnt=ROWS, asked=ROWS, digests=st.booleans())
 def test_what_is_certified_is_the_exact_answer_where_removals_are_checked(
-    learnt: list[Any], asked: list[Any], ledger: bool
+    learnt: list[Any], asked: list[Any], digests: bool
 ) -> None:
-    """With a ledger, and of two tiers, whatever is to be forgotten: both answer as the exact memory does."""
-    memory = Ledgered(Hashed(1, 1)) if ledger else Tiered(Hashed(1, 1))
+    """With digests, and of two tiers, whatever is to be forgotten: both answer as the exact memory does."""
+    memory, keep = (Hashed(1, 1), "digests") if digests else (Tiered(Hashed(1, 1)), "auto")
     model, exact = (
-        MemoryClassifier("positional", one, "sum", random_state=0).fit(
+        MemoryClassifier("positional", one, "sum", random_state=0, keep=keep).fit(
             [list(row) for row, _ in learnt], [label for _, label in learnt]
         )
-        for one in (memory, Ledgered(Exact()) if ledger else Exact())
+        for one in (memory, Exact())
     )
     for row, label in asked:
         refused = []

@@ -77,5 +77,5 @@ def secret_key(memory: Memory) -> bytes | None:
 
 
 def _needed(key: bytes | None, path: Path) -> bytes | None:
-    """Return the key if the file asks for one: the compiled form of a ledger does without."""
+    """Return the key if the file asks for one: a compiled form may do without."""
     return key if inspect(path)["needs_key"] else None

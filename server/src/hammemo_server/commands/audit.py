@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo_server.store.audit import Linked, Start
-    from hammemo_server.store.log import Log, Store
+    from hammemo_server.store.log import Store
 
 _PAGE = 10_000
 
@@ -37,7 +37,7 @@ def audit_folder(
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """List every edit without its content, and check the chain of digests; exit with 1 if it is broken.
+    """List every edit without its content, and check the chain of digests and its end; exit with 1 if it is broken.
 
     A server may run at the same time. Only the logs are read.
     """
@@ -45,21 +45,19 @@ def audit_folder(
         if log is None and not folder.is_dir():
             raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
         from hammemo_server.models.host import store_of
-        from hammemo_server.store.audit import first_broken
 
         store = store_of(folder, log, replica=True)
-        found = [(*place, *_record(store, *place)) for place in _places(store, tenant, model)]
+        found = [_AuditRecord.read(store, *place) for place in _places(store, tenant, model)]
         if not found:
             raise UsageError(f"{folder} has no such model.")
-        broken = {(t, m): first_broken(start, lines) for t, m, start, lines in found}
     if as_json:
-        print_json([_facts(t, m, start, lines, broken[t, m]) for t, m, start, lines in found])
+        print_json([one.facts() for one in found])
     else:
         console().print(_table(found))
-    for (t, m), number in broken.items():
-        if number is not None:
-            print_error(f"The audit record of {t}/{m} is broken: line {number} does not follow from the line before.")
-    if any(number is not None for number in broken.values()):
+    for one in found:
+        if one.problem:
+            print_error(f"The audit record of {one.name} is broken: {one.problem}.")
+    if any(one.problem for one in found):
         raise typer.Exit(1)
 
 
@@ -70,42 +68,62 @@ def _places(store: Store, tenant: str | None, model: str | None) -> Iterator[tup
                 yield t, m
 
 
-def _record(store: Store, tenant: str, name: str) -> tuple[Start, list[Linked]]:
-    """Return the whole record; lines may leave and come meanwhile, so it is read again if its start moved."""
-    log: Log = store.open(tenant, name, replica=True)
-    try:
-        while True:
-            start, lines = log.audit(0, _PAGE)
-            while len(lines) % _PAGE == 0 and lines:
-                _, more = log.audit(lines[-1].number, _PAGE)
-                if not more:
-                    break
-                lines += more
-            if log.audit(0, 1)[0] == start:
-                return start, lines
-    finally:
-        log.close()
+class _AuditRecord(NamedTuple):
+    """The whole audit record of a model."""
+
+    tenant: str
+    model: str
+    start: Start
+    lines: list[Linked]
+    broken: int | None
+    """The first line that does not follow from the one before."""
+    cut: bool
+    """Whether lines are missing at the end."""
+
+    @classmethod
+    def read(cls, store: Store, tenant: str, model: str) -> _AuditRecord:
+        """Return the record and what is wrong with it, as of one moment."""
+        from hammemo_server.store.audit import first_broken, is_cut
+        from hammemo_server.store.log import NEWEST_RECEIPT
+
+        log = store.open(tenant, model, replica=True)
+        try:
+            with log.reading():
+                start, lines = log.audit(0, _PAGE)
+                while more := log.audit(lines[-1].number, _PAGE)[1] if lines else []:
+                    lines += more
+                cut = is_cut(start, lines, log.head(), log.mark(NEWEST_RECEIPT) or b"")
+            return cls(tenant, model, start, lines, first_broken(start, lines), cut)
+        finally:
+            log.close()
+
+    @property
+    def name(self) -> str:
+        """The model and its tenant."""
+        return f"{self.tenant}/{self.model}"
+
+    @property
+    def problem(self) -> str:
+        """What is wrong; nothing if it is whole."""
+        if self.broken is not None:
+            return f"line {self.broken} does not follow from the line before"
+        return "lines are missing at its end, up to the newest version or receipt of the model" if self.cut else ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        listed = {"start": self.start.facts(), "lines": [line.facts() for line in self.lines]}
+        return {"tenant": self.tenant, "model": self.model, **listed, "broken": self.broken, "cut": self.cut}
 
 
-def _facts(tenant: str, model: str, start: Start, lines: list[Linked], broken: int | None) -> dict[str, Any]:
-    return {
-        "tenant": tenant,
-        "model": model,
-        "start": start.facts(),
-        "lines": [line.facts() for line in lines],
-        "broken": broken,
-    }
-
-
-def _table(found: list[tuple[str, str, Start, list[Linked]]]) -> Table:
+def _table(found: list[_AuditRecord]) -> Table:
     table = Table("model", "line", "time (UTC)", "token", "kind", "rows", "version", "receipt", "link")
-    for tenant, model, _, lines in found:
-        for linked in lines:
+    for one in found:
+        for linked in one.lines:
             line = linked.line
             at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
             receipt, link = line.receipt.hex()[:16], linked.link.hex()[:16]
             cells = (
-                f"{tenant}/{model}",
+                one.name,
                 linked.number,
                 at,
                 line.token,

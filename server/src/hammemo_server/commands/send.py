@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
+
+if TYPE_CHECKING:
+    from hammemo.client import Acknowledgement, Client
 
 Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
@@ -23,6 +26,9 @@ Id: TypeAlias = Annotated[
         "--id", metavar="TEXT", help="A command repeated with the same id runs once.", show_default="a random one"
     ),
 ]
+
+
+_ONE_STEP: Final = "One step (at most 10,000 rows to learn and as many to forget)"
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,40 @@ class Sending:
         Path | None,
         typer.Option(metavar="FILE", help="With --forget: write signed receipts here, one line for each edit."),
     ] = None
+    forgetting: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="A table of rows to forget in the same step (repeatable).", rich_help_panel=_ONE_STEP
+        ),
+    ] = None
+    everything: Annotated[
+        bool,
+        typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP),
+    ] = False
+    position: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Store with the rows up to where their source was read.", rich_help_panel=_ONE_STEP
+        ),
+    ] = None
     op: Id = None
 
+    @property
+    def verb(self) -> str:
+        """What was done with the rows."""
+        return "learnt or forgotten" if self.in_one_step else "forgotten" if self.forget else "learnt"
+
+    @property
+    def in_one_step(self) -> bool:
+        """Whether all rows make one edit, which may forget and learn."""
+        return self.everything or bool(self.forgetting) or self.position is not None
+
     def check(self) -> None:
-        """Refuse a receipt that cannot be issued or written."""
+        """Refuse options that do not belong together, and a receipt that cannot be issued or written."""
+        if self.in_one_step and self.forget:
+            raise UsageError("--forget is for the rows of FILE: name them with --forgetting instead.")
+        if self.everything and self.forgetting:
+            raise UsageError("--everything forgets all rows: leave --forgetting out.")
         if self.receipt is not None:
             if not self.forget:
                 raise UsageError("--receipt is for rows that are forgotten: add --forget.")
@@ -54,11 +90,15 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
 
+    With --forgetting, --everything or --position, all rows are one edit: no answer comes from the moment between.
+
     --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
     with one_line_errors():
         given.check()
         sending.check()
+        if sending.in_one_step and given.is_log:
+            raise UsageError("--forgetting, --everything and --position are for tables with --label.")
         base = sending.op or uuid.uuid4().hex
         sent, version, receipts = _sent(url, model, given, sending, base)
         if sending.receipt is not None:
@@ -68,7 +108,7 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
         print_json({f"{given.unit}s": sent, "version": version, "id": base, **where})
         return
     told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
-    did = f"{counted(sent, given.unit)} {'forgotten' if sending.forget else 'learnt'}"
+    did = f"{counted(sent, given.unit)} {sending.verb}"
     typer.echo(f"{did}; the model has version {version}.{told}")
 
 
@@ -81,7 +121,11 @@ def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -
     name = ("forget" if sending.forget else "learn") + ("_stream" if given.is_log else "")
     with Client(url) as client, progress_bar("Sending") as tell:
         try:
-            for number, (content, n) in enumerate(given.edits(client.describe(model)["column_names"])):
+            known = client.describe(model)["column_names"]
+            if sending.in_one_step:
+                done, sent = _applied(client, model, given, sending, known, base)
+                version = done.version
+            for number, (content, n) in enumerate(() if sending.in_one_step else given.edits(known)):
                 done = getattr(client, name)(model, **content, op=f"{base}-{number}", **asked)
                 version, sent = done.version, sent + n
                 receipts.append(done.receipt)
@@ -94,6 +138,18 @@ def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -
             so_far = f"{counted(sent, given.unit)} of id {base} are done"
             raise ValueError(f"{error} {so_far}; send the rest with --id {base}, or repeat all.") from error
     return sent, version, receipts
+
+
+def _applied(
+    client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
+) -> tuple[Acknowledgement, int]:
+    """Send all rows as one edit, and return how many these were."""
+    learnt = None if given.files is None and sending.everything else given.as_one(known)
+    gone: Any = "everything" if sending.everything else None
+    if sending.forgetting:
+        gone = replace(given, files=sending.forgetting).as_one(known)
+    done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
+    return done, sum(len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str))
 
 
 def erase_subject(

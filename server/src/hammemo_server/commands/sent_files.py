@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -85,6 +86,15 @@ class SentFiles:
         """
         return self._documents() if self.is_log else self._rows(self.columns.split(",") if self.columns else known)
 
+    def as_one(self, known: list[str] | None) -> tuple[list[Any], list[Any], list[str]]:
+        """Return rows, labels and subjects of all tables."""
+        rows, labels, subjects = list[Any](), list[Any](), list[str]()
+        for content, _ in self.edits(known):
+            rows += content["rows"]
+            labels += content["labels"]
+            subjects += content["subjects"]
+        return rows, labels, subjects
+
     @property
     def _places(self) -> list[str]:
         return self.files or [STANDARD_INPUT]
@@ -149,6 +159,8 @@ def _plain(batch: Batch, name: str) -> Iterator[Any]:
             yield None
         elif value is None or isinstance(value, (str, int, float)):
             yield value
+        elif isinstance(value, date):
+            yield value.isoformat()
         else:
             kind = type(value).__name__
             raise ValueError(f"{batch.place(i)}: column {name!r} holds a {kind}, and a server takes texts and numbers.")

@@ -143,22 +143,22 @@ class LimitOptions:
         typer.Option(
             min=0, metavar="N", help="Maximum number of labels per tenant; 0 for any.", rich_help_panel=_LIMITS
         ),
-    ] = 0
+    ] = 1_000_000
     max_examples: Annotated[
         int,
         typer.Option(
             min=0, metavar="N", help="Maximum number of examples per tenant; 0 for any.", rich_help_panel=_LIMITS
         ),
-    ] = 0
+    ] = 20_000_000
     max_stored: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="BYTES",
-            help="Maximum size of snapshots and logs per tenant; 0 for any.",
+            help="Maximum size of models and lists per tenant, on disk and in memory; 0 for any.",
             rich_help_panel=_LIMITS,
         ),
-    ] = 0
+    ] = 2 * 2**30
     deadline: Annotated[
         float,
         typer.Option(

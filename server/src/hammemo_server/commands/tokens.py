@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -29,11 +30,14 @@ def add(
     ],
     tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose models it opens.")] = "default",
     name: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    days: Annotated[
+        float | None, typer.Option(min=0, metavar="DAYS", help="Days until it expires.", show_default="never")
+    ] = None,
 ) -> None:
     """Create a token and print it once; the file stores only a hash of it."""
     from hammemo_server.http.tokens import change_entries, new_token
 
-    token, entry = new_token(tenant, role, name)
+    token, entry = new_token(tenant, role, name, days)
     change_entries(file, lambda entries: [*entries, entry], make=True)
     typer.echo(token)
     typer.echo(f"Token {entry.id} of tenant {tenant}: {', '.join(entry.roles)}. It is not shown again.", err=True)
@@ -42,20 +46,23 @@ def add(
 @tokens.command("list")
 @one_line_errors()
 def show(file: File, as_json: opt.AsJson = False) -> None:
-    """List tokens: ids, names, tenants and roles."""
+    """List tokens: ids, names, tenants, roles and when they expire."""
     from hammemo_server.http.tokens import read_entries
 
-    rows = [
-        {"id": entry.id, "name": entry.name, "tenant": entry.tenant, "roles": list(entry.roles)}
-        for entry in read_entries(file)
-    ]
+    entries = read_entries(file)
     if as_json:
-        print_json(rows)
+        names = ("id", "name", "tenant", "roles")
+        print_json([{name: getattr(entry, name) for name in names} | {"expires": _day(entry)} for entry in entries])
         return
-    table = Table("id", "name", "tenant", "roles")
-    for row in rows:
-        table.add_row(str(row["id"]), str(row["name"]), str(row["tenant"]), ", ".join(row["roles"]))
+    table = Table("id", "name", "tenant", "roles", "expires")
+    for entry in entries:
+        table.add_row(entry.id, entry.name, entry.tenant, ", ".join(entry.roles), _day(entry) or "never")
     console().print(table)
+
+
+def _day(entry: StoredToken) -> str | None:
+    """Return when a token expires, in UTC."""
+    return None if entry.expires is None else datetime.fromtimestamp(entry.expires, UTC).isoformat()
 
 
 @tokens.command()

@@ -49,7 +49,8 @@ class Limits:
     resident_items : int
         Items of the lists that a process keeps in memory, over all tenants; others are read again when they are needed.
     stored_labels, stored_examples, stored_bytes : int
-        What all models of one tenant may store; bytes are those of snapshots and logs. 0 for any number.
+        What all models and lists of one tenant may hold; bytes are those on the disk and about those in memory
+        (:mod:`hammemo_server.edits.quotas`). 0 for any number.
     rate : float
         Requests a second of one tenant; twice as many may come at once after a rest.
     at_once, at_once_in_all : int
@@ -86,9 +87,9 @@ class Limits:
     list_body: int = 32 * 2**20
     lists_at_once: int = 4
     resident_items: int = 4_000_000
-    stored_labels: int = 0
-    stored_examples: int = 0
-    stored_bytes: int = 0
+    stored_labels: int = 1_000_000
+    stored_examples: int = 20_000_000
+    stored_bytes: int = 2 * 2**30
     rate: float = 10_000.0
     at_once: int = 128
     at_once_in_all: int = 512

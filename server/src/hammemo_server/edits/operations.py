@@ -1,8 +1,9 @@
 """Requests to a served model: edits with an id, acknowledgements, and refusals with a status.
 
-**An edit** is some examples or whole documents to learn or to forget, or a request to fit the vote again (a
-*refit*), and an operation id that the client has chosen. A client that got no answer sends the same edit with the same
-id again: it is applied once. An id with another content is refused.
+**An edit** is some examples or whole documents to learn or to forget, examples to forget and others to learn in one
+step (*apply*), or a request to fit the vote again (a *refit*), and an operation id that the client has chosen. A client
+that got no answer sends the same edit with the same id again: it is applied once. An id with another content is
+refused.
 
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
 log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
@@ -20,9 +21,11 @@ import math
 import re
 from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
+
+from hammemo.models.apply import checked_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +52,19 @@ DIGEST_BYTES: Final = 16
 KEY_BYTES: Final = 32
 
 
+class ExampleRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Examples, and whose each is, for a model with subjects."""
+
+    rows: list[list[Token]]
+    labels: list[Label]
+    subjects: list[str] = []
+
+
 class Edit(msgspec.Struct, frozen=True):
     """Examples or documents to learn or to forget, all or none, or a refit, under an id of the client's choice."""
 
     op: str
-    kind: Literal[Kind, "refit", "forget_subject"]
+    kind: Literal[Kind, "apply", "refit", "forget_subject"]
     rows: list[list[Token]] = []
     labels: list[Label] = []
     documents: list[list[Token]] = []
@@ -64,6 +75,15 @@ class Edit(msgspec.Struct, frozen=True):
     """Of `forget_subject`: whether the model is refitted with it."""
     receipt: bool = False
     """Of `forget` and `refit`: whether a signed receipt is issued. `forget_subject` always issues one."""
+    gone: ExampleRows | Literal["everything"] | None = None
+    """Of `apply`: what is forgotten, before `rows` are learnt and in the same step."""
+    position: str | None = None
+    """Of `apply`: up to where the source of the rows was read."""
+
+    @property
+    def gone_rows(self) -> ExampleRows:
+        """Of `apply`: the rows that it names to be forgotten."""
+        return self.gone if isinstance(self.gone, ExampleRows) else ExampleRows([], [])
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -227,6 +247,49 @@ class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return len(self.rows)
 
 
+class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Examples to forget and examples to learn in one step, as the log keeps them."""
+
+    kind: Literal["apply"]
+    gone: list[list[Token]]
+    gone_labels: list[Label]
+    rows: list[list[Token]]
+    labels: list[Label]
+    everything: bool = False
+    """Whether all examples are forgotten."""
+    position: str | None = None
+    """Up to where the source was read."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.gone) + len(self.rows)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether something is forgotten."""
+        return self.everything or bool(self.gone)
+
+    @property
+    def widths(self) -> set[int]:
+        """How many tokens the rows have."""
+        return {len(row) for row in (*self.gone, *self.rows)}
+
+    @property
+    def forgotten(self) -> LoggedRows:
+        """What is forgotten, as an edit of its own has it."""
+        return LoggedRows("forget", self.gone, self.gone_labels)
+
+    @property
+    def learnt(self) -> LoggedRows:
+        """What is learnt, as an edit of its own has it."""
+        return LoggedRows("learn", self.rows, self.labels)
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
 class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Whole documents, as the log keeps them."""
 
@@ -279,7 +342,7 @@ class LoggedChoice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return _encoder.encode(self)
 
 
-Content = LoggedRows | LoggedDocuments | LoggedRefit | LoggedChoice
+Content = LoggedRows | LoggedChange | LoggedDocuments | LoggedRefit | LoggedChoice
 """The content of an edit."""
 
 _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
@@ -292,6 +355,7 @@ _decoder = msgspec.msgpack.Decoder(LoggedRows)
 _documents_decoder = msgspec.msgpack.Decoder(LoggedDocuments)
 _refit_decoder = msgspec.msgpack.Decoder(LoggedRefit)
 _choice_decoder = msgspec.msgpack.Decoder(LoggedChoice)
+_change_decoder = msgspec.msgpack.Decoder(LoggedChange)
 _parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
@@ -339,8 +403,12 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
         if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
             raise Malformed("forget_subject names one subject, and no rows: the model knows which are the subject's.")
         return LoggedRefit()
+    if edit.kind == "apply":
+        return _checked_change(edit, limits)
     if edit.kind not in ("learn", "forget"):
-        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
+        raise Malformed(
+            f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget', to 'apply' or a 'refit'."
+        )
     if edit.documents:
         return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
     if problem := _shape_problem(edit.rows, edit.labels):
@@ -348,10 +416,38 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
     return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
 
 
+def _checked_change(edit: Edit, limits: Limits) -> LoggedChange:
+    everything = edit.gone == "everything"
+    gone = edit.gone_rows
+    for rows, labels, what in ((gone.rows, gone.labels, "forget"), (edit.rows, edit.labels, "learn")):
+        if (rows or labels) and (problem := _shape_problem(rows, labels)):
+            raise Malformed(f"{what}: {problem}")
+    change = LoggedChange(
+        "apply",
+        checked_rows(gone.rows, limits),
+        _checked_values(gone.labels, limits),
+        checked_rows(edit.rows, limits),
+        _checked_values(edit.labels, limits),
+        everything,
+        edit.position,
+    )
+    if len(change.widths) > 1:
+        raise Malformed("The rows to forget have another number of tokens than the rows to learn: all have one length.")
+    if not change.n_rows and not everything and edit.position is None:
+        raise Malformed("There is nothing to do: give rows to learn, rows to forget, or a position.")
+    if edit.position is not None:
+        try:
+            checked_position(edit.position)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+    return change
+
+
 def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes], list[int]]:
     """Return the rows of each subject as a body of their own, and for each row the number of its subject.
 
-    The list is empty where all rows are one subject's: then the body is that of the edit.
+    The list is empty where all rows are one subject's: then the body is that of the edit. Rows to forget come before
+    rows to learn. An edit without rows has no parts.
 
     Examples
     --------
@@ -362,10 +458,22 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
     ([['a'], ['c']], [['b']], [0, 1, 0])
     """
-    subjects = _checked_subjects(edit, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents))
+    gone = edit.gone_rows
+    subjects = _checked_subjects(gone.subjects, len(gone.rows))
+    subjects += _checked_subjects(
+        edit.subjects, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
+    )
+    return parts_by_owner(subjects, content, body)
+
+
+Owner = TypeVar("Owner", str, bytes)
+
+
+def parts_by_owner(subjects: list[Owner], content: Content, body: bytes) -> tuple[dict[Owner, bytes], list[int]]:
+    """Return what `parts_of` returns, for subjects that are known to be right."""
     numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
-    if len(numbers) == 1:
-        return {subjects[0]: body}, []
+    if len(numbers) <= 1:
+        return dict.fromkeys(numbers, body), []
     owners = [numbers[subject] for subject in subjects]
     places: list[list[int]] = [[] for _ in numbers]
     for place, owner in enumerate(owners):
@@ -373,24 +481,29 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     return {subject: _encoder.encode(_picked(content, places[number])) for subject, number in numbers.items()}, owners
 
 
-def _checked_subjects(edit: Edit, n: int) -> list[str]:
-    if len(edit.subjects) != n:
-        raise Malformed(f"subjects: {len(edit.subjects)} are named for {n} rows or documents: name one for each.")
-    for subject in edit.subjects:
+def _checked_subjects(subjects: list[str], n: int) -> list[str]:
+    if len(subjects) != n:
+        raise Malformed(f"subjects: {len(subjects)} are named for {n} rows or documents: name one for each.")
+    for subject in subjects:
         if type(subject) is not str or not 1 <= len(subject) <= _LONGEST_SUBJECT:
             raise Malformed(f"subjects: a subject is a string of 1 to {_LONGEST_SUBJECT} characters, such as an id.")
         try:
             subject.encode()
         except UnicodeEncodeError:
             raise Malformed("subjects: a string is not Unicode.") from None
-    return edit.subjects
+    return list(subjects)
 
 
-def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedDocuments:
+def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedChange | LoggedDocuments:
     """Return some rows or documents of an edit."""
     if isinstance(content, LoggedRows):
         rows, labels = content.rows, content.labels
         return LoggedRows(content.kind, [rows[i] for i in places], [labels[i] for i in places])
+    if isinstance(content, LoggedChange):
+        n = len(content.gone)
+        gone = _picked(content.forgotten, [i for i in places if i < n])
+        learnt = _picked(content.learnt, [i - n for i in places if i >= n])
+        return _change_of(gone, learnt, content.position)
     assert isinstance(content, LoggedDocuments)
     return LoggedDocuments(content.kind, [content.documents[i] for i in places])
 
@@ -401,13 +514,19 @@ def joined(parts: list[Content], owners: list[int]) -> Content:
         if len(parts) != 1:
             raise msgspec.ValidationError("an edit has parts, and does not say whose which row is")
         return parts[0]
+    changes = [part for part in parts if isinstance(part, LoggedChange)]
+    if changes and len(changes) == len(parts):
+        n = sum(len(part.gone) for part in changes)
+        gone = joined([part.forgotten for part in changes], owners[:n]) if n else LoggedRows("forget", [], [])
+        learnt = joined([part.learnt for part in changes], owners[n:]) if owners[n:] else LoggedRows("learn", [], [])
+        return _change_of(gone, learnt, changes[0].position)
     rows: list[LoggedRows] = [part for part in parts if isinstance(part, LoggedRows)]
     documents: list[LoggedDocuments] = [part for part in parts if isinstance(part, LoggedDocuments)]
     found = rows or documents
     if len(found) != len(parts) or len({part.kind for part in found}) != 1:
         raise msgspec.ValidationError("the parts of an edit are of several kinds")
     lengths = [len(part.rows) for part in rows] or [len(part.documents) for part in documents]
-    if Counter(owners) != dict(enumerate(lengths)):
+    if Counter(owners) != Counter(dict(enumerate(lengths))):
         raise msgspec.ValidationError("the parts of an edit have other numbers of rows than it says")
     if documents:
         each = [iter(part.documents) for part in documents]
@@ -415,6 +534,13 @@ def joined(parts: list[Content], owners: list[int]) -> Content:
     pairs = [zip(part.rows, part.labels, strict=True) for part in rows]
     listed = [next(pairs[owner]) for owner in owners]
     return LoggedRows(rows[0].kind, [row for row, _ in listed], [label for _, label in listed])
+
+
+def _change_of(gone: Content, learnt: Content, position: str | None) -> LoggedChange:
+    """Return an edit that forgets rows and learns rows."""
+    assert isinstance(gone, LoggedRows)
+    assert isinstance(learnt, LoggedRows)
+    return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=position)
 
 
 def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
@@ -437,6 +563,8 @@ def decoded(body: bytes) -> Content:
             return _refit_decoder.decode(body)
         if kind == "choice":
             return _choice_decoder.decode(body)
+        if kind == "apply":
+            return _decoded_change(body)
         if kind in _KINDS_OF_DOCUMENTS.values():
             return _decoded_documents(body)
         if kind not in ("", "learn", "forget"):
@@ -444,6 +572,13 @@ def decoded(body: bytes) -> Content:
         raise
     if problem := _shape_problem(found.rows, found.labels):
         raise msgspec.ValidationError(problem)
+    return found
+
+
+def _decoded_change(body: bytes) -> LoggedChange:
+    found = _change_decoder.decode(body)
+    if len(found.gone) != len(found.gone_labels) or len(found.rows) != len(found.labels) or len(found.widths) > 1:
+        raise msgspec.ValidationError("there is not one label for each row, or rows have several lengths")
     return found
 
 

@@ -1,34 +1,55 @@
-"""How much a tenant may store: labels, examples and bytes, over all its models.
+"""How much a tenant may hold: labels, examples and bytes, over all its models and named lists.
 
 The writer of a model asks before it applies what is learnt, so an edit that was applied before is acknowledged again
 also where the quota is reached. What is forgotten is never refused.
+
+Bytes are those on the disk and about those in memory. A sketch takes rows × labels × the width of a count, known before
+it is made. All else is as large as what was learnt: in memory 2 to 20 times as large as in the log or in a snapshot, as
+measured with rows of one to twelve columns. So `_IN_MEMORY` bytes are counted for each byte on the disk.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo_server.edits.operations import LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.operations import LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.settings import sketch_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Content
 
 
+MODEL_BYTES: Final = 2**20
+"""What a model takes that holds nothing: two threads, an open database and its file."""
+_LONG_EDITS: Final = 2
+"""Refits and edits of many rows of one tenant that are computed at the same time."""
+_IN_MEMORY: Final = 8
+_COARSE: Final = 4_096
+"""A model is measured again when this part of a quota was learnt: 256 models are wrong by a sixteenth together."""
+_LIST_ITEM_BYTES: Final = 100
+"""What an item of a list takes in memory beside its characters."""
+
+
 class Usage(NamedTuple):
-    """What a model, or all models of a tenant, store; of a quota, 0 is any number."""
+    """What a model, or all that a tenant has, holds; of a quota, 0 is any number."""
 
     labels: int = 0
     examples: int = 0
     bytes: int = 0
-    """Of the newest snapshot and of the log."""
+    """On the disk and in memory, about."""
 
-    def with_more(self, other: Usage) -> Usage:
-        """Return both together."""
-        return Usage(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Return all together."""
+    return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
 
 
 def most_of(limits: Limits) -> Usage:
@@ -48,55 +69,108 @@ class Quota:
     >>> quota.take("trees", Usage(examples=1))
     Traceback (most recent call last):
     ...
-    hammemo_server.edits.operations.QuotaReached: This tenant stores 10 examples and may store 10; this adds 1. Forget some.
+    hammemo_server.edits.operations.QuotaReached: This tenant stores 10 examples and may store 10; this adds 1. Forget some, or delete models or lists.
     """  # noqa: E501
 
     def __init__(self, most: Usage) -> None:
         self.most = most
+        self.long_edits = threading.Semaphore(_LONG_EDITS)
+        """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
+        self._total = Usage()
         self._lock = threading.Lock()
 
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
         with self._lock:
-            self._used[model] = usage
+            self._set(model, usage)
 
     def drop(self, model: str) -> None:
         """Take note that a model was deleted."""
         with self._lock:
-            self._used.pop(model, None)
+            self._set(model, Usage())
+            del self._used[model]
 
     def take(self, model: str, more: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self._check(more)
-            self._used[model] = self._used.get(model, Usage()).with_more(more)
+            self._set(model, total((self._used.get(model, Usage()), more)))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
             self._check(more)
 
+    def is_much(self, more: Usage) -> bool:
+        """Return whether this is too much to stay an estimate until a model is next measured."""
+        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
+
+    def _set(self, model: str, usage: Usage) -> None:
+        before = self._used.get(model, Usage())
+        self._used[model] = usage
+        self._total = Usage(*(all_ - old + new for all_, old, new in zip(self._total, before, usage, strict=True)))
+
     def _check(self, more: Usage) -> None:
-        used = Usage()
-        for usage in self._used.values():
-            used = used.with_more(usage)
-        for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
+        for what, now, added, most in zip(Usage._fields, self._total, more, self.most, strict=True):
             if most and added and now + added > most:
                 raise QuotaReached(
-                    f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some."
+                    f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some, or "
+                    "delete models or lists."
                 )
 
 
-def needed_by(content: Content, size: int, model: MemoryClassifier | None) -> Usage:
-    """Return what an edit adds at most: labels that the model has not, examples, and bytes of the log."""
-    if isinstance(content, LoggedRows) and content.kind == "learn":
-        labels: list[Any] = content.labels
-    elif isinstance(content, LoggedDocuments) and content.learns:
-        labels = [token for document in content.documents for token in document]
-    else:
+def usage_of(model: MemoryClassifier | None, snapshot: int, log: int) -> Usage:
+    """Return what a model holds whose snapshot and log have so many bytes."""
+    labels = examples = table = 0
+    if model is not None:
+        counts = model.memory_.label_counts
+        labels, examples = len(counts), int(counts.sum())
+        rows = sketch_rows(model.memory_, len(model.state.sites.positions))
+        table = _table_bytes(rows, labels, int(counts.max(initial=1)) if rows else 1)
+    return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
+
+
+def _table_bytes(rows: int, labels: int, largest: int) -> int:
+    """Return the size of a sketch: counts are as narrow as the largest allows, and there are spare columns."""
+    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4 if rows else 0
+
+
+def list_bytes(size: int, items: int) -> int:
+    """Return what a named list holds: its file, and its items in memory."""
+    return 2 * size + _LIST_ITEM_BYTES * items
+
+
+def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
+    """Return what an edit adds whose sketch has so many rows: labels that the model has not, examples, and bytes."""
+    content = _learnt(content)
+    if not content.kind.startswith("learn"):
         return Usage()
-    return Usage(_new_labels(labels, model), content.n_rows, size)
+    labels: list[Any] = content.labels if isinstance(content, LoggedRows) else []
+    if isinstance(content, LoggedDocuments):
+        labels = [token for document in content.documents for token in document]
+    return _added(_new_labels(labels, model), content.n_rows, size, model, rows)
+
+
+def most_needed(edits: Iterable[tuple[Content, int]], model: MemoryClassifier | None, rows: int) -> Usage:
+    """Return what edits add at most, if every example has a new label: this takes no time."""
+    n = size = 0
+    for content, length in edits:
+        learnt = _learnt(content)
+        if learnt.kind.startswith("learn"):
+            n += learnt.n_rows
+            size += length
+    return _added(n, n, size, model, rows)
+
+
+def _learnt(content: Content) -> Content:
+    """Return what an edit learns, if it forgets and learns."""
+    return content.learnt if isinstance(content, LoggedChange) else content
+
+
+def _added(labels: int, examples: int, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
+    largest = int(model.memory_.label_counts.max(initial=1)) if rows and model is not None else 1
+    return Usage(labels, examples, _table_bytes(rows, labels, largest) + (1 + _IN_MEMORY) * size)
 
 
 def _new_labels(labels: list[Any], model: MemoryClassifier | None) -> int:

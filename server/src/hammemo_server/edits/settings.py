@@ -3,11 +3,14 @@
 ``{"columns": 8, "memory": "hashed", "vote": "sum"}``; every setting may be left out:
 
 - ``columns``: how many tokens a row has, or a list of their names; else the first edit says it;
+- ``dates``: which of the columns are dates, by their names or places from 0. Rows have them as strings such as
+  ``"2026-11-17"`` or ``"2026-11-17T08:00:00Z"``;
 - ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns whole documents, with h,
   short and pad as in `fit_stream`;
 - ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
   ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
-- ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
+- ``keep``: what is stored of the rows, as in `MemoryClassifier`; "auto+digests" if nothing is said, so that the model
+  refuses to forget what was never learnt; ``{"class": "Digests", "params": {"rows": 1000}}`` limits the rows;
 - ``missing``: "token", "empty" or "refuse";
 - ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
   (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
@@ -30,10 +33,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from hammemo._versions import cached_property
 from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
-from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
+from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.models.automatic import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
@@ -41,10 +45,9 @@ from hammemo.tokens.cutting import Cutting
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
-    from hammemo.memories import Memory
     from hammemo_server.edits.limits import Limits
 
-_KNOWN: Final = ("columns", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
+_KNOWN: Final = ("columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects")
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -72,7 +75,7 @@ class Settings:
     >>> from hammemo_server.edits.limits import Limits
     >>> from hammemo_server.edits.settings import Settings
     >>> Settings.checked({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
-    MemoryClassifier(memory=Ledgered(memory=Hashed()), random_state=1)
+    MemoryClassifier(keep='auto+digests', memory=Hashed(), random_state=1)
     """
 
     def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
@@ -100,6 +103,7 @@ class Settings:
         settings = cls(given, _seed(given))
         _columns(given, limits)
         _check_documents(given, limits)
+        _check_dates(given)
         try:
             settings._check(limits)
         except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
@@ -127,6 +131,12 @@ class Settings:
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
 
+    @cached_property
+    def dates(self) -> list[int]:
+        """The places of the columns that are dates."""
+        names = self.column_names or []
+        return [names.index(one) if isinstance(one, str) else one for one in self.given.get("dates", ())]
+
     @property
     def documents(self) -> DocumentSettings | None:
         """How documents are cut; None for a model of rows, and for an uploaded one, which says it itself."""
@@ -149,14 +159,10 @@ class Settings:
         restorer = Restorer(Registry(), None)
         kernel, vote = (_part(restorer, kind, self.given.get(kind, "auto")) for kind in ("kernel", "vote"))
         missing = self.given.get("missing", "token")
-        return MemoryClassifier(kernel, self._memory(restorer), vote, self._seed, missing)
-
-    def _memory(self, restorer: Restorer) -> Memory:
         memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
-        ledgered = self.given.get("ledgered", True)
-        if not isinstance(ledgered, bool):
-            raise ValueError(f"ledgered={ledgered!r} is neither true nor false.")
-        return Ledgered(memory) if ledgered and not isinstance(memory, Ledgered) else memory
+        keep = self.given.get("keep", "auto+digests")
+        keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
+        return MemoryClassifier(kernel, memory, vote, self._seed, missing, keep)
 
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
@@ -166,10 +172,9 @@ class Settings:
         model.open(h)
 
 
-def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
-    """Refuse a model that would be large before it has learnt anything."""
+def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
+    """Refuse a model that would be large before it has learnt anything; return how many rows its sketch has."""
     kernel: Any = model.kernel
-    memory: Any = model.memory
     if isinstance(kernel, str):
         kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
@@ -177,29 +182,26 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
-    memory = _innermost(memory)
+    rows = sketch_rows(model.memory, n_sites)
+    if rows > limits.table_rows:
+        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+    return rows
+
+
+def sketch_rows(memory: Any, n_sites: int) -> int:
+    """Return how many rows the sketch of a memory has, each with a count for every label; 0 where it has none."""
     if isinstance(memory, Tiered):
         memory = getattr(memory, "sketch", None) or Hashed()
-    if (
-        isinstance(memory, Hashed)
-        and _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) > limits.table_rows
-    ):
-        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+    return _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) if isinstance(memory, Hashed) else 0
 
 
 def refuse_inexact(memory: Any) -> None:
     """Refuse a memory whose state depends on how edits were grouped."""
-    if isinstance(_innermost(memory), Gaussian):
+    if isinstance(memory, Gaussian):
         raise Malformed(
             "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after a restart it would "
             "not be the same. Serve an exact or a hashed memory."
         )
-
-
-def _innermost(memory: Any) -> Any:
-    while isinstance(memory, Ledgered):
-        memory = memory.memory if memory.memory is not None else Hashed()
-    return memory
 
 
 def _total(numbers: Any, n_sites: int) -> int:
@@ -255,6 +257,16 @@ def _columns(given: dict[str, Any], limits: Limits) -> None:
         columns = len(columns)
     if type(columns) is not int or not 1 <= columns <= limits.columns:
         raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
+
+
+def _check_dates(given: dict[str, Any]) -> None:
+    columns, dates = given.get("columns"), given.get("dates", [])
+    if not isinstance(dates, list) or (dates and columns is None):
+        raise Malformed("dates: list the columns that are dates, and say with columns which or how many there are.")
+    known = [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)
+    for one in dates:
+        if type(one) not in (str, int) or one not in known:
+            raise Malformed(f"dates: {str(one)[:80]!r} is not one of the columns.")
 
 
 def _check_documents(given: dict[str, Any], limits: Limits) -> None:

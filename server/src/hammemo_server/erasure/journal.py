@@ -20,6 +20,7 @@ import threading
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -29,9 +30,11 @@ from hammemo_server.edits.operations import (
     DIGEST_BYTES,
     Content,
     KeysDropped,
+    LoggedChange,
     LoggedDocuments,
     LoggedRefit,
     LoggedRows,
+    Malformed,
     NotStored,
     Unavailable,
     decoded,
@@ -188,6 +191,21 @@ class Journal:
             return self._rows(keys[logged.key], at)
         return decoded(self.vault.contents(logged.number).opened(logged.body, self.vault.place(0, at)))
 
+    def held_by_all(self, before: int) -> dict[bytes, LoggedRows]:
+        """Return the rows of each subject, to be forgotten; those that an erasure removes are not among them."""
+        found: dict[bytes, LoggedRows] = {}
+        with self._log.reading():
+            listed = list(self._log.dumped("hammemo_subjects"))
+        for row in listed:
+            stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
+            if not is_doomed(stored):
+                content = self._rows(OpenKey.of(stored.key, self.unwrapped(stored)), before)
+                if isinstance(content, LoggedDocuments):
+                    raise Malformed("Documents are forgotten by forget-stream, or with their subject.")
+                if isinstance(content, LoggedRows):
+                    found[stored.subject] = content
+        return found
+
     def rows_of(self, subject: bytes, before: int) -> tuple[int, Content] | None:
         """Return the key of a subject, and its rows to be forgotten; None for a subject that is not known."""
         key = self._known([subject]).get(subject)
@@ -206,7 +224,8 @@ class Journal:
         for subject, body in parts.items():
             key = keys.get(subject)
             held = Counter[bytes]() if key is None else _counted(self._entries(key, before))
-            asked = _counted([decoded(body)])  # counted below zero
+            content = decoded(body)
+            asked = _counted([content.forgotten if isinstance(content, LoggedChange) else content])  # below zero
             missing = sum(-n - held[row] for row, n in asked.items() if held[row] + n < 0)
             if missing:
                 return NotStored(
@@ -238,8 +257,13 @@ class Journal:
         closed = [subject for subject in dict.fromkeys(subjects) if subject not in self._open]
         self._absent = set(closed) - self._known(closed).keys()
 
-    def sealed(self, parts: dict[bytes, bytes], owners: list[int], position: int) -> Sealed:
-        """Return what the log keeps of an edit: one ciphertext for each subject. Unknown subjects get a key."""
+    def sealed(
+        self, parts: dict[bytes, bytes], owners: list[int], position: int, asked: dict[bytes, bytes] | None = None
+    ) -> Sealed:
+        """Return what the log keeps of an edit: one ciphertext for each subject. Unknown subjects get a key.
+
+        `asked` are the parts as they were sent, where that is less than what is written.
+        """
         new: list[StoredKey] = []
         keys = [self._open.get(subject) or self._key(subject, position, new) for subject in parts]
         journal = tuple(
@@ -249,7 +273,12 @@ class Journal:
             ]
         )
         numbers = [key.key for key in keys]
-        stored = _encode((_digest(keys, parts.values()), numbers))
+        if asked is None:
+            stored = _encode((_digest(keys, parts.values()), numbers))
+        else:
+            by_subject = dict(zip(parts, keys, strict=True))
+            named = [by_subject[subject] for subject in asked]
+            stored = _encode((_digest(named, asked.values()), [key.key for key in named]))
         return Sealed(_encode(LoggedParts("parts", numbers, owners)), stored, journal, tuple(new))
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
@@ -408,7 +437,9 @@ def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
 def _counted(entries: Iterable[Content]) -> Counter[bytes]:
     """Return how often each row or document is held: learnt, less forgotten. A row is known by its encoded form."""
     held: Counter[bytes] = Counter()
-    for content in entries:
+    for content in chain.from_iterable(
+        (entry.forgotten, entry.learnt) if isinstance(entry, LoggedChange) else (entry,) for entry in entries
+    ):
         if isinstance(content, LoggedRows):
             for row, label in zip(content.rows, content.labels, strict=True):
                 held[_encode((row, label))] += 1 if content.kind == "learn" else -1

@@ -1,8 +1,9 @@
-"""The receipts that a restored model must know: how an old copy of the key file is found out.
+"""The receipts that a restored model must know: how missing records of erasures are found out.
 
-The key file records erasures, so that a restored model can carry them out again (:mod:`hammemo_server.models.backups`).
-If the file was itself restored from an older copy, it lacks the newest records, and persons who were erased would be
-back. The file of receipts is kept elsewhere. The restored model must know each of its requests that removed rows.
+Erasures are recorded beside the key file, so that a restored model can carry them out again
+(:mod:`hammemo_server.models.backups`). If the key file and the records were themselves restored from an older copy, the
+newest records are missing, and persons who were erased would be back. The file of receipts is kept elsewhere. The
+restored model must know each of its requests that removed rows.
 """
 
 from __future__ import annotations
@@ -61,19 +62,24 @@ class WantedReceipts(NamedTuple):
                 "The receipts do not hold the newest one of the backup: they are of another model, or some are missing."
             )
 
-    def check_known(self, log: Log, vault: Vault | None) -> None:
-        """Refuse a model that does not know a request which removed rows."""
+    def check_known(self, log: Log, vault: Vault | None, recorded: Collection[str] = ()) -> None:
+        """Refuse a model that does not know a request which removed rows.
+
+        `recorded` are hashes of erasures that were carried out again, or of subjects that came after the backup.
+        """
         asked = dict.fromkeys(signed.receipt.request for signed in self.receipts if signed.receipt.rows)
-        missing = [request for request in asked if request not in self.again and not _is_known(log, vault, request)]
+        missing = [
+            request for request in asked if request not in self.again and not _is_known(log, vault, recorded, request)
+        ]
         if missing:
             listed = ", ".join(missing[:_LISTED]) + (", …" if len(missing) > _LISTED else "")
             raise Malformed(
-                f"The backup does not know {len(missing)} of the requests that have receipts, and the key file does "
-                f"not record them: {listed}. Name the newest key file. If they were plain forgets, say with again= "
-                "that you will send them again."
+                f"The backup does not know {len(missing)} of the requests that have receipts, and there is no record "
+                f"of them beside the key file: {listed}. Use the newest key file and records. If they were plain "
+                "forgets, say with again= that you will send them again."
             )
 
 
-def _is_known(log: Log, vault: Vault | None, request: str) -> bool:
+def _is_known(log: Log, vault: Vault | None, recorded: Collection[str], request: str) -> bool:
     op = request if vault is None else vault.hashed_op(request)
-    return log.receipt(op) is not None or log.erasure(op) is not None
+    return op in recorded or log.receipt(op) is not None or log.erasure(op) is not None

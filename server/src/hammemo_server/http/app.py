@@ -7,15 +7,15 @@ the core's writer, which makes groups of them; questions get a version from `Ser
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, QuotaReached, TooLarge, check_name
+from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
 from hammemo_server.http import bodies, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -23,7 +23,16 @@ from hammemo_server.http.bodies import decoded, decoded_settings, encoded
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
-from hammemo_server.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces, read_body
+from hammemo_server.http.messages import (
+    PAGE_HEADERS,
+    Answer,
+    Call,
+    Refused,
+    check_declared_length,
+    number_in_query,
+    pieces,
+    read_body,
+)
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
 from hammemo_server.http.probes import PROBES
@@ -32,6 +41,7 @@ from hammemo_server.http.questions import KINDS, LONG_BODY
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
+    from pathlib import Path
 
     from starlette.types import ASGIApp
 
@@ -59,6 +69,7 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
 _stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
+_apply_decoder: Final = msgspec.json.Decoder(bodies.ApplyBody)
 _forget_decoder: Final = msgspec.json.Decoder(bodies.ForgetBody)
 _forget_stream_decoder: Final = msgspec.json.Decoder(bodies.ForgetStreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
@@ -73,6 +84,8 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
 
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = read(call.body)
+            if edit.gone is not None and "forget" not in call.caller.roles:
+                raise Refused(403, "forbidden", "This token has not the role forget.")
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
@@ -82,7 +95,7 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
         acknowledgement = await service.result_of(future)
-        service.metrics.count_edit(call.caller.tenant, call.model, kind, acknowledgement.status, **sizes)
+        service.count_edit(call, kind, acknowledgement.status, **sizes)
         call.facts |= {"version": acknowledgement.version, **sizes, "edit": acknowledgement.status}
         return Answer(encoded(acknowledgement))
 
@@ -97,6 +110,14 @@ def _learn(sent: bytes) -> Edit:
 def _forget(sent: bytes) -> Edit:
     body = decoded(_forget_decoder, sent)
     return Edit(body.op, "forget", body.rows, body.labels, subjects=body.subjects, receipt=body.receipt)
+
+
+def _apply(sent: bytes) -> Edit:
+    body = decoded(_apply_decoder, sent)
+    learn = body.learn or ExampleRows([], [])
+    return Edit(
+        body.op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
+    )
 
 
 def _learn_documents(sent: bytes) -> Edit:
@@ -120,7 +141,7 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
     body = decoded(_erasure_decoder, call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
-    service.metrics.count_edit(call.caller.tenant, call.model, edit.kind, done.status, rows=0)
+    service.count_edit(call, edit.kind, done.status)
     call.facts |= {"version": done.version, "edit": done.status}
     until = time.monotonic() + _ERASED_SECONDS
     while True:
@@ -229,7 +250,7 @@ async def _described(service: Service, call: Call, hosted: ServedModel, status: 
 
 async def _delete(service: Service, call: Call) -> Answer:
     await service.in_thread(call, lambda: service.host.delete(call.caller.tenant, call.model))
-    service.closed(call)
+    service.metrics.forget_model(call.caller.tenant, call.model)
     return Answer(b"{}")
 
 
@@ -275,6 +296,8 @@ async def _read_list(service: Service, call: Call) -> Answer:
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
+    size = check_declared_length(call.scope, limits.list_body)
+    await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
     with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
@@ -302,37 +325,49 @@ async def _snapshot(service: Service, call: Call) -> Answer:
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
     await _check_number(service, call)
-    with service.transfer() as folder:
-        path = Path(folder, "model")
-        with path.open("wb") as file:
-            async for piece in pieces(call, limits.file, limits.file_seconds):
-                await service.in_thread(call, partial(file.write, piece))
+    size = check_declared_length(call.scope, limits.file)
+    await service.in_thread(call, lambda: service.host.check_room(call.caller.tenant, size), "lists")
+    async with service.transfer(call) as path:
+        async for piece in pieces(call, limits.file, limits.file_seconds):
+            await service.in_thread(call, partial(_append, path, piece))
         hosted = await service.in_thread(call, lambda: service.host.upload(call.caller.tenant, call.model, path))
     return await _described(service, call, hosted, 201)
 
 
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)
+
+
+def _read_piece(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(_PIECE)
+
+
 async def _download(service: Service, call: Call) -> Answer | None:
     """Send a model file piece by piece; a caller who does not read loses the connection."""
-    transfer = service.transfer()
-    with transfer as folder:
-        path = Path(folder, "model")
-        await service.in_thread(call, lambda: service.host.write_file(call.caller.tenant, call.model, path))
-        await _begin_file(call, path)
+    async with service.transfer(call) as path:
+
+        def write() -> int:
+            service.host.write_file(call.caller.tenant, call.model, path)
+            return path.stat().st_size
+
+        size = await service.in_thread(call, write)
+        await _begin_file(call, size)
         async with asyncio.timeout(service.limits.file_seconds):
-            with path.open("rb") as file:
-                piece = await service.in_thread(call, lambda: file.read(_PIECE))
-                while following := await service.in_thread(call, lambda: file.read(_PIECE)):
-                    await call.send({"type": "http.response.body", "body": piece, "more_body": True})
-                    piece = following
-            transfer.cleanup()  # before the last piece: once the caller has the whole file, no copy is left here
-            await call.send({"type": "http.response.body", "body": piece})
+            for start in range(0, size, _PIECE):
+                piece, more = await service.in_thread(call, partial(_read_piece, path, start)), start + _PIECE < size
+                if not more:  # once the caller has the whole file, no copy is left here
+                    await service.in_thread(call, partial(shutil.rmtree, path.parent))
+                await call.send({"type": "http.response.body", "body": piece, "more_body": more})
     return None
 
 
-async def _begin_file(call: Call, path: Path) -> None:
+async def _begin_file(call: Call, size: int) -> None:
     headers = [
         (b"content-type", b"application/octet-stream"),
-        (b"content-length", str(path.stat().st_size).encode()),
+        (b"content-length", str(size).encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"cache-control", b"no-store"),
         (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode()),
@@ -386,6 +421,11 @@ OPERATIONS: Final = (
     Operation(
         "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_forget), "Forget examples.",
         "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+    ),
+    Operation(
+        "apply", "POST", f"{_MODEL}/apply", "learn", _editing(_apply),
+        "Forget examples and learn examples in one step; to forget needs the role forget, too.",
+        "json", bodies.ApplyBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422, 507),
     ),
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
         "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_learn_documents),
@@ -478,10 +518,11 @@ def make_app(
         Whether to answer only health and metrics.
     """
     paths: dict[str, dict[str, Endpoint]] = {}
+    is_private = probes or service.tokens is None
     for operation in OPERATIONS:
         if probes and not operation.probes:
             continue
-        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation)
+        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation, is_private=is_private)
     most_asked_first = sorted(paths, key=lambda path: path != _PREDICT)  # routes are tried in turn
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)

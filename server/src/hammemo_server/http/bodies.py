@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from hammemo_server.edits.operations import Label, Malformed, Token
+from hammemo_server.edits.operations import ExampleRows, Label, Malformed, Token
 from hammemo_server.store.label_lists import NamedList  # noqa: TC001  (msgspec reads annotations at run time)
 
 _MAX_SETTINGS_DEPTH: Final = 16
 
-Rows: TypeAlias = Annotated[
+Contexts: TypeAlias = Annotated[
     list[list[Token]],
     Meta(
         description="Contexts: one row of tokens each, as many as the model has columns. A model that was fitted to "
@@ -90,6 +90,24 @@ class ForgetStreamBody(StreamBody, frozen=True, forbid_unknown_fields=True):
     receipt: WantsReceipt = False
 
 
+class ApplyBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Examples to forget and examples to learn in one step, all of them or none."""
+
+    op: Op
+    learn: ExampleRows | None = None
+    forget: Annotated[
+        ExampleRows | Literal["everything"] | None,
+        Meta(description='What is forgotten, before the rest is learnt; "everything" for all examples.'),
+    ] = None
+    position: Annotated[
+        str | None,
+        Meta(
+            description="Up to where the source of the rows was read, at most 1,024 characters. It is stored with the "
+            "edit, and the description of the model has it.",
+        ),
+    ] = None
+
+
 class ErasureBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A request to forget all rows of a subject, and to destroy the key of its journal."""
 
@@ -120,7 +138,7 @@ class FoundList(ListName, frozen=True):
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered."""
 
-    rows: Rows
+    rows: Contexts
     min_version: MinVersion | None = None
 
 

@@ -113,16 +113,17 @@ class TooLong(Refused):
 class Endpoint:
     """Answers the requests of one operation."""
 
-    def __init__(self, service: Service, operation: Operation) -> None:
+    def __init__(self, service: Service, operation: Operation, *, is_private: bool = False) -> None:
         self._service = service
         self._operation = operation
+        self._is_private = is_private
         self._seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens."""
         began = time.perf_counter()
         operation, service = self._operation, self._service
-        call = Call(NO_CALLER, scope, receive, send)
+        call = Call(NO_CALLER, scope, receive, send, is_private=self._is_private)
         entered = ""
         try:
             if operation.role is not None:

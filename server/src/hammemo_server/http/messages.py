@@ -82,6 +82,8 @@ class Call:
     """Whether some of the body was not received yet."""
     has_begun: bool = False
     """Whether the handler itself has begun to send an answer."""
+    is_private: bool = False
+    """Whether only the operator can ask here: on the health port, or where there are no tokens."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What the log tells of it."""
 
@@ -145,15 +147,16 @@ def check_content_type(scope: Scope, *wanted: bytes) -> None:
         raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
 
 
-def check_declared_length(scope: Scope, most: int) -> None:
-    """Refuse a body that is declared too long, before anything is read."""
+def check_declared_length(scope: Scope, most: int) -> int:
+    """Refuse a body that is declared too long, before anything is read; return its length, 0 if none is declared."""
     given = header(scope, b"content-length")
     if given is None:
-        return
+        return 0
     if not given.isdigit() or len(given) > 18:
         raise Refused(400, "bad_request", "The content length is not a number.")
     if int(given) > most:
         raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
+    return int(given)
 
 
 async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:

@@ -103,6 +103,13 @@ class _OfTenant:
             found = self._children[key] = metric.labels(*labels)
         return found
 
+    def forget_model(self, model: str) -> None:
+        """Drop the figures that name a model."""
+        for key in [key for key in self._children if key[1] == model]:
+            metric, *labels = key
+            del self._children[key]
+            metric.remove(*labels)
+
 
 class Metrics:
     """All figures of one process."""
@@ -154,6 +161,10 @@ class Metrics:
             figures.child(figures.examples, model, kind).inc(rows)
             if documents:
                 figures.child(figures.documents, model, kind).inc(documents)
+
+    def forget_model(self, tenant: str, model: str) -> None:
+        """Drop the figures of a model that was deleted."""
+        self.of(tenant).forget_model(model)
 
     def text(self, tenant: str) -> bytes:
         """Return the figures that a tenant may see, in the form of Prometheus."""

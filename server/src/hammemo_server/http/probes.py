@@ -1,13 +1,14 @@
 """``/readyz`` and ``/readyz/edits``: whether this process can answer, and whether edits can be made durable.
 
-Both need no token and name no model; what is wrong with which model is in the metrics. They have threads of their own,
-so that no question makes a probe wait.
+Both need no token. ``/readyz/edits`` names the models that cannot be written where only the operator asks: on the
+health port, and on a server without tokens. Probes have threads of their own, so that no question makes a probe wait,
+and they do not wait for a disk that hangs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hammemo_server.edits.operations import Unavailable
 from hammemo_server.http.bodies import encoded
@@ -15,24 +16,46 @@ from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from hammemo_server.http.messages import Call
     from hammemo_server.http.service import Service
 
 
+_MOST_NAMED: Final = 20
+_LATE_SECONDS: Final = 5.0
+"""How long a probe waits for the store."""
+
+Result = TypeVar("Result")
+
+
+async def _within(future: Future[Result], late: Result) -> Result:
+    """Return a result; `late` where the store does not answer in time."""
+    try:
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), _LATE_SECONDS)
+    except TimeoutError:
+        return late
+
+
 async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
-    """Say whether questions can be answered."""
+    """Say whether questions can be answered; models that are open answer without the disk."""
+    host = service.host
     if service.draining:
         raise Unavailable("The server is about to end.")
-    if not await asyncio.to_thread(service.host.health.can_answer):
+    if not await _within(host.health.answers.value(), late=bool(host.opened())):
         raise Unavailable("No question can be answered: the folder is gone, or no model opens.")
     return Answer(encoded({"ready": True}))
 
 
-async def _ready_for_edits(service: Service, call: Call) -> Answer:  # noqa: ARG001
+async def _ready_for_edits(service: Service, call: Call) -> Answer:
     if service.draining:
         raise Unavailable("The server is about to end.")
-    if not await asyncio.to_thread(service.host.health.can_edit):
+    unwritable = await _within(service.host.health.unwritable.value(), late=None)
+    if unwritable is None:
         raise Unavailable("No edit can be made durable: the disk is full or gone, or the log cannot be reached.")
+    if unwritable:
+        named = ", ".join(unwritable[:_MOST_NAMED]) if call.is_private else "ask on the health port which"
+        raise Unavailable(f"Edits of {len(unwritable)} open models cannot be made durable: {named}.")
     return Answer(encoded({"ready": True}))
 
 

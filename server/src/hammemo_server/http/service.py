@@ -15,8 +15,9 @@ import shutil
 import tempfile
 import time
 from collections import Counter, deque
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,7 @@ from hammemo_server.http.tenant_slots import SharedThreads
 from hammemo_server.http.tokens import local_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from concurrent.futures import Future
 
     from hammemo_server.http.long_questions import LongQuestions
@@ -133,7 +134,6 @@ class Service:
         self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
         self._long: LongQuestions = InThreads(host) if long is None else long
         self._times: dict[str, Rate] = {}
-        self._opened: set[tuple[str, str]] = set()
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
         self._sending: Counter[str] = Counter()
         self._ready: WeakKeyDictionary[ServedModel, ReadyVersion] = WeakKeyDictionary()
@@ -180,21 +180,16 @@ class Service:
 
     async def model(self, call: Call) -> ServedModel:
         """Return the model that a call names."""
-        key = tenant, name = call.caller.tenant, call.model
-        try:
-            if key in self._opened:
-                return self.host.get(tenant, name)
-            hosted = await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
-        except NoSuchModel:
-            self._opened.discard(key)
-            raise
-        self._opened.add(key)
-        return hosted
+        tenant, name = call.caller.tenant, call.model
+        known = self.host.known(tenant, name)
+        if known is not None:
+            return known
+        return await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
 
     async def model_behind(self, call: Call, name: str) -> str:
         """Return the name of the model that answers questions to a name: its own, or that behind an alias."""
         tenant = call.caller.tenant
-        if (tenant, name) in self._opened:
+        if self.host.known(tenant, name) is not None:
             return name
         read, known = self._aliases.get(tenant, (-math.inf, {}))
         if time.monotonic() - read > _ALIAS_SECONDS:
@@ -285,9 +280,21 @@ class Service:
         stored = zip(used._fields, zip(used, most, strict=True), strict=True)
         return {"models": (len(self.host.names(tenant)), self.limits.models), **dict(stored)}
 
-    def transfer(self) -> tempfile.TemporaryDirectory[str]:
-        """Return a folder for a file on its way, beside the models: what is enough for these is enough for it."""
-        return tempfile.TemporaryDirectory(prefix=_TRANSFER, dir=self.host.folder)
+    @asynccontextmanager
+    async def transfer(self, call: Call) -> AsyncIterator[Path]:
+        """Yield the path for a file on its way, beside the models: what is enough for these is enough for it."""
+        make = partial(tempfile.mkdtemp, prefix=_TRANSFER, dir=self.host.folder)
+        folder = Path(await self.in_thread(call, make))
+        try:
+            yield folder / "model"
+        finally:
+            await self.in_thread(call, partial(shutil.rmtree, folder, ignore_errors=True))
+
+    def count_edit(self, call: Call, kind: str, status: str, **sizes: int) -> None:
+        """Count one acknowledged edit; of a model that was deleted meanwhile there are no figures."""
+        tenant, model = call.caller.tenant, call.model
+        if self.host.known(tenant, model) is not None:
+            self.metrics.count_edit(tenant, model, kind, status, **sizes)
 
     def remove_leftovers(self) -> None:
         """Remove uploads and downloads that a crash has left and that are too old to be still under way."""
@@ -295,10 +302,6 @@ class Service:
             with suppress(OSError):
                 if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:
                     shutil.rmtree(folder, ignore_errors=True)
-
-    def closed(self, call: Call) -> None:
-        """Take note that a model is no longer open."""
-        self._opened.discard((call.caller.tenant, call.model))
 
     async def end(self) -> None:
         """End what answers long questions, and the threads."""

@@ -5,8 +5,13 @@ A slow hash such as scrypt is made for passwords that people choose, and would o
 The file holds the id and the BLAKE2b-256 of the secret, never the secret itself. The id finds the entry; the hashes are
 compared in constant time, also where there is no such id.
 
-The file is read again when it changes, so that tokens are added and removed without a restart. A file that cannot be
-read or is not right leaves the tokens as they were, and the log says so: take a token back by writing a right file.
+A thread reads the file every second, so that tokens are added and revoked without a restart, and no request waits for
+the disk. It compares contents, not times or sizes. A file that cannot be read or is not right leaves the tokens as they
+were, and the log says so: revoke a token by writing a right file.
+
+A file that exists is overwritten in place. It keeps its owner, so that the user of a container can still read it, and a
+container that has the file itself mounted sees the change. A copy beside it, ``NAME.new``, is there until the file is
+whole on the disk.
 """
 
 from __future__ import annotations
@@ -18,7 +23,9 @@ import os
 import re
 import secrets
 import stat
+import threading
 import time
+import weakref
 from dataclasses import asdict, dataclass
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +51,8 @@ _NO_HASH: Final = "0" * 64
 _LOOK_AGAIN: Final = 1.0
 """Seconds between two looks at the file."""
 _MAX_FILE_BYTES: Final = 2**22
+_LAST_EXPIRY: Final = 253_402_300_800
+"""The year 10000, which no date can name."""
 
 log = logging.getLogger("hammemo.serve")
 
@@ -70,6 +79,8 @@ class StoredToken:
     tenant: str
     roles: tuple[str, ...]
     hash: str
+    expires: int | None = None
+    """When it expires, in seconds since 1970; None for never."""
 
 
 def local_caller() -> Caller:
@@ -77,8 +88,8 @@ def local_caller() -> Caller:
     return Caller(LOCAL_TENANT, frozenset(ROLES), "local")
 
 
-def new_token(tenant: str, roles: Iterable[str], name: str = "") -> tuple[str, StoredToken]:
-    """Return a new token, to be shown once, and what the file keeps of it.
+def new_token(tenant: str, roles: Iterable[str], name: str = "", days: float | None = None) -> tuple[str, StoredToken]:
+    """Return a new token, to be shown once, and what the file keeps of it; it expires after so many days, or never.
 
     Examples
     --------
@@ -88,8 +99,9 @@ def new_token(tenant: str, roles: Iterable[str], name: str = "") -> tuple[str, S
     (True, ('read',), False)
     """
     key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    entry = _checked({"id": key, "name": name, "tenant": tenant, "roles": list(roles), "hash": _hash(secret)})
-    return f"hm_{key}_{secret}", entry
+    expires = None if days is None else int(time.time() + days * 86_400)
+    given = {"id": key, "name": name, "tenant": tenant, "roles": list(roles), "hash": _hash(secret), "expires": expires}
+    return f"hm_{key}_{secret}", _checked(given)
 
 
 def _hash(secret: str) -> str:
@@ -98,9 +110,11 @@ def _hash(secret: str) -> str:
 
 def _checked(given: Any) -> StoredToken:
     """Return an entry of the file, or refuse it; a wrong value is named, but never a hash."""
-    if not isinstance(given, dict) or set(given) != {"id", "name", "tenant", "roles", "hash"}:
-        raise ValueError("a token has the entries id, name, tenant, roles and hash, no other ones")
-    key, name, tenant, roles, digest = (given[entry] for entry in ("id", "name", "tenant", "roles", "hash"))
+    if not isinstance(given, dict) or set(given) != {"id", "name", "tenant", "roles", "hash", "expires"}:
+        raise ValueError("a token has the entries id, name, tenant, roles, hash and expires, no other ones")
+    key, name, tenant, roles, digest, expires = (
+        given[entry] for entry in ("id", "name", "tenant", "roles", "hash", "expires")
+    )
     if not isinstance(key, str) or not re.fullmatch(r"[0-9a-f]{12}", key, re.ASCII):
         raise ValueError("the id of a token is not 12 hexadecimal digits")
     if not isinstance(name, str) or len(name) > 100 or not name.isprintable():
@@ -111,18 +125,30 @@ def _checked(given: Any) -> StoredToken:
         raise ValueError(f"the roles of token {key} are not some of {', '.join(ROLES)}")
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
         raise ValueError(f"the hash of token {key} is not 64 hexadecimal digits")
-    return StoredToken(key, name, tenant, tuple(role for role in ROLES if role in roles), digest)
+    if expires is not None and (type(expires) is not int or not 0 < expires < _LAST_EXPIRY):
+        raise ValueError(f"the expiry of token {key} is neither null nor a whole number of seconds since 1970")
+    return StoredToken(key, name, tenant, tuple(role for role in ROLES if role in roles), digest, expires)
 
 
 def read_entries(path: Path) -> list[StoredToken]:
     """Return the tokens of a file, or refuse it as a whole."""
+    return _entries_of(path, _content_of(path))
+
+
+def _content_of(path: Path) -> bytes:
     with path.open("rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found = os.fstat(file.fileno())
+        if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ValueError(f"{path} may be written by others, who could give themselves tokens: chmod go-w it.")
+        if found.st_nlink == 0:  # only a mount of the file itself still shows it
+            raise ValueError(f"{path} was replaced or deleted behind its mount: mount its folder, and start again.")
         text = file.read(_MAX_FILE_BYTES + 1)
     if len(text) > _MAX_FILE_BYTES:
         raise ValueError(f"{path} has more than {_MAX_FILE_BYTES} bytes: it is no token file.")
+    return text
+
+
+def _entries_of(path: Path, text: bytes) -> list[StoredToken]:
     try:
         held = json.loads(text)
         if not isinstance(held, dict) or set(held) != {"tokens"} or not isinstance(held["tokens"], list):
@@ -132,14 +158,29 @@ def read_entries(path: Path) -> list[StoredToken]:
             raise ValueError("two tokens have the same id")
     except (ValueError, RecursionError) as error:
         reason = "it is not JSON" if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)) else error
-        raise ValueError(f"{path} is no token file: {reason}. `hammemo tokens add` writes one.") from None
+        spare = _spare(path)
+        way_out = f"{spare} has all of it: move it here" if spare.exists() else "`hammemo tokens add` writes one"
+        raise ValueError(f"{path} is no token file: {reason}. {way_out}.") from None
     return entries
 
 
+def _spare(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
 def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
-    """Write a token file that only its owner may read, in one step."""
-    text = json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n"
-    write_private(path, [text.encode()])
+    """Write a token file that only its owner may read; one that is there keeps its owner, its mode and its mounts."""
+    text = (json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n").encode()
+    if not path.exists():
+        write_private(path, [text])
+        return
+    write_private(_spare(path), [text])
+    with path.open("r+b") as file:
+        file.write(text)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    _spare(path).unlink()
 
 
 def change_entries(path: Path, change: Callable[[list[StoredToken]], list[StoredToken]], *, make: bool = False) -> None:
@@ -156,36 +197,29 @@ class Tokens:
         self.path = path
         self._entries: dict[str, StoredToken] = {}
         self._callers: dict[str, Caller] = {}
-        self._seen: tuple[int, ...] | None = None
-        self._next = 0.0
-        self._read()
-        self._seen = self._mark()
+        self._content, self._failure = _content_of(path), ""
+        self._take(_entries_of(path, self._content))
         if not self._entries:
             raise ValueError(f"{path} holds no token, so every request is refused: run `hammemo tokens add {path}`.")
+        threading.Thread(target=_keep_looking, args=(weakref.ref(self),), name="tokens", daemon=True).start()
 
-    def _read(self) -> None:
-        self._entries = {entry.id: entry for entry in read_entries(self.path)}
-        self._callers = {entry.id: _caller_of(entry) for entry in self._entries.values()}
+    def _take(self, entries: list[StoredToken]) -> None:
+        self._callers = {entry.id: _caller_of(entry) for entry in entries}
+        self._entries = {entry.id: entry for entry in entries}
 
-    def _mark(self) -> tuple[int, ...]:
-        found = self.path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _look(self) -> None:
-        """Read the file again if it is another one than before."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _LOOK_AGAIN
+    def look(self) -> None:
+        """Read the file again, and take its tokens if it holds others than before."""
         try:
-            mark = self._mark()
-            if mark == self._seen:
-                return
-            self._read()
-            self._seen = mark
-            log.info("tokens_read", extra={"facts": {"tokens": len(self._entries)}})
+            content = _content_of(self.path)
+            if content != self._content:
+                self._take(_entries_of(self.path, content))
+                self._content = content
+                log.info("tokens_read", extra={"facts": {"tokens": len(self._entries)}})
+            self._failure = ""
         except (OSError, ValueError) as error:
-            log.error("tokens_not_read", extra={"facts": {"error": type(error).__name__}})
+            if self._failure != str(error):  # said once
+                self._failure = str(error)
+                log.error("tokens_not_read", extra={"facts": {"error": type(error).__name__, "reason": str(error)}})
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -193,15 +227,25 @@ class Tokens:
         return frozenset(entry.tenant for entry in self._entries.values())
 
     def caller(self, token: str) -> Caller | None:
-        """Return who has this token, or None."""
-        self._look()
+        """Return who has this token, or None; one that has expired is no token."""
         parts = _TOKEN.fullmatch(token)
         key, secret = parts.groups() if parts else ("", "")
         entry = self._entries.get(key)
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
-        if entry is None or not right:
+        if entry is None or not right or (entry.expires is not None and time.time() >= entry.expires):
             return None
-        return self._callers[key]
+        return self._callers.get(key)
+
+
+def _keep_looking(found: weakref.ref[Tokens]) -> None:
+    """Read a file again every second, as long as its tokens are used."""
+    while True:
+        time.sleep(_LOOK_AGAIN)
+        tokens = found()
+        if tokens is None:
+            return
+        tokens.look()
+        del tokens
 
 
 def _caller_of(entry: StoredToken) -> Caller:

@@ -16,6 +16,7 @@ sites that were chosen (:mod:`hammemo_server.edits.chosen_layouts`), and every o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -28,6 +29,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
 from hammemo_server.edits.operations import (
     Content,
+    LoggedChange,
     LoggedChoice,
     LoggedDocuments,
     LoggedRefit,
@@ -120,6 +122,8 @@ class Applier:
                 self._refit(first, start)
             elif isinstance(first, LoggedChoice):  # so is this
                 self._take_choice(first)
+            elif isinstance(first, LoggedChange):  # and this
+                self._apply(first)
             elif isinstance(first, LoggedDocuments):
                 self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
             else:
@@ -136,14 +140,10 @@ class Applier:
 
     def _change(self, run: Sequence[LoggedRows]) -> None:
         """Learn or forget a run of edits, all of them or none."""
-        if self.settings.documents is not None:
-            raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
-        model, learn = self.model or self._opened(run[0]), run[0].kind == "learn"
-        columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
-        if columns != model.n_features_in_:
-            raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+        model, learn = self._for_rows(run[0]), run[0].kind == "learn"
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
+        rows = self._with_dates(rows)
         if len(rows) == 1:
             (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
         elif learn:
@@ -151,6 +151,41 @@ class Applier:
         else:
             model.forget(rows, labels)
         self.model, self._is_refitted = model, False
+
+    def _for_rows(self, first: LoggedRows) -> MemoryClassifier:
+        """Return the model, opened if it was not, or refuse rows that it does not take."""
+        if self.settings.documents is not None:
+            raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
+        model = self.model or self._opened(first)
+        columns = len(first.rows[0])  # that of all: `_group` puts only rows of one length together
+        if columns != model.n_features_in_:
+            raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+        return model
+
+    def _with_dates(self, rows: list[list[Any]]) -> list[list[Any]]:
+        """Return rows with the dates that the settings name, which JSON has as strings."""
+        places = self.settings.dates
+        if not places:
+            return rows
+        made = [list(row) for row in rows]
+        for i, row in enumerate(made):
+            for j in places:
+                row[j] = _date(row[j], i, j)
+        return made
+
+    def _apply(self, change: LoggedChange) -> None:
+        """Forget and learn in one step, both or none."""
+        if change.n_rows:
+            model = self._for_rows(change.forgotten if change.gone else change.learnt)
+        elif self.model is None:
+            raise Malformed("It is not known how many columns this model has: name them when it is made.")
+        else:
+            model = self.model
+        gone: Any = (self._with_dates(change.gone), change.gone_labels) if change.gone else None
+        learnt: Any = (self._with_dates(change.rows), change.labels) if change.rows else None
+        gone = "everything" if change.everything else gone
+        model.apply(learnt, gone, position=change.position, choose=False)
+        self.model, self._is_refitted = model, self._is_refitted and not change.n_rows and not change.everything
 
     def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
@@ -210,9 +245,9 @@ class Applier:
         before = model.vote_
         if self._is_refitted or not before.fits_weights:
             return b""
-        if model.state.store is None:
+        if model.state.kept is None:
             raise NothingKept(
-                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
+                "The model keeps no rows, so its weights cannot be fitted again. Fit it again where the "
                 "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
@@ -229,6 +264,18 @@ class Applier:
             check_parts(model, h, self.limits)
         mute_forgetting_warning(model)  # `describe` says it
         return model.open(h)
+
+
+def _date(value: Any, i: int, j: int) -> datetime | None:
+    """Return the date that a value says; None for a missing one."""
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise Malformed(
+            f"Row {i}, column {j}: {str(value)[:40]!r} is not a date such as 2026-11-17 or 2026-11-17T08:00:00Z."
+        ) from None
 
 
 def has_example(document: Sequence[Token], n_context: int) -> bool:
@@ -325,7 +372,7 @@ def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
 
 def _group(body: Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
-    if isinstance(body, (LoggedRefit, LoggedChoice)):
+    if isinstance(body, (LoggedRefit, LoggedChoice, LoggedChange)):
         return None
     if isinstance(body, LoggedDocuments):
         kinds, width = {type(token) for document in body.documents for token in document}, 0

@@ -10,12 +10,12 @@ restored after the first erasure. So it holds the keys of subjects and the snaps
 key of its own. This key lies in the key file and has an expiry date. When it is dropped, nothing opens the backup.
 
 **Erasures since.** A backup knows nothing of later requests, and the database that knew them may be lost. So every
-erasure is recorded in the key file, in the same write that makes its contents key: keyed hashes of subject and
-operation id. The file is the one place that is outside the database and its backups, and that every node has. To
-restore is to make a model that no client can name, to erase from it all recorded subjects whose request it does not
-know, to destroy their keys and to issue the receipts; only then it gets its name. A record is kept as long as a
-backup that was made before it. A key file that was itself restored from an older copy lacks records. The model's file
-of receipts shows that: a request with a receipt that the restored model does not know is refused.
+erasure is recorded beside the key file (:mod:`hammemo.receipts.erasure_records`), before it is applied. That is the one
+place outside the database and its backups that every node has. A restore makes a model that no client can name, erases
+from it all recorded subjects whose erasure it does not hold, destroys their keys and issues the receipts; only then
+the model gets its name. Backups and erasures are compared by positions in the log, never by clocks. A record is kept
+until all backups of its model hold the erasure. If records are missing, the restore is refused, unless the file of
+receipts is named: a request with a receipt that the restored model does not know is refused.
 
 The restored model is a database of its own, with its own wrapping and contents keys: the one that the backup was made
 of may still run.
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import replacement
+from hammemo.receipts.erasure_records import records_path
 from hammemo.receipts.keys import drop_expired, read_keys
 from hammemo.receipts.strict_json import now
 from hammemo_server.edits.limits import Limits
@@ -57,7 +58,7 @@ from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.writer import Upkeep
 from hammemo_server.store.audit import Line
-from hammemo_server.store.backup_files import Digests, Header, read_backup, read_header, write_backup
+from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN
 from hammemo_server.store.log import Copied, LogError, StoredKey
 from hammemo_server.store.shared_tables import TABLES
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator
 
+    from hammemo.receipts.backup_keys import BackupKey
+    from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.store.log import Log, Store
 
 ENDING: Final = ".backup"
@@ -149,7 +152,7 @@ def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | Non
                 with open(temporary, "wb") as file, log.reading():
                     head = log.head()
                     records = _records(log, vault, head)
-                    write_backup(file, header, Digests() if key is None else Cipher(key.secret), records)
+                    write_backup(file, header, FrameDigests() if key is None else Cipher(key.secret), records)
             if vault is not None:
                 vault.finish_backup(name, head)
             return Written(path, header, head)
@@ -230,8 +233,8 @@ def restore(
     original_lost : bool
         Whether to drop the keys of all other databases of this model, so that nothing opens them, should they be found.
     receipts : path, optional
-        The file of the model's receipts. The model is refused if it does not know a request that removed rows: the key
-        file is then an older copy that does not record it, or it was a plain forget, which no file records.
+        The file of the model's receipts. The model is refused if it does not know a request that removed rows: its
+        record is missing, or it was a plain forget, which no file records.
     again : collection of str
         Ids of such requests that you will send again.
     """
@@ -248,10 +251,12 @@ def restore(
         remove_drafts(store, keys)
         database = secrets.token_bytes(_DATABASE_BYTES)
         hidden = f"{HIDDEN}{int(time.time())}-{database.hex()}"
-        copied = _copied(read_backup(file, _sealing(header, keys)), keys, database)
+        key = _key_of(header, keys)
+        frames = read_backup(file, FrameDigests() if key is None else Cipher(key.secret))
+        copied = _copied(frames, keys, database)
         try:
             store.receive(hidden, name, copied)
-            version, erased = _finished(store, hidden, name, keys, header, wanted)
+            version, erased = _finished(store, hidden, name, keys, header, key, wanted)
             if not store.rename(hidden, name, (tenant, name)):
                 raise Exists(f"There is a model {name!r} meanwhile: delete it first, or restore under another name.")
         except BaseException:
@@ -265,10 +270,10 @@ def restore(
     return Restored(tenant, name, version, erased)
 
 
-def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Digests:
-    """Return what opens the frames of a backup."""
+def _key_of(header: Header, keys: str | os.PathLike[str] | None) -> BackupKey | None:
+    """Return the key of a backup; None for one that is not encrypted."""
     if header.expires is None:
-        return Digests()
+        return None
     if keys is None:
         raise Malformed("The backup is encrypted, because its model has subjects: name the key file with keys=.")
     drop_expired(keys)
@@ -278,7 +283,7 @@ def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Di
             f"The backup {header.id} cannot be read: the key file does not hold its key, which expires "
             f"{header.expires}."
         )
-    return Cipher(found.secret)
+    return found
 
 
 def _copied(
@@ -346,6 +351,7 @@ def _finished(
     name: str,
     keys: str | os.PathLike[str] | None,
     header: Header,
+    key: BackupKey | None,
     wanted: WantedReceipts | None,
 ) -> tuple[int, int]:
     """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
@@ -354,15 +360,24 @@ def _finished(
     try:
         if wanted is not None:
             wanted.check_chain(log)
-        if keys is None or not Settings.read(log.settings).has_subjects:
-            model, erased = ServedModel(tenant, name, log), 0
+        since: dict[str, ErasedSubject] = {}
+        erased = 0
+        if keys is None or key is None:  # without subjects
+            model = ServedModel(tenant, name, log)
         else:
             log.vault = vault = vault_of(log, keys)
+            if wanted is None and vault.lacks_records():
+                raise Malformed(
+                    f"{records_path(keys, vault.model)} lacks records of erasures, so persons who were erased could be "
+                    "back: put a whole copy there, or name the receipts of the model with receipts=."
+                )
+            since = vault.erased_since(key.database, log.head())
             journal = Journal(log, vault, writer=True)
-            model = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
-            erased = model.erase_again([one for one in vault.erased() if log.erasure(one.op) is None])
+            model = erasable = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
+            erased = erasable.erase_again([one for one in since.values() if log.erasure(one.op) is None])
+            vault.settle_records(model.version)
         if wanted is not None:
-            wanted.check_known(log, log.vault)
+            wanted.check_known(log, log.vault, since)
         version = model.version
         log.add_audit(Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version))
         return version, erased

@@ -17,6 +17,7 @@ import numpy as np
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits.operations import (
     Acknowledgement,
+    LoggedChange,
     LoggedChoice,
     LoggedRefit,
     NoSuchSubject,
@@ -24,12 +25,13 @@ from hammemo_server.edits.operations import (
     checked,
     decoded,
     digest,
+    parts_by_owner,
     parts_of,
 )
 from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
 from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
-from hammemo_server.models.writer import Upkeep, Waiting, WrittenModel, entry_of, reused
+from hammemo_server.models.writer import Upkeep, Waiting, WrittenModel, entry_of, forgets, reused
 from hammemo_server.store.log import Entry, Erasure
 from hammemo_server.store.vault import KeyGone
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.receipts.backup_keys import ErasedSubject
+    from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
@@ -56,6 +58,8 @@ class WaitingForSubjects(Waiting):
     owners: list[int] = field(default_factory=list)
     refit: bool | None = None
     """Of an erasure: whether the model is refitted with it."""
+    sent: dict[bytes, bytes] | None = None
+    """Of an edit that forgets everything: the parts as they were sent; `parts` then has all subjects."""
 
     @property
     def given_op(self) -> str:
@@ -76,7 +80,7 @@ class WaitingForSubjects(Waiting):
     @property
     def forgets(self) -> bool:
         """Whether the journal must hold what its subjects did before."""
-        return self.erases or (bool(self.parts) and self.content.kind.startswith("forget"))
+        return self.erases or forgets(self.content)
 
 
 class Removed(NamedTuple):
@@ -126,6 +130,8 @@ class ErasableModel(WrittenModel):
         made = WaitingForSubjects(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
         if edit.kind == "forget_subject":
             self._make_erasure(made, refit=edit.refit)
+        elif not parts:
+            made.digest = digest(body, key)
         return made
 
     def _make_erasure(self, waiting: WaitingForSubjects, *, refit: bool) -> None:
@@ -157,7 +163,12 @@ class ErasableModel(WrittenModel):
         """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
         if not group:
             self._touched.clear()
-        elif not super()._may_join(waiting, group) or _erases(waiting) != _erases(group[0]):
+        elif (
+            not super()._may_join(waiting, group)
+            or _erases(waiting) != _erases(group[0])
+            or _empties(waiting)
+            or _empties(group[-1])
+        ):
             return False
         if isinstance(waiting, WaitingForSubjects):
             if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
@@ -170,7 +181,24 @@ class ErasableModel(WrittenModel):
         if erasures:
             self._erase(erasures)
         else:
+            for waiting in fresh:
+                if isinstance(waiting, WaitingForSubjects) and _empties(waiting):
+                    self._name_everything(waiting)
             super()._apply(self._without_strangers(fresh))
+
+    def _name_everything(self, waiting: WaitingForSubjects) -> None:
+        """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
+        content, sent = waiting.content, waiting.parts
+        assert isinstance(content, LoggedChange)
+        with self._lease_kept():
+            held = self._journal.held_by_all(self._state.version + 1)
+        owners = [subject for subject, rows in held.items() for _ in rows.rows]
+        owners += [list(sent)[owner] for owner in waiting.owners] or list(sent) * len(content.rows)
+        gone = [row for rows in held.values() for row in rows.rows]
+        labels = [label for rows in held.values() for label in rows.labels]
+        waiting.content = LoggedChange("apply", gone, labels, content.rows, content.labels, position=content.position)
+        waiting.body, waiting.sent = waiting.content.body(), sent
+        waiting.parts, waiting.owners = parts_by_owner(owners, waiting.content, waiting.body)
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits without those that forget rows which are not their subject's; these are refused."""
@@ -178,7 +206,8 @@ class ErasableModel(WrittenModel):
         self._journal.load(subject for waiting in named for subject in waiting.parts)
         refused = set()
         for waiting in named:
-            refusal = self._journal.refusal(waiting.parts, self._state.version + 1) if waiting.forgets else None
+            is_asked = waiting.forgets and waiting.sent is None
+            refusal = self._journal.refusal(waiting.parts, self._state.version + 1) if is_asked else None
             if refusal is not None:
                 waiting.refuse(refusal)
                 refused.add(id(waiting))
@@ -198,10 +227,10 @@ class ErasableModel(WrittenModel):
         receipt = self._issued(waiting)
         if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
             return entry_of(waiting, self._journal.sealed_body(body, position), receipt)
-        body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position)
-        said = waiting.content
+        body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
+        said, known_by = waiting.content, waiting.digest or digest
         return Entry(
-            waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
+            waiting.op, known_by, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
         )
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
@@ -272,12 +301,13 @@ class ErasableModel(WrittenModel):
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
 
-        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. With
-        it the key file has a record of them, for backups that are restored later.
+        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. Before
+        it, records of them are added beside the key file, for backups that are restored later.
         """
         journal, state = self._journal, self._state
         vault, model = journal.vault, self.named(state)
-        contents = vault.new_contents([_record(vault, one.waiting) for one in removed])
+        records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
+        contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
         digest_before = keyed_digest_of(journal, model)
         layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
@@ -349,10 +379,14 @@ class ErasableModel(WrittenModel):
         super()._do_last()
 
 
-def _record(vault: Vault, waiting: WaitingForSubjects) -> ErasedSubject:
-    """Return the record of an erasure for the key file."""
+def _record(vault: Vault, waiting: WaitingForSubjects, position: int) -> ErasedSubject:
+    """Return the record of an erasure, which outlives the database."""
     (subject,) = waiting.parts
-    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit))
+    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit), position=position)
+
+
+def _empties(waiting: Waiting) -> bool:
+    return isinstance(waiting.content, LoggedChange) and waiting.content.everything
 
 
 def _erases(waiting: Waiting) -> bool:

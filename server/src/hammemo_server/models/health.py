@@ -1,14 +1,16 @@
 """Whether a host can answer, and whether edits can be made durable: what probes ask.
 
-Probes need no token, so a result is kept for a second, and one thread at a time looks at the store.
+Probes need no token, so a result is kept for a second. One thread looks at the store, and all probes wait for the same
+result: a disk that hangs holds this thread, and no other one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hammemo_server.edits.operations import ServiceError
 from hammemo_server.models.writer import WrittenModel
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from hammemo_server.store.log import Store
 
 _KEPT_SECONDS: Final = 1.0
+
+Result = TypeVar("Result")
 
 
 class Probed(Protocol):
@@ -47,16 +51,18 @@ class Health:
 
     def __init__(self, host: Probed) -> None:
         self._host = host
-        self._answers = _Looked(self._look_for_answers)
-        self._edits = _Looked(self._look_for_edits)
+        self.answers = _Looked(self._look_for_answers)
+        """Whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
+        self.unwritable = _Looked(self._look_for_edits)
+        """The open models, as tenant/name, whose edits cannot be made durable; None where the store takes none."""
 
     def can_answer(self) -> bool:
-        """Return whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
-        return self._answers.value()
+        """Return whether a question can be answered."""
+        return self.answers.value().result()
 
     def can_edit(self) -> bool:
-        """Return whether edits can be made durable: the store takes writes, and so does a model, if any is open."""
-        return self._edits.value()
+        """Return whether edits of all open models can be made durable."""
+        return self.unwritable.value().result() == []
 
     def _look_for_answers(self) -> bool:
         host = self._host
@@ -74,29 +80,36 @@ class Health:
                 return True
         return not places
 
-    def _look_for_edits(self) -> bool:
+    def _look_for_edits(self) -> list[str] | None:
         host = self._host
         if host.replica or not host.store.is_there():
-            return False
+            return None
         try:
             host.store.check_writable()
         except LogError:
-            return False
+            return None
         written = [model for model in host.opened() if isinstance(model, WrittenModel)]
-        return not written or any(model.can_edit for model in written)
+        return sorted(f"{model.tenant}/{model.name}" for model in written if not model.can_edit)
 
 
-class _Looked:
+class _Looked(Generic[Result]):
     """A result that is found out again when it is older than a second."""
 
-    def __init__(self, look: Callable[[], bool]) -> None:
+    def __init__(self, look: Callable[[], Result]) -> None:
         self._look, self._lock = look, threading.Lock()
-        self._found: tuple[float, bool] | None = None
+        self._threads = ThreadPoolExecutor(1, "probe")
+        self._found: Future[Result] | None = None
+        self._at = 0.0
 
-    def value(self) -> bool:
-        """Return the result."""
+    def value(self) -> Future[Result]:
+        """Return the result, to be waited for; the lock is held for no longer than it takes to read it."""
         with self._lock:
-            if self._found is None or time.monotonic() - self._found[0] > _KEPT_SECONDS:
-                found = self._look()
-                self._found = time.monotonic(), found
-            return self._found[1]
+            found = self._found
+            if found is None or (found.done() and time.monotonic() - self._at > _KEPT_SECONDS):
+                found = self._found = self._threads.submit(self._looked)
+            return found
+
+    def _looked(self) -> Result:
+        found = self._look()
+        self._at = time.monotonic()
+        return found

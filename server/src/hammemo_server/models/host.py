@@ -1,6 +1,9 @@
 """All models of a folder or a database, by tenant and name.
 
 A model is opened when it is first asked for, and stays open. One process writes a model; any number may follow it.
+
+What waits for a disk or for a writer (to open, make or delete a model, to keep a list) holds the lock of its tenant, so
+other tenants never wait for it. The lock of the host is held only while its dictionary of models changes.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
@@ -32,7 +35,7 @@ from hammemo_server.edits.operations import (
     Unavailable,
     check_name,
 )
-from hammemo_server.edits.quotas import Quota, Usage, most_of
+from hammemo_server.edits.quotas import MODEL_BYTES, Quota, Usage, list_bytes, most_of, total, usage_of
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of
 from hammemo_server.erasure.signing import Signing
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
 
 
 _logger = logging.getLogger("hammemo_server")
+
+_LISTS: Final = ".lists"
+"""Under which name a quota counts lists: no model can have it."""
 
 
 class Host:
@@ -112,7 +118,8 @@ class Host:
         self._lists = LabelLists(self.store, self.limits.resident_items)
         self._models: dict[tuple[str, str], ServedModel] = {}
         self._quotas: dict[str, Quota] = {}
-        self._lock = threading.RLock()
+        self._tenants: dict[str, threading.RLock] = {}
+        self._lock = threading.Lock()
         self._closed = False
 
     def __enter__(self) -> Host:
@@ -127,8 +134,10 @@ class Host:
         checked = Settings.checked(settings, self.limits)
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
-        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
             self._check_free(tenant, name)
+            if name not in self.store.names(tenant):
+                self.quota(tenant).check(Usage(bytes=MODEL_BYTES))
             if not self.store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
                 if model.settings.uploaded or model.settings.given != checked.given:
@@ -138,24 +147,42 @@ class Host:
                 return model
             return self.get(tenant, name)
 
+    def known(self, tenant: str, name: str) -> ServedModel | None:
+        """Return a model if it is open; this takes no lock, so an event loop may call it."""
+        model = self._models.get((tenant, name))
+        return None if model is None or model.is_gone else model
+
     def get(self, tenant: str, name: str) -> ServedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
-        model = self._models.get((tenant, name))
-        if model is not None and not model.is_gone:
+        model = self.known(tenant, name)
+        if model is not None:
             return model
         _check_names(tenant, name)
-        with self._lock:
+        with self._of_tenant(tenant):
+            model = self.known(tenant, name)
+            if model is not None:
+                return model
+            gone = self._models.pop((tenant, name), None)
+            if gone is not None:
+                gone.close()
             if self._closed:
-                raise Unavailable("The service stops: ask again later.")
-            model = self._models.get((tenant, name))
-            if model is not None and model.is_gone:
-                del self._models[tenant, name]
+                raise _stops()
+            model = self._opened(tenant, name)
+            if not self._added(model):
                 model.close()
-                model = None
-            if model is None:
-                model = self._opened(tenant, name)
-                self._models[tenant, name] = model
+                raise _stops()
             return model
+
+    def _added(self, model: ServedModel) -> bool:
+        """Keep a model that was opened, unless the host was closed meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._models[model.tenant, model.name] = model
+            return not self._closed
+
+    def _of_tenant(self, tenant: str) -> threading.RLock:
+        """Return the lock under which models and lists of a tenant are opened, made and deleted."""
+        return self._tenants.setdefault(tenant, threading.RLock())
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -182,7 +209,7 @@ class Host:
         """Let a name stand for a model in questions: in one step, so that none is without an answer."""
         _check_names(tenant, alias)
         self.get(tenant, model)  # it is open when the first question comes
-        with self._writing(), _reaching(f"The alias {alias!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept"):
             if alias in self.store.names(tenant):
                 raise Exists(f"There is a model {alias!r}: an alias has a name of its own.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
@@ -192,7 +219,7 @@ class Host:
     def delete_alias(self, tenant: str, alias: str) -> None:
         """Let a name stand for no model any more."""
         _check_names(tenant, alias)
-        with self._writing(), _reaching(f"The alias {alias!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted"):
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
@@ -216,21 +243,46 @@ class Host:
         """Keep a named list of labels in the place of the one of that name: in one step, durably."""
         _check_list(tenant, name)
         tokens = checked_items(items, self.limits)
-        data, labels = encoded_items(tokens), ListedLabels(tokens)
-        with self._writing(), _reaching(f"The list {name!r} cannot be kept"):
-            if len(self.store.lists(tenant).keys() | {name}) > self.limits.lists:
+        data = encoded_items(tokens)
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
+            held = self._held_by_lists(tenant)
+            if len(held.keys() | {name}) > self.limits.lists:
                 raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
-            facts = self.store.keep_list(tenant, name, len(labels), data)
-            self._lists.changed(tenant, name, NamedList(facts.version, labels))
+            needed = list_bytes(len(data), len(tokens)) - held.get(name, 0)
+            self.quota(tenant).take(_LISTS, Usage(bytes=max(0, needed)))
+            try:
+                labels = ListedLabels(tokens)
+                facts = self.store.keep_list(tenant, name, len(labels), data)
+                self._lists.changed(tenant, name, NamedList(facts.version, labels))
+            finally:
+                self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
         return facts
+
+    def check_room(self, tenant: str, size: int, replaced: str = "") -> None:
+        """Refuse a body of so many bytes before it is read: a model file, or a list that replaces one."""
+        with _reaching("The lists cannot be reached"):
+            freed = self._held_by_lists(tenant).get(replaced, 0) if replaced else 0
+        self.quota(tenant).check(Usage(bytes=max(0, size - freed)))
+
+    def _held_by_lists(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of a tenant holds, on the disk and in memory."""
+        sizes = self.store.list_sizes(tenant)
+        return {name: list_bytes(sizes.get(name, 0), facts.items) for name, facts in self.store.lists(tenant).items()}
+
+    def _lists_usage(self, tenant: str) -> Usage:
+        """Return what the lists of a tenant hold; a store that cannot be reached counts as empty."""
+        with suppress(LogError):
+            return Usage(bytes=sum(self._held_by_lists(tenant).values()))
+        return Usage()
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
         _check_list(tenant, name)
-        with self._writing(), _reaching(f"The list {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted"):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
+            self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
 
     def known_list(self, tenant: str, name: str, age: float) -> NamedList | None:
         """Return a named list of labels if it is in memory and was looked up in the last `age` seconds."""
@@ -250,7 +302,7 @@ class Host:
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
         _check_names(tenant, name)
-        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted"):
             alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
             if alias is not None:
                 raise Exists(f"The alias {alias!r} stands for the model {name!r}: let it stand for another one first.")
@@ -267,13 +319,13 @@ class Host:
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> ServedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
+        size = os.path.getsize(path)
+        self.quota(tenant).check(Usage(bytes=size))  # before it is read
         model = self._loaded(path).snapshot()
         names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
-        memory = model.memory_
-        needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
-        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
-            self.quota(tenant).check(needed)
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
+            self.quota(tenant).check(usage_of(model, size, 0))
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
@@ -304,11 +356,11 @@ class Host:
             closer.join()
         self.store.close()
 
-    def _writing(self) -> AbstractContextManager[Any]:
+    def _writing(self, tenant: str) -> AbstractContextManager[Any]:
         """Return the lock under which models are made and deleted; a replica never does."""
         if self.replica:
             raise Unavailable("This process only answers: ask the process that writes.")
-        return self._lock
+        return self._of_tenant(tenant)
 
     def _opened(self, tenant: str, name: str) -> ServedModel:
         with _reaching(f"The model {name!r} cannot be opened"):
@@ -330,20 +382,19 @@ class Host:
 
     def quota(self, tenant: str) -> Quota:
         """Return what a tenant may store."""
-        return self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
-
-    def usage(self, tenant: str) -> Usage:
-        """Return what the open models of a tenant store."""
-        found = Usage()
-        for model in self.opened():
-            if model.tenant == tenant:
-                found = found.with_more(model.usage())
+        found = self._quotas.get(tenant)
+        if found is None:
+            found = self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+            found.note(_LISTS, self._lists_usage(tenant))
         return found
 
+    def usage(self, tenant: str) -> Usage:
+        """Return what the lists and the open models of a tenant hold."""
+        models = (model.usage() for model in self.opened() if model.tenant == tenant)
+        return total((self._lists_usage(tenant), *models))
+
     def _counted(self, model: WrittenModel) -> WrittenModel:
-        if any(most_of(self.limits)):
-            model.quota = self.quota(model.tenant)
-            model.quota.note(model.name, model.usage())
+        model.count_in(self.quota(model.tenant))
         return model
 
     def _vault(self, tenant: str, name: str) -> Vault | None:
@@ -447,3 +498,7 @@ def _check_list(tenant: str, name: str) -> None:
 
 def _none(name: str) -> NoSuchModel:
     return NoSuchModel(f"There is no model {name!r}.")
+
+
+def _stops() -> Unavailable:
+    return Unavailable("The service stops: ask again later.")

@@ -23,7 +23,7 @@ from hammemo._versions import cached_property
 from hammemo.models.editing import name_columns
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
-from hammemo_server.edits.quotas import Usage
+from hammemo_server.edits.quotas import usage_of
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.erasing import receipt_of
 from hammemo_server.models.applying import State, caught_up
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.edits.operations import Acknowledgement, Edit
+    from hammemo_server.edits.quotas import Usage
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
     from hammemo_server.store.log import Log
@@ -125,14 +126,14 @@ class ServedModel:
         return model
 
     def usage(self) -> Usage:
-        """Return what the model stores; a log that cannot be reached counts as empty."""
-        model = self._state.model
-        size = 0
+        """Return what the model holds, on the disk and in memory."""
+        return usage_of(self._state.model, *self._disk_bytes())
+
+    def _disk_bytes(self) -> tuple[int, int]:
+        """Return how large the newest snapshot and the log are; a log that cannot be reached counts as empty."""
         with suppress(LogError):
-            size = self._log.body_bytes() + self._log.snapshot_bytes()
-        if model is None:
-            return Usage(bytes=size)
-        return Usage(len(model.memory_.labels), int(model.memory_.label_counts.sum()), size)
+            return self._log.snapshot_bytes(), self._log.body_bytes()
+        return 0, 0
 
     def describe(self, *, digest: bool = False) -> dict[str, Any]:
         """Return the settings of the model, what it holds, and where its log and its snapshot are.
@@ -152,11 +153,12 @@ class ServedModel:
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
             "stale": model is not None and model.state.stale,
+            "position": None if model is None else model.position_,
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,
             "log_bytes": self._log_bytes(),
-            "bytes": self.usage().bytes,
+            "bytes": sum(self._disk_bytes()),
         }
         if model is not None:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
@@ -226,7 +228,10 @@ class ServedModel:
             self._changed.notify_all()
 
     def _waited(self, version: int, wait: float) -> State:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._state.version >= version, timeout=max(wait, 0.0)):
-                raise NotReached(f"Version {version} is not reached: this is version {self._state.version}. Ask later.")
-            return self._state
+        if wait > 0:  # an event loop never waits, and takes no lock
+            with self._changed:
+                self._changed.wait_for(lambda: self._state.version >= version, timeout=wait)
+        state = self._state
+        if state.version < version:
+            raise NotReached(f"Version {version} is not reached: this is version {state.version}. Ask later.")
+        return state

@@ -44,8 +44,10 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
     InUse,
+    LoggedChange,
     LoggedChoice,
     LoggedRefit,
+    LoggedRows,
     Malformed,
     OpReused,
     QuotaReached,
@@ -56,7 +58,8 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import needed_by
+from hammemo_server.edits.quotas import Usage, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.settings import check_parts, sketch_rows
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.store.log import Entry, LogError
@@ -178,8 +181,12 @@ class WrittenModel(ServedModel):
         super().__init__(tenant, name, log, journal)
         self._signing = signing
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
-        self.quota: Quota | None = None
-        """What all models of the tenant may store together."""
+        self._quota: Quota | None = None
+        """What all models of the tenant may hold together."""
+        self._disk = 0, 0
+        """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
+        self._taken = Usage()
+        """What was learnt at most since the quota was told what the model holds."""
         self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
         self._arrived = threading.Condition()
@@ -221,7 +228,7 @@ class WrittenModel(ServedModel):
 
     def _waiting(self, edit: Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
-        if edit.subjects or edit.kind == "forget_subject":
+        if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
             raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
         content, body = checked(edit, self._limits)
         return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
@@ -309,24 +316,59 @@ class WrittenModel(ServedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
-        self._apply(fresh if self.quota is None else self._within(self.quota, fresh))
-        if self.quota is not None:
-            self.quota.note(self.name, self.usage())
+        self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
+        if self._quota is not None and (
+            self._quota.is_much(self._taken) or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
+        ):
+            self._note_usage()
         for waiting in group:
             if waiting.op in seen:
                 self._answer_again(waiting, seen[waiting.op])
 
+    def count_in(self, quota: Quota) -> None:
+        """Count what the model holds, and what it learns from now on, in the quota of its tenant."""
+        self._quota = quota
+        self._measure()
+
+    def _measure(self) -> None:
+        """Look how large the snapshot and the log are; between two looks edits are added up."""
+        if self._quota is not None:
+            snapshot, log = self._disk_bytes()
+            self._disk = snapshot, max(0, log - self._unsaved_bytes)
+            self._note_usage()
+
+    def _note_usage(self) -> None:
+        if self._quota is not None:
+            self._taken, (snapshot, log) = Usage(), self._disk
+            self._quota.note(self.name, usage_of(self._state.model, snapshot, log + self._unsaved_bytes))
+
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
-        quota.note(self.name, self.usage())
+        model, rows = self._state.model, self._sketch_rows(fresh[0].content)
+        most = most_needed(((waiting.content, len(waiting.body)) for waiting in fresh), model, rows)
+        with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
+            quota.take(self.name, most)
+            self._taken = total((self._taken, most))
+            return fresh
+        self._note_usage()
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model))
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), model, rows))
                 allowed.append(waiting)
             except QuotaReached as error:
                 waiting.refuse(error)
         return allowed
+
+    def _sketch_rows(self, first: Content) -> int:
+        """Return how many rows the sketch of the model has, or will have once it is made for the first edit."""
+        model = self._state.model
+        if model is not None:
+            return sketch_rows(model.memory_, len(model.state.sites.positions))
+        h = self._settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
+        with suppress(ServiceError):  # then the edit is refused
+            return check_parts(self._settings.model(), h, self._limits)
+        return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
         """Apply edits, write those that were not refused, and answer all."""
@@ -343,7 +385,7 @@ class WrittenModel(ServedModel):
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
             self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
-            self._forgets += sum(_forgets(waiting.content) for waiting in accepted)
+            self._forgets += sum(forgets(waiting.content) for waiting in accepted)
             self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
@@ -436,7 +478,8 @@ class WrittenModel(ServedModel):
     def _choose(self, model: MemoryClassifier, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
-            content = LoggedChoice("choice", chosen_quickly(model))
+            with nullcontext() if self._quota is None else self._quota.long_edits:
+                content = LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
             waiting = Waiting(op, body, content, digest(body, self._log.key), began)
@@ -463,23 +506,27 @@ class WrittenModel(ServedModel):
 
         A choice that an edit which forgets has overtaken is marked: it may depend on what was forgotten.
         """
-        refits, forgets, current = self._refits, self._forgets, []
+        refits, n_forgets, current = self._refits, self._forgets, []
         for waiting in group:
             if waiting.began is not None and waiting.began[0] != refits:
                 waiting.refuse(_Stale())
                 continue
-            if waiting.began is not None and waiting.began[1] != forgets:
+            if waiting.began is not None and waiting.began[1] != n_forgets:
                 assert isinstance(waiting.content, LoggedChoice)
                 waiting.content = msgspec.structs.replace(waiting.content, late=True)
                 waiting.body = waiting.content.body()
             refits += isinstance(waiting.content, LoggedRefit)
-            forgets += _forgets(waiting.content)
+            n_forgets += forgets(waiting.content)
             current.append(waiting)
         return current
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
-        """Renew the lease during a block that may take long: else it would run out, and another node would write."""
+        """Renew the lease during a block that may take long: else it would run out, and another node would write.
+
+        Few such blocks of a tenant run at once, so blocks are never nested: threads take turns at Python code, and the
+        event loop, too, would wait for each of them.
+        """
         done = threading.Event()
 
         def renew() -> None:
@@ -490,7 +537,8 @@ class WrittenModel(ServedModel):
         thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
         thread.start()
         try:
-            yield
+            with nullcontext() if self._quota is None else self._quota.long_edits:
+                yield
         finally:
             done.set()
             thread.join()
@@ -544,6 +592,7 @@ class WrittenModel(ServedModel):
         self._snapshot_version, self._snapshot_time = state.version, time.time()
         self._log.forget_ids(self._upkeep.retention)
         self._log.forget_audit(self._upkeep.audit)
+        self._measure()
 
     def _make_snapshots(self) -> None:
         while not self._closing:
@@ -610,8 +659,9 @@ def reused(op: str) -> OpReused:
     return OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own. Nothing was changed.")
 
 
-def _forgets(content: Content) -> bool:
-    return content.kind in ("forget", "forgetstream")
+def forgets(content: Content) -> bool:
+    """Return whether an edit forgets something."""
+    return content.forgets if isinstance(content, LoggedChange) else content.kind in ("forget", "forgetstream")
 
 
 def _may_take_long(contents: list[Content]) -> bool:

@@ -2,10 +2,11 @@
 
 A line is written in the transaction of its edit, so there is no edit without a line. It says when, with which token, of
 what kind, how many rows, the version before and after, and a keyed hash of the operation id. Its link is the BLAKE2b of
-the line and of the link before: a line that was changed, removed or added in the middle breaks the chain. Anyone who
-writes the database can write a new chain, so keep the newest link elsewhere, as receipts do.
+the line and of the link before: a line that was changed, removed or added in the middle breaks the chain. A chain that
+was cut at its end does not reach the head of the log, or the newest receipt. Anyone who writes the database can write a
+new chain, so keep the newest link elsewhere, as receipts do.
 
-Lines leave from the front when they are old. The link of the last one that left stays, and the chain goes on from it.
+Lines leave from the front when they are old. What is needed of them stays, and the chain goes on from there.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class Start(msgspec.Struct, frozen=True):
 
     number: int = 0
     link: bytes = NO_LINK
+    version: int = 0
+    """The newest version that a line which left was about."""
+    receipt: bytes = b""
+    """The newest receipt that such a line names."""
 
     def facts(self) -> dict[str, str | int]:
         """Return it as JSON says it."""
@@ -89,6 +94,27 @@ def first_broken(start: Start, lines: Iterable[Linked]) -> int | None:
         if linked.number != number or linked.link != link:
             return linked.number
     return None
+
+
+def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> bool:
+    """Return whether lines are missing at the end: of edits up to the head of the log, or of the newest receipt.
+
+    Examples
+    --------
+    >>> from hammemo_server.store.audit import Line, Start, chained, is_cut
+    >>> lines = chained(Start(), [Line(1.0, "shop", "learn", b"x", 2, 0, 1), Line(2.0, "shop", "learn", b"y", 1, 1, 2)])
+    >>> is_cut(Start(), lines, 2, b""), is_cut(Start(), lines[:1], 2, b""), is_cut(Start(), [], 2, b"")
+    (False, True, True)
+    """
+    end = after_lines(start, lines)
+    return end.version != head or end.receipt != receipt
+
+
+def after_lines(start: Start, lines: Iterable[Linked]) -> Start:
+    """Return what the line after some lines is chained to."""
+    for number, line, link in ((one.number, one.line, one.link) for one in lines):
+        start = Start(number, link, max(start.version, line.after), line.receipt or start.receipt)
+    return start
 
 
 def chained(start: Start, lines: Iterable[Line]) -> list[Linked]:

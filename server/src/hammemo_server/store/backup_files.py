@@ -49,7 +49,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Sealing(Protocol):
-    """How frames are protected: a `Cipher`, or `Digests`."""
+    """How frames are protected: a `Cipher`, or `FrameDigests`."""
 
     def sealed(self, plain: bytes, place: bytes) -> bytes:
         """Return bytes that belong to this place only."""
@@ -58,7 +58,7 @@ class Sealing(Protocol):
         """Return what was sealed for this place; ValueError for anything else."""
 
 
-class Digests:
+class FrameDigests:
     """Frames with digests: damage shows, and everyone can read them."""
 
     def sealed(self, plain: bytes, place: bytes) -> bytes:

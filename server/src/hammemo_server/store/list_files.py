@@ -55,6 +55,14 @@ class ListFiles:
         with _refusing("read"):
             return self._index()[0]
 
+    def sizes(self) -> dict[str, int]:
+        """Return how large the file of each list is; one that is replaced at this moment may be missing."""
+        found: dict[str, int] = {}
+        for name, facts in self.facts().items():
+            with _refusing("read"), suppress(FileNotFoundError):
+                found[name] = self._file(name, facts.version).stat().st_size
+        return found
+
     def read(self, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list, or None if there is none of that name."""
         with _refusing("read"):

@@ -311,6 +311,9 @@ class Store(Protocol):
     def lists(self, tenant: str) -> dict[str, ListFacts]:
         """Return the lists of labels that a tenant has, by their names."""
 
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has, by their names."""
+
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels as it was kept, or None if there is none of that name."""
 

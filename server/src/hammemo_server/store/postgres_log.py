@@ -33,33 +33,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
-from hammemo import __version__
 from hammemo.files.contents import file_bytes
 from hammemo.files.models import save
 from hammemo_server.edits.operations import KEY_BYTES, InUse, NoSuchModel
 from hammemo_server.store.base_log import (
-    FORMAT,
     HIDDEN,
     BaseLog,
     RunningTime,
-    check_format,
     loaded_snapshot,
     received_model,
 )
 from hammemo_server.store.log import LeaseLost, ListFacts, LogDamaged, LogError, Seen
-from hammemo_server.store.shared_tables import TABLES, table_statements
+from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables
 from hammemo_server.store.vault import KeyGone
-
-try:
-    import psycopg
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+
+    import psycopg
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.store.log import Copied, Entry
@@ -76,72 +68,6 @@ _PART: Final = 2**20
 _NUMBER: Final = 8
 """Bytes of the number of a contents key."""
 
-_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
-
-_SCHEMA: Final = """
-create table if not exists hammemo_about(format text not null, version text not null);
-create table if not exists hammemo_models(
-    id bigint generated always as identity primary key,
-    tenant text not null,
-    name text not null,
-    settings text not null,
-    key bytea not null,
-    head bigint not null default 0,
-    base bigint not null default 0,
-    has_snapshot boolean not null default false,
-    ran double precision not null default 0,
-    epoch bigint not null default 0,
-    holder text,
-    backend_pid integer,
-    backend_start timestamptz,
-    lease_until timestamptz,
-    unique (tenant, name));
-create table if not exists hammemo_aliases(
-    tenant text not null,
-    alias text not null,
-    model text not null,
-    primary key (tenant, alias));
-create table if not exists hammemo_lists(
-    tenant text not null,
-    name text not null,
-    version bigint not null,
-    items bigint not null,
-    data bytea not null,
-    primary key (tenant, name));
-create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
-create table if not exists hammemo_edits(
-    model bigint not null references hammemo_models on delete cascade,
-    position bigint not null,
-    body bytea not null,
-    primary key (model, position));
-create table if not exists hammemo_ids(
-    model bigint not null references hammemo_models on delete cascade,
-    op text not null,
-    position bigint not null,
-    digest bytea not null,
-    ran double precision not null default 0,
-    primary key (model, op));
-do $$ begin
-    if not exists (select from information_schema.columns where table_schema = current_schema()
-            and table_name = 'hammemo_ids' and column_name = 'ran') then
-        alter table hammemo_ids add ran double precision not null default 0;
-        alter table hammemo_models add ran double precision not null default 0;
-    end if;
-end $$;
-create table if not exists hammemo_snapshots(
-    model bigint not null references hammemo_models on delete cascade,
-    position bigint not null,
-    part integer not null,
-    data bytea not null,
-    primary key (model, position, part));
-""" + table_statements("bigint not null references hammemo_models on delete cascade")
-
-_TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
-"""A process that is frozen in the middle of a transaction keeps no lock for longer than that.
-
-There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
-as done, although only one server has it.
-"""
 
 _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
     select from pg_stat_activity a where a.pid = m.backend_pid
@@ -154,12 +80,6 @@ _DUMPED: Final = {
     "where m.id = %s and e.position > m.base order by e.position",
     "ids": "select i.op, i.position, i.digest, m.ran - i.ran from hammemo_ids i "
     "join hammemo_models m on m.id = i.model where m.id = %s",
-}
-
-_RECEIVED: Final = {
-    "edits": "insert into hammemo_edits select %s, * from unnest(%s::bigint[], %s::bytea[])",
-    "ids": "insert into hammemo_ids(model, op, position, digest, ran) select %s, op, position, digest, -age "
-    "from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::double precision[]) as given(op, position, digest, age)",
 }
 
 
@@ -322,7 +242,7 @@ class PostgresLog(BaseLog):
             raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
 
     def _send(self, parts: Iterable[bytes], position: int) -> None:
-        with _failures(), connected(self._address) as db, db.transaction():
+        with failures(), connected(self._address) as db, db.transaction():
             _write_parts(db, self._id, position, parts)
             changed = db.execute(
                 "update hammemo_models set base = %s, has_snapshot = true where id = %s and epoch = %s and base <= %s",
@@ -396,16 +316,13 @@ class PostgresLog(BaseLog):
     def close(self) -> None:
         """Give the lease back and disconnect."""
         with self._lock:
-            try:
+            with suppress(LogError), failures():  # the lease runs out by itself
                 if not self._replica and not self._db.closed:
                     self._db.execute(
                         "update hammemo_models set lease_until = null where id = %s and epoch = %s",
                         (self._id, self._epoch),
                     )
-            except psycopg.Error:  # it runs out by itself
-                pass
-            finally:
-                self._db.close()
+            self._db.close()
 
     def _take_lease(self) -> None:
         holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -450,7 +367,7 @@ class PostgresLog(BaseLog):
         self._db.execute(cast("Any", statement), (self._id, *values))
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        _insert(self._db, self._id, table, rows)
+        insert_rows(self._db, self._id, table, rows)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -471,7 +388,7 @@ class PostgresLog(BaseLog):
         return row
 
     def _failures(self) -> AbstractContextManager[None]:
-        return _failures()
+        return failures()
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
@@ -496,10 +413,7 @@ class PostgresStore:
         self._address, self._scratch, self._lease = address, scratch, lease
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_old(scratch)
-        with _failures(), connected(address) as db, db.transaction():
-            db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
-            db.execute(_SCHEMA)
-            _check_format(db)
+        make_tables(address)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
@@ -514,7 +428,7 @@ class PostgresStore:
         """Make an empty log, whole or not at all."""
         with (
             tempfile.TemporaryDirectory(prefix=".snapshot-", dir=self._scratch) as folder,
-            _failures(),
+            failures(),
             connected(self._address) as db,
             db.transaction(),
         ):
@@ -535,7 +449,7 @@ class PostgresStore:
 
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a log that no process writes."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             where = "m.tenant = %s and m.name = %s"
             gone = db.execute(f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name))
             if gone.rowcount:
@@ -547,7 +461,7 @@ class PostgresStore:
 
     def receive(self, tenant: str, name: str, copied: Copied) -> None:
         """Make a log of what a backup holds, whole or not at all."""
-        with _failures(), connected(self._address) as db, db.transaction():
+        with failures(), connected(self._address) as db, db.transaction():
             db.execute("set local idle_in_transaction_session_timeout = 0")
             has_snapshot = copied.snapshot is not None
             row = db.execute(
@@ -563,7 +477,7 @@ class PostgresStore:
                     db, row[0], copied.base, plain if vault is None else _sealed_parts(vault, copied.base, data)
                 )
             for table, rows in copied.rows:
-                _insert(db, row[0], table, rows)
+                insert_rows(db, row[0], table, rows)
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -572,7 +486,7 @@ class PostgresStore:
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log another tenant and name."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             changed = db.execute(
                 "update hammemo_models set tenant = %s, name = %s where tenant = %s and name = %s and not exists "
                 "(select from hammemo_models where tenant = %s and name = %s)",
@@ -582,13 +496,13 @@ class PostgresStore:
 
     def aliases(self, tenant: str) -> dict[str, str]:
         """Return the models behind other names."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             rows = db.execute("select alias, model from hammemo_aliases where tenant = %s", (tenant,))
             return dict(rows.fetchall())
 
     def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
         """Change a row of the aliases."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             if model is None:
                 db.execute("delete from hammemo_aliases where tenant = %s and alias = %s", (tenant, alias))
             else:
@@ -600,13 +514,19 @@ class PostgresStore:
 
     def lists(self, tenant: str) -> dict[str, ListFacts]:
         """Return the lists of labels that a tenant has."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             rows = db.execute("select name, version, items from hammemo_lists where tenant = %s", (tenant,))
             return {name: ListFacts(version, items) for name, version, items in rows.fetchall()}
 
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has."""
+        with failures(), connected(self._address) as db:
+            rows = db.execute("select name, octet_length(data) from hammemo_lists where tenant = %s", (tenant,))
+            return dict(rows.fetchall())
+
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             row = db.execute(
                 "select version, items, data from hammemo_lists where tenant = %s and name = %s", (tenant, name)
             ).fetchone()
@@ -614,7 +534,7 @@ class PostgresStore:
 
     def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
         """Replace a row; the number that versions are taken from stays when a list is deleted."""
-        with _failures(), connected(self._address) as db, db.transaction():
+        with failures(), connected(self._address) as db, db.transaction():
             row = db.execute(
                 "insert into hammemo_list_versions values(%s, 1) "
                 "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
@@ -630,7 +550,7 @@ class PostgresStore:
 
     def drop_list(self, tenant: str, name: str) -> bool:
         """Delete a row."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             gone = db.execute("delete from hammemo_lists where tenant = %s and name = %s", (tenant, name))
             return gone.rowcount == 1
 
@@ -640,7 +560,7 @@ class PostgresStore:
 
     def check_writable(self) -> None:
         """Ask the server whether it takes writes."""
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             row = db.execute("select pg_is_in_recovery(), current_setting('transaction_read_only')").fetchone()
         if row != (False, "off"):
             raise LogError("The server takes no writes.")
@@ -649,7 +569,7 @@ class PostgresStore:
         """Nothing is open here."""
 
     def _column(self, query: Any, *values: Any) -> list[str]:
-        with _failures(), connected(self._address) as db:
+        with failures(), connected(self._address) as db:
             return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
@@ -661,48 +581,10 @@ def _remove_old(scratch: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def connected(address: str) -> psycopg.Connection[Any]:
-    """Return a connection whose commits are durable."""
-    with _failures():
-        db: psycopg.Connection[Any] = psycopg.connect(
-            address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
-        )
-        db.execute(_TIMES)
-        try:
-            row = db.execute("select current_setting('synchronous_commit'), current_setting('fsync')").fetchone()
-            assert row is not None
-            if row[0] in ("off", "local"):
-                db.execute("set synchronous_commit to on")
-            if row[1] != "on":
-                _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-
-def _check_format(db: psycopg.Connection[Any]) -> None:
-    """Refuse a database of another form; one that was just made, or has no note of its form yet, is of this one."""
-    found = db.execute("select format, version from hammemo_about").fetchone()
-    if found is None:
-        db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
-    else:
-        check_format("The database", *found)
-
-
 def _write_parts(db: psycopg.Connection[Any], model: int, position: int, parts: Iterable[bytes]) -> None:
     """Write a file into the table of snapshots."""
     for part, data in enumerate(parts):
         db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, data))
-
-
-def _insert(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Insert rows of a model into a table, within a transaction."""
-    columns = list(zip(*rows, strict=True))
-    if columns:
-        arrays = ", ".join(f"%s::{kind}[]" for kind in TABLES.get(table, {}).values())
-        statement = _RECEIVED.get(table) or f"insert into {table} select %s, * from unnest({arrays})"
-        db.execute(cast("Any", statement), (model, *map(list, columns)))
 
 
 def _parts_of(path: Path) -> Iterator[bytes]:
@@ -740,18 +622,3 @@ class _Parts:
     def write(self, data: bytes) -> None:
         """Take one part."""
         self.written.append(bytes(data))
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn what the driver raises into `LogError`. The detail of an error may hold a row: it is left out."""
-    try:
-        yield
-    except psycopg.OperationalError as error:
-        raise LogError(f"PostgreSQL: {type(error).__name__}: {_first_line(error)}") from None
-    except psycopg.Error as error:
-        raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hammemo_server.store.audit import Line, Linked, Start, chained
+from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
 from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, StoredKey
 
 if TYPE_CHECKING:
@@ -140,14 +140,16 @@ class SharedTables(ABC):
     def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
         """Return at most `most` lines after a number, and what the first of all lines is chained to."""
         with self._failing():
-            rows = self._rows(
-                "select number, at, token, kind, op, n_rows, before, after, receipt, link from hammemo_audit "
-                "where model = %s and number > %s order by number limit %s",
-                after,
-                most,
-            )
-            start = self._audit_start()
-        return start, [
+            return self._audit_start(), self._audit_lines(after, most)
+
+    def _audit_lines(self, after: int, most: int) -> list[Linked]:
+        rows = self._rows(
+            "select number, at, token, kind, op, n_rows, before, after, receipt, link from hammemo_audit "
+            "where model = %s and number > %s order by number limit %s",
+            after,
+            most,
+        )
+        return [
             Linked(number, Line(at, token, kind, bytes(op), n_rows, before, version, bytes(receipt)), bytes(link))
             for number, at, token, kind, op, n_rows, before, version, receipt, link in rows
         ]
@@ -157,17 +159,15 @@ class SharedTables(ABC):
         oldest = time.time() - older_than
         while True:
             with self._writing():
-                rows = self._rows(
-                    "select number, at, link from hammemo_audit where model = %s order by number limit %s",
-                    _MOST_AUDITED,
-                )
-                young = next((i for i, (_, at, _) in enumerate(rows) if at >= oldest), len(rows))
+                lines = self._audit_lines(0, _MOST_AUDITED)
+                young = next((i for i, one in enumerate(lines) if one.line.at >= oldest), len(lines))
                 if young == 0:
                     return
-                number, _, link = rows[young - 1]
+                number = lines[young - 1].number
                 self._run("delete from hammemo_audit where model = %s and number <= %s", number)
-                self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(Start(number, bytes(link))))
-                if young < len(rows):
+                start = after_lines(self._audit_start(), lines[:young])
+                self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(start))
+                if young < len(lines):
                     return
 
     def add_audit(self, line: Line) -> None:
@@ -352,7 +352,7 @@ class SharedTables(ABC):
         if new_keys := [key for entry in entries for key in entry.new_keys]:
             self._insert("hammemo_subjects", new_keys)
         journal = [
-            (position, key, int(entry.kind.startswith("forget")), body)
+            (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
             for position, entry in enumerate(entries, after + 1)
             for key, body in entry.journal
         ]

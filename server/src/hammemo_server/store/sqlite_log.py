@@ -29,14 +29,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hammemo import __version__
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
-from hammemo_server.edits.operations import KEY_BYTES, NAME, InUse, NoSuchModel
+from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
 from hammemo_server.store.base_log import (
-    FORMAT,
     HIDDEN,
     BaseLog,
     RunningTime,
@@ -46,7 +44,15 @@ from hammemo_server.store.base_log import (
 )
 from hammemo_server.store.list_files import ListFiles
 from hammemo_server.store.log import LogDamaged, LogError, Seen
-from hammemo_server.store.shared_tables import TABLES, table_statements
+from hammemo_server.store.sqlite_connection import (
+    MODEL_NUMBER,
+    connected,
+    flush_folder,
+    identity,
+    insert_rows,
+    make_log,
+    refusing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,34 +69,14 @@ WRITER: Final = "writer"  # its lock is writer.lock
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
-_MODEL: Final = 1
-"""What tables that other engines have, too, say in their column `model`."""
-
-_BUSY: Final = 5_000
-"""Milliseconds to wait for a reader or a checkpoint of another process."""
 
 _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
-
-_OLDEST: Final = (3, 51, 3)
-"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
-
-_SCHEMA: Final = """
-create table about(name text primary key, value) without rowid;
-create table edits(position integer primary key, body blob not null);
-create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
-create index ids_by_time on ids(at);
-""" + table_statements("integer not null", " without rowid")
 
 
 _DUMPED: Final = {
     "edits": "select position, body from edits where position > :base order by position",
     "ids": "select op, position, digest, (select value from about where name = 'ran') - at from ids",
-}
-
-_RECEIVED: Final = {
-    "edits": "insert into edits values(?, ?)",
-    "ids": "insert into ids select ?, ?, ?, -?",
 }
 
 
@@ -113,7 +99,7 @@ class SqliteLog(BaseLog):
             self._held = _taken(folder)
             _remove_leftovers(folder)
         try:
-            self._db = _connected(folder / LOG)
+            self._db = connected(folder / LOG)
             try:
                 self._read_about()
                 if not replica:
@@ -296,7 +282,7 @@ class SqliteLog(BaseLog):
     def is_current(self) -> bool:
         """Return whether the folder still has the file that is open."""
         with suppress(OSError):
-            return _identity(self.folder / LOG) == self._file
+            return identity(self.folder / LOG) == self._file
         return False
 
     def _check_place(self) -> None:
@@ -318,7 +304,7 @@ class SqliteLog(BaseLog):
         with self._lock:
             with suppress(apsw.Error):
                 self._db.close(force=True)
-            self._db = _connected(self.folder / LOG)
+            self._db = connected(self.folder / LOG)
             self._read_about()
             if not self._replica:
                 with self._failing():
@@ -356,29 +342,29 @@ class SqliteLog(BaseLog):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
         self._settings = str(about["settings"])
         self._key = about["key"]
-        self._file = _identity(self.folder / LOG)
+        self._file = identity(self.folder / LOG)
 
     def _base(self) -> int:
         return int(self._one("select value from about where name = 'base'") or 0)
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
-        return self._db.execute(statement.replace("%s", "?"), (_MODEL, *values)).fetchall()
+        return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values)).fetchall()
 
     def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        yield from self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+        yield from self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
 
     def _run(self, statement: str, *values: Any) -> None:
-        self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+        self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        _insert(self._db, table, rows)
+        insert_rows(self._db, table, rows)
 
     def _one(self, query: str) -> Any:
         row = self._db.execute(query).fetchone()
         return None if row is None else row[0]
 
     def _failures(self) -> AbstractContextManager[None]:
-        return _refusing()
+        return refusing()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -404,8 +390,8 @@ class FolderStore:
         missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in missing:
-            _flush_folder(path.parent)
-        self._opened = _identity(self.folder)
+            flush_folder(path.parent)
+        self._opened = identity(self.folder)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a folder."""
@@ -425,21 +411,21 @@ class FolderStore:
         draft = parent / f".new-{secrets.token_hex(8)}"
         try:
             parent.mkdir(mode=0o700, exist_ok=True)
-            _flush_folder(self.folder)
+            flush_folder(self.folder)
             if (parent / name).exists():
                 return False
             draft.mkdir(mode=0o700)
-            _make_log(draft / LOG, settings)
+            make_log(draft / LOG, settings)
             if model is not None:
                 _save_privately(model, draft / MODEL, 0)
-            _flush_folder(draft)
+            flush_folder(draft)
             try:
                 draft.rename(parent / name)
             except OSError:
                 if (parent / name).exists():  # another process was quicker
                     return False
                 raise
-            _flush_folder(parent)
+            flush_folder(parent)
         except OSError as error:
             raise LogError(f"The model could not be made: {error.strerror}.") from error
         finally:
@@ -462,7 +448,7 @@ class FolderStore:
         try:
             doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
             folder.rename(doomed)
-            _flush_folder(doomed.parent)
+            flush_folder(doomed.parent)
         finally:
             held.release()
         shutil.rmtree(doomed, ignore_errors=True)
@@ -476,18 +462,18 @@ class FolderStore:
         draft = parent / f".new-{secrets.token_hex(8)}"
         try:
             draft.mkdir(mode=0o700, parents=True)
-            _make_log(draft / LOG, copied.settings, copied.key, copied.base)
-            with _refusing():
-                db = _connected(draft / LOG)
+            make_log(draft / LOG, copied.settings, copied.key, copied.base)
+            with refusing():
+                db = connected(draft / LOG)
                 with db:
                     for table, rows in copied.rows:
-                        _insert(db, table, rows)
+                        insert_rows(db, table, rows)
                 db.close()
             if copied.snapshot is not None:
                 _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
-            _flush_folder(draft)
+            flush_folder(draft)
             draft.rename(parent / name)
-            _flush_folder(parent)
+            flush_folder(parent)
         except OSError as error:
             raise LogError(f"The model could not be restored: {error.strerror}.") from error
         finally:
@@ -504,11 +490,11 @@ class FolderStore:
         parent = self.folder / to[0]
         try:
             parent.mkdir(mode=0o700, exist_ok=True)
-            _flush_folder(self.folder)
+            flush_folder(self.folder)
             if (parent / to[1]).exists():
                 return False
             (self.folder / tenant / name).rename(parent / to[1])
-            _flush_folder(parent)
+            flush_folder(parent)
             with suppress(OSError):
                 (self.folder / tenant).rmdir()
         except OSError as error:
@@ -548,6 +534,10 @@ class FolderStore:
         """Return the lists of labels that a tenant has."""
         return self._list_files(tenant).facts()
 
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how large the file of each list of labels is."""
+        return self._list_files(tenant).sizes()
+
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels."""
         return self._list_files(tenant).read(name)
@@ -566,7 +556,7 @@ class FolderStore:
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
         with suppress(OSError):
-            return _identity(self.folder) == self._opened
+            return identity(self.folder) == self._opened
         return False
 
     def check_writable(self) -> None:
@@ -598,71 +588,10 @@ class FolderStore:
         """Nothing is open here."""
 
 
-def _connected(path: Path) -> apsw.Connection:
-    """Open a database, with what durability and deletion need."""
-    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
-    if version < _OLDEST:
-        raise LogError(
-            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
-            "pip install -U apsw, whose packages bring a newer one."
-        )
-    try:
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(_BUSY)
-        if db.pragma("journal_mode", "wal") != "wal":
-            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
-        db.pragma("synchronous", "full")
-        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
-        db.pragma("checkpoint_fullfsync", True)
-        db.pragma("secure_delete", True)
-        db.pragma("temp_store", "memory")
-        db.pragma("trusted_schema", False)
-    except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
-    return db
-
-
-def _insert(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Insert rows into a table, within a transaction."""
-    places = ", ?" * len(TABLES.get(table, ()))
-    db.executemany(_RECEIVED.get(table) or f"insert into {table} values({_MODEL}{places})", rows)
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Turn what SQLite raises into `LogError`."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
-
-
 def _save_privately(model: MemoryClassifier, path: Path, position: int) -> None:
     """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-def _make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
-    path.touch(mode=0o600)
-    try:
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.pragma("auto_vacuum", "incremental")
-        db.pragma("journal_mode", "wal")
-        db.pragma("synchronous", "full")
-        with db:
-            db.execute(_SCHEMA)
-            about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
-            about |= {"version": __version__, "ran": 0.0}
-            db.executemany("insert into about values(?, ?)", about.items())
-        db.close()
-    except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
 
 
 def _taken(folder: Path) -> Held:
@@ -677,18 +606,3 @@ def _remove_leftovers(folder: Path) -> None:
     """Remove temporary files that a crash has left: they hold parts of a model. The folder's lock must be held."""
     for path in folder.glob(f"{MODEL}.*.tmp"):
         path.unlink(missing_ok=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    if os.name == "posix":  # elsewhere a folder cannot be flushed
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _message_of(error: apsw.Error) -> str:
-    """Return what SQLite says, which names no value of a row."""
-    return f"SQLite: {type(error).__name__}: {error}"

@@ -5,6 +5,7 @@
 - **Contents keys** encrypt what holds rows of many subjects: snapshots in PostgreSQL, and bodies of refits. A new
   one is made with every erasure; when the snapshot of the erasure is there, the older ones are dropped.
 - **Keys of backups** have an expiry date (:mod:`hammemo_server.models.backups`).
+- **Records of erasures** lie in a file of their own for each model (:mod:`hammemo.receipts.erasure_records`).
 - **Hashes** of subjects and operation ids are keyed with the hashing key of the file and the model.
 
 A model that was restored from a backup is another *database* of the same model: hashes and ciphertexts of journals stay
@@ -25,7 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.atomic import delete_leftovers
 from hammemo.files.locks import locked
-from hammemo.receipts.backup_keys import BackupKey, ErasedSubject
+from hammemo.receipts.backup_keys import BackupKey
+from hammemo.receipts.erasure_records import ErasedSubject, add_records, read_records, records_path, records_size
 from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
 
 if TYPE_CHECKING:
@@ -164,7 +166,9 @@ class Vault:
 
     def new_contents(self, erased: Iterable[ErasedSubject] = (), after: int = 0) -> int:
         """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
-        return self._new("contents", after, erased)
+        with locked(self.path):
+            listed = list(erased)
+            return self._new("contents", after, add_records(self.path, self.model, listed) if listed else 0)
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
         """Keep only these wrapping keys of the model, and no contents key before this one.
@@ -180,8 +184,17 @@ class Vault:
                 self._changed(change_keys(self.path, lambda keys: keys.without(*gone)))
 
     def drop_all(self) -> None:
-        """Drop all keys of the model but those of its backups: it was deleted."""
+        """Drop all keys of the model but those of its backups: it was deleted.
+
+        Its records of erasures go, too, where no backup and no other database of the model is left.
+        """
         self.drop((), max(self._numbers("contents"), default=0) + 1)
+        with locked(self.path):
+            keys = self.keys()
+            is_last = not any(name.startswith((f"{self.model}/", f"{self.model}.")) for name in keys.named)
+            if is_last and self.model in keys.erased and not keys.backups_of(self.model):
+                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, 0)))
+                records_path(self.path, self.model).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
         """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
@@ -215,7 +228,7 @@ class Vault:
 
     def drop_expired(self) -> None:
         """Drop the keys of backups that have expired."""
-        if self.keys().is_outdated():
+        if self.keys().expired():
             drop_expired(self.path)
 
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
@@ -229,18 +242,41 @@ class Vault:
             )
         )
 
-    def record(self, op: str, subject: bytes, request: str, *, refit: bool) -> ErasedSubject:
+    # Records of erasures
+
+    def record(self, op: str, subject: bytes, request: str, *, refit: bool, position: int) -> ErasedSubject:
         """Return the record of an erasure, by the hashes of its operation id and of the subject."""
         sealed = self.notes.sealed(request.encode(), b"record " + op.encode())
-        return ErasedSubject(self.model, op, subject.hex(), sealed.hex(), refit)
+        return ErasedSubject(op, subject.hex(), sealed.hex(), refit, self.database, position)
 
     def request_of(self, record: ErasedSubject) -> str:
         """Return the operation id of an erasure that was recorded."""
         return self.notes.opened(bytes.fromhex(record.request), b"record " + record.op.encode()).decode()
 
-    def erased(self) -> list[ErasedSubject]:
-        """Return the records of erasures of the model, in all its databases."""
-        return [one for one in self.keys().erased if one.model == self.model]
+    def erased(self) -> dict[tuple[str, str], ErasedSubject]:
+        """Return the newest records of erasures of the model, by operation and database."""
+        return {(one.op, one.database): one for one in read_records(self.path, self.model)}
+
+    def erased_since(self, database: str, position: int) -> dict[str, ErasedSubject]:
+        """Return the erasures that the log of a database does not hold up to a position, by operation."""
+        found = self.erased()
+        known = {one.op for one in found.values() if one.is_in(database, position)}
+        return {one.op: one for one in found.values() if one.op not in known}
+
+    def lacks_records(self) -> bool:
+        """Return whether the records of erasures are shorter than the key file says."""
+        return records_size(self.path, self.model) < self.keys().erased.get(self.model, 0)
+
+    def settle_records(self, position: int) -> None:
+        """Record that this database, which was restored, holds all erasures of the model from a position on."""
+        with locked(self.path):
+            found = self.erased()
+            open_ops = {op: one for (op, _), one in found.items() if (op, self.database) not in found}
+            if open_ops:
+                settled = [replace(one, database=self.database, position=position) for one in open_ops.values()]
+                add_records(self.path, self.model, settled)
+                size = records_size(self.path, self.model)
+                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, size)))
 
     def _cipher(self, kind: str, number: int) -> Cipher:
         keys, name = self.keys(), self._name(kind, number)
@@ -251,12 +287,14 @@ class Vault:
             cipher = self._ciphers[name] = Cipher(keys.named[name].secret)
         return cipher
 
-    def _new(self, kind: str, after: int, erased: Iterable[ErasedSubject] = ()) -> int:
+    def _new(self, kind: str, after: int, records: int = 0) -> int:
+        """Make a key; `records` is how many bytes of records of erasures were added before."""
         made: list[int] = []
 
         def add(keys: Keys) -> Keys:
             made[:] = [1 + max([after, *self._numbers(kind, keys)])]
-            return keys.with_key(self._name(kind, made[0]), NamedKey.new()).with_erased(erased)
+            keys = keys.with_erased(self.model, keys.erased.get(self.model, 0) + records)
+            return keys.with_key(self._name(kind, made[0]), NamedKey.new())
 
         self._changed(change_keys(self.path, add))
         return made[0]

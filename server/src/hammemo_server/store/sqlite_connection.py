@@ -1,0 +1,119 @@
+"""How a log in SQLite is opened and made: what durability and deletion need of a connection."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+
+from hammemo import __version__
+from hammemo_server.edits.operations import KEY_BYTES
+from hammemo_server.store.base_log import FORMAT
+from hammemo_server.store.log import LogError
+from hammemo_server.store.shared_tables import TABLES, table_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+MODEL_NUMBER: Final = 1
+"""What tables that other engines have, too, say in their column `model`."""
+
+_BUSY: Final = 5_000
+"""Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
+
+_SCHEMA: Final = """
+create table about(name text primary key, value) without rowid;
+create table edits(position integer primary key, body blob not null);
+create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
+create index ids_by_time on ids(at);
+""" + table_statements("integer not null", " without rowid")
+
+_RECEIVED: Final = {
+    "edits": "insert into edits values(?, ?)",
+    "ids": "insert into ids select ?, ?, ?, -?",
+}
+
+
+def connected(path: Path) -> apsw.Connection:
+    """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install -U apsw, whose packages bring a newer one."
+        )
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY)
+        if db.pragma("journal_mode", "wal") != "wal":
+            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
+        db.pragma("synchronous", "full")
+        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
+        db.pragma("checkpoint_fullfsync", True)
+        db.pragma("secure_delete", True)
+        db.pragma("temp_store", "memory")
+        db.pragma("trusted_schema", False)
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+    return db
+
+
+def make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
+    """Make the file of an empty log."""
+    path.touch(mode=0o600)
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.pragma("auto_vacuum", "incremental")
+        db.pragma("journal_mode", "wal")
+        db.pragma("synchronous", "full")
+        with db:
+            db.execute(_SCHEMA)
+            about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
+            about |= {"version": __version__, "ran": 0.0}
+            db.executemany("insert into about values(?, ?)", about.items())
+        db.close()
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+
+
+def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table, within a transaction."""
+    places = ", ?" * len(TABLES.get(table, ()))
+    db.executemany(_RECEIVED.get(table) or f"insert into {table} values({MODEL_NUMBER}{places})", rows)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn what SQLite raises into `LogError`."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+
+
+def _message_of(error: apsw.Error) -> str:
+    """Return what SQLite says, which names no value of a row."""
+    return f"SQLite: {type(error).__name__}: {error}"
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file or folder from another one of its name."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,85 @@
+"""One edit that forgets rows and learns rows: state to state, so that no reader sees the moment between.
+
+A source of changes, such as the log of a database, also has a *position*: a string of its own that says up to where it
+was read. It is stored with the edit that it belongs to, so that both are there or neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.models import forget as forgetting
+from hammemo.models import learn as learning
+from hammemo.models.editing import known_state, read_rows
+
+if TYPE_CHECKING:
+    from hammemo.models.state import ModelState
+
+EVERYTHING: Final = "everything"
+LONGEST_POSITION: Final = 1_024
+"""The most characters of a position."""
+
+
+def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: bool) -> ModelState:
+    """Return the state of a model after it has forgotten rows, or everything, and then learnt rows."""
+    settings, state = model.settings(), known_state(model)
+    if forget is not None:
+        check_is_fitted(model)
+        before: ModelState = model.state
+        if isinstance(forget, str) and forget == EVERYTHING:
+            state = forgetting.forget_everything(settings, before)
+        else:
+            X, y = _pair(forget, "forget")
+            state = forgetting.forget(settings, before, read_rows(model, X, y, before).examples())
+    if learn is not None:
+        X, y = _pair(learn, "learn")
+        state = learn_rows(model, state, X, y, choose=choose)
+    if state is None:
+        raise ValueError("There is nothing to learn: give rows with learn=(X, y).")
+    return state if position is None else state.but(position=checked_position(position))
+
+
+def learn_rows(
+    model: Any,
+    state: ModelState | None,
+    X: Any,
+    y: Any,
+    classes: Any = None,
+    sample_weight: Any = None,
+    layout: ModelState | None = None,
+    *,
+    choose: bool,
+) -> ModelState:
+    """Return the state of a model after it has learnt a batch of rows."""
+    settings = model.settings()
+    if state is not None:
+        state = learning.admit(settings, state, X, choose_again=choose)
+    rows = read_rows(model, X, y, state, sample_weight)
+    return learning.learn(settings, state, rows, classes, layout, choose_again=choose)
+
+
+def checked_position(position: Any) -> str:
+    """Return a position, or refuse it.
+
+    Examples
+    --------
+    >>> from hammemo.models.apply import checked_position
+    >>> checked_position("0/16B3748")
+    '0/16B3748'
+    """
+    if not isinstance(position, str) or not 1 <= len(position) <= LONGEST_POSITION:
+        raise ValueError(f"position={str(position)[:40]!r} is not a string of 1 to {LONGEST_POSITION:,} characters.")
+    try:
+        position.encode()
+    except UnicodeEncodeError:
+        raise ValueError("position: the string is not Unicode.") from None
+    return position
+
+
+def _pair(given: Any, name: str) -> tuple[Any, Any]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        also = f", or {EVERYTHING!r}" if name == "forget" else ""
+        raise TypeError(f"{name}= takes (X, y){also}, not a {type(given).__name__}.")
+    return given[0], given[1]
