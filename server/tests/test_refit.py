@@ -47,7 +47,7 @@ from hammemo_server.http.service import Service
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.sqlite_log import LOG, SqliteLog
 from pace import patience
 from postgres_server import postgres
@@ -260,7 +260,7 @@ KILLED = """
 import os, signal, sys
 from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from test_refit import examples
 X, y = examples()
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
