@@ -203,4 +203,5 @@ def test_no_route_of_a_tenant_stops_others(
         finally:
             held.go_on.set()
         monkeypatch.undo()
-        assert all(answer.result() < 500 for answer in sent)
+        # 503: an edit that came while its model was being deleted
+        assert not {answer.result() for answer in sent} - {200, 201, 404, 409, 422, 503}
