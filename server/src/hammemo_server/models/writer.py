@@ -55,8 +55,8 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import Usage, most_needed, needed_by, total, usage_of
-from hammemo_server.edits.settings import check_parts, sketch_rows
+from hammemo_server.edits.quotas import Usage, column_bytes, label_bytes, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep, Waiting
@@ -124,6 +124,8 @@ class WrittenModel(ServedModel):
         """What all models of the tenant may hold together."""
         self._disk = 0, 0
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
+        self._a_label: int | None = None
+        """The bytes of a label in the sketch of the model; None where there is no model yet."""
         self._taken = Usage()
         """What was learnt at most since the quota was told what the model holds."""
         self._queue: deque[Waiting] = deque()
@@ -257,7 +259,9 @@ class WrittenModel(ServedModel):
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
         self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
         if self._quota is not None and (
-            self._quota.is_much(self._taken) or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
+            self._a_label is None
+            or self._quota.is_much(self._taken)
+            or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
         ):
             self._note_usage()
         for waiting in group:
@@ -279,12 +283,14 @@ class WrittenModel(ServedModel):
     def _note_usage(self) -> None:
         if self._quota is not None:
             self._taken, (snapshot, log) = Usage(), self._disk
-            self._quota.note(self.name, usage_of(self._state.model, snapshot, log + self._unsaved_bytes))
+            model = self._state.model
+            self._a_label = None if model is None else label_bytes(model)
+            self._quota.note(self.name, usage_of(model, snapshot, log + self._unsaved_bytes))
 
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
-        model, rows = self._state.model, self._sketch_rows(fresh[0].content)
-        most = most_needed(((waiting.content, len(waiting.body)) for waiting in fresh), model, rows)
+        a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
+        most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
         with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
             quota.take(self.name, most)
             self._taken = total((self._taken, most))
@@ -293,20 +299,17 @@ class WrittenModel(ServedModel):
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed_by(waiting.content, len(waiting.body), model, rows))
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model, a_label))
                 allowed.append(waiting)
             except QuotaReached as error:
                 waiting.refuse(error)
         return allowed
 
-    def _sketch_rows(self, first: Content) -> int:
-        """Return how many rows the sketch of the model has, or will have once it is made for the first edit."""
-        model = self._state.model
-        if model is not None:
-            return sketch_rows(model.memory_, len(model.state.sites.positions))
+    def _first_label(self, first: Content) -> int:
+        """Return the bytes of a label in the sketch of a model that is made for its first edit."""
         h = self._settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
         with suppress(ServiceError):  # then the edit is refused
-            return check_parts(self._settings.model(), h, self._limits)
+            return column_bytes(check_parts(self._settings.model(), h, self._limits))
         return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
