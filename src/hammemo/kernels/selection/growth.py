@@ -10,7 +10,6 @@ is tested again: each round tests the new ones and the best of the known ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import nsmallest
 from itertools import combinations
 from math import comb
@@ -23,7 +22,7 @@ from hammemo.kernels.selection.features import features_of
 from hammemo.kernels.selection.score_tests import ScoreTests
 from hammemo.kernels.selection.shared_weights import SharedWeights
 from hammemo.kernels.selection.site_ratios import SMOOTHING
-from hammemo.tokens.hashing import mix, mix_one
+from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,8 +56,6 @@ _TESTED_AT_ONCE: Final = 6
 """Leaders that are tested again together."""
 _MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
-_NEAR: Final = 0.2
-"""The hash of a site raises its promise by up to this share, so that single rows rarely decide between sites."""
 _MIN_LOSS_SHARE: Final = 2e-4
 """The share of the loss that a round must gain, or one row's worth if that is more."""
 _MAX_LOSS: Final = 27.6
@@ -282,17 +279,8 @@ class Growth:
         return sorted(self._known.keys() & pool, key=self._order)
 
     def _order(self, site: Site) -> tuple[float, Site]:
-        return -self._known[site] * (1 + _NEAR * _lot(site)), site
+        return -self._known[site], site
 
     def _extended(self, new: list[Site]) -> set[Site]:
         short = [site for site in new if len(site) < self.order]
         return {tuple(sorted((*site, j))) for site in short for j in self.columns if j not in site}
-
-
-@lru_cache(maxsize=2**15)
-def _lot(site: Site) -> float:
-    """Return a hash of a site, from 0 to 1."""
-    word = 0
-    for column in site:
-        word = mix_one(word ^ (column + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    return word / 2.0**64
