@@ -87,7 +87,8 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     model.forget(X[:7], y[:7]).learn_one(X.iloc[0].tolist(), "maybe")
     asked = pd.concat([X, mixed(seed + 3)[0]], ignore_index=True)
     scorer = model.view().scorer
-    ranker: Any = scorer.ranker
+    of_base: Any = scorer.ranker
+    ranker: Any = of_base.inner
     contexts = model.contexts(asked)
     assert isinstance(ranker, TreeRanker)
     by_leaf = ranker._from_leaves(contexts)
@@ -98,7 +99,7 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()
-    columns: Any = ranker.single()
+    columns: Any = of_base.single()
     answers = model.predict(asked).tolist()
     given_rows = asked.astype(object).to_numpy().tolist()
     assert [compiled(row) for row in given_rows] == answers
