@@ -513,6 +513,23 @@ class AdditiveRows:
         phi: NDArray[np.float64],
     ) -> None: ...
 
+class StepRatios:
+    @staticmethod
+    def of(
+        columns: NDArray[np.int64],
+        levels: NDArray[np.int32],
+        rights: NDArray[np.int32],
+        pairs: NDArray[np.int64],
+        widths: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        blocks: NDArray[np.int64],
+        constant: NDArray[np.int64],
+        prior: NDArray[np.int64],
+        places: NDArray[np.int64],
+        weights: NDArray[np.float64],
+    ) -> StepRatios: ...
+    def add(self, rows: NDArray[np.uint8], out: NDArray[np.float64]) -> None: ...
+
 class DenseRatios:
     @staticmethod
     def of_rows(ratios: NDArray[np.float32], rows: NDArray[np.int64], labels: NDArray[np.int32]) -> DenseRatios: ...

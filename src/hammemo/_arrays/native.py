@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ScoreTable = compiled.ScoreTable
         SiteScan = compiled.SiteScan
         StepCoder = compiled.StepCoder
+        StepRatios = compiled.StepRatios
         Table = compiled.Table
         TooWideError = compiled.TooWideError
         add_row_shares = staticmethod(compiled.add_row_shares)

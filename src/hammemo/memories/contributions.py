@@ -54,6 +54,23 @@ class SiteScores:
     base: NDArray[np.float64] | None = None
     parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
 
+    def extended(
+        self,
+        added: NDArray[np.float64],
+        base: NDArray[np.float64],
+        parts: tuple[tuple[str, tuple[int, ...]], ...],
+    ) -> SiteScores:
+        """Return these contributions, of known parts, and further exact ones behind them: (m, more, K), (m, K)."""
+        assert self.parts is not None
+        return replace(
+            self,
+            values=np.concatenate([self.values, added], axis=1),
+            low=None if self.low is None else np.concatenate([self.low, added], axis=1),
+            high=None if self.high is None else np.concatenate([self.high, added], axis=1),
+            base=base + (0 if self.base is None else self.base),
+            parts=(*self.parts, *parts),
+        )
+
     @classmethod
     def exact(cls, values: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> SiteScores:
         """Return contributions that are known: the bounds are the values themselves."""

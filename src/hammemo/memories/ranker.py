@@ -7,6 +7,7 @@ A vote makes a ranker of a reader. A ranker with a faster way to the best labels
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
@@ -18,7 +19,8 @@ from hammemo.tokens.labels import top_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.additive.label_base import BaseAnswers
+    from hammemo.kernels.cells import Cells, TreeCells
     from hammemo.memories.contributions import SiteScores
     from hammemo.memories.label_mask import LabelMask
     from hammemo.tokens.contexts import Contexts
@@ -136,9 +138,9 @@ class Ranker(ABC):
         """Return a fast way from one context to its scores, or None; to the bit those of `scores`."""
         return None
 
-    def for_cells(self, cells: Cells) -> Ranker:
-        """Return what ranks rows with numbers, by their cells."""
-        return CellRanker(self, cells)
+    def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
+        """Return what ranks rows with numbers, by their cells and by an additive base."""
+        return CellRanker(self, cells) if base is None else AdditiveRanker(self, cells, base)
 
 
 class CellRanker(Ranker):
@@ -184,6 +186,44 @@ class CellRanker(Ranker):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the same among the labels that a mask allows, and their scores."""
         return self._inner.masked_leaders(self._cells.of(contexts), k, mask, with_scores=with_scores)
+
+
+class AdditiveRanker(CellRanker):
+    """What ranks rows by cells and, where there is one, by an additive base.
+
+    Parameters
+    ----------
+    inner, cells
+        As in `CellRanker`.
+    base : BaseAnswers, optional
+    """
+
+    _cells: TreeCells
+
+    def __init__(self, inner: Ranker, cells: Cells, base: BaseAnswers | None) -> None:
+        super().__init__(inner, cells)
+        self.base = base
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return one score for each row and label."""
+        found: NDArray[np.float64] = np.ascontiguousarray(super().scores(contexts), np.float64)
+        if self.base is not None:
+            self.base.add(self._cells.codes.rows(contexts), found)
+        return found
+
+    winners = Ranker.winners
+    leaders = Ranker.leaders
+    ranked = Ranker.ranked
+    masked_leaders = Ranker.masked_leaders
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds and, behind the sites, what the base adds for each column of the table."""
+        found, cells = super().site_scores(contexts, columns), self._cells
+        if self.base is None:
+            return found
+        added, rest = self.base.contributions(cells.codes.rows(contexts), columns)
+        known = found if found.parts is not None else replace(found, parts=tuple(("", site) for site in cells.sites()))
+        return known.extended(added, rest, tuple(("", (j,)) for j in range(len(cells.kinds))))
 
 
 def is_one_number(divisor: Divisor) -> TypeGuard[float]:

@@ -10,7 +10,6 @@ import numpy as np
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import TreeCells
-from hammemo.memories.additive_ranker import AdditiveRanker
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.scorer import Scorer, check_probabilities
@@ -208,10 +207,7 @@ class Predictor(Answering):
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self.cells is None:
             return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
-        ranker, of_base = self._asked.ranker, None
-        if isinstance(ranker, AdditiveRanker):
-            of_base = (self._asked.labels, ranker.weights)
-            ranker = ranker.inner
+        ranker = self._asked.ranker
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
                 "Of models of tables with numbers only those with trees, exact counts in memory and at most "
@@ -220,7 +216,7 @@ class Predictor(Answering):
             )
         if tokens is not None:
             raise ValueError("A model of a table with numbers carries its names: leave out tokens=.")
-        return tree_graph(ranker, self.cells, self.missing, self.classes_, of_base)
+        return tree_graph(ranker, self.cells, self.missing, self.classes_)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""

@@ -15,11 +15,8 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import Explanation
-from hammemo.kernels.cells import TreeCells
-from hammemo.memories.additive_ranker import AdditiveRanker
 from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
-from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,11 +69,8 @@ class Scorer:
         made = self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
         if self._cells is None:
             return made
-        made = made.for_cells(self._cells)
-        weights = self.vote.base_weights(self.labels) if isinstance(self.vote, LogLinear) else None
-        if weights is None or not isinstance(self._cells, TreeCells):
-            return made
-        return AdditiveRanker(made, self._cells, self.labels, weights)
+        base = self._cells.base_answers(self.labels, self.vote.base_weights(self.labels))
+        return made.for_cells(self._cells, base)
 
     def check_not_empty(self) -> None:
         """Refuse to answer where nothing is stored."""

@@ -208,10 +208,9 @@ def _of_columns(
     of_base = vote.base_weights(reader.labels)
     if of_base is None:
         return found, rule.base, rows.labels, rows.multiplicity
-    added = of_base * cells.base.crossed_contributions(
-        *cells.codes.plain(examples.contexts), words[:_MAX_TREE_EXAMPLES], reader.labels
-    )
-    found[: len(added)] += added
+    coded = cells.codes.rows(examples.contexts), cells.codes.step_middles
+    added = of_base * cells.base.crossed_contributions(coded, words[:_MAX_TREE_EXAMPLES], reader.labels)
+    found += added
     found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(found)  # what belongs to no column belongs to all
     return found, rule.base, rows.labels, rows.multiplicity
 

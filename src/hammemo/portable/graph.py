@@ -89,9 +89,6 @@ class Operations(Protocol):
     def floats(self, array: Any) -> Any:
         """Return numbers as float64."""
 
-    def rounded(self, array: Any) -> Any:
-        """Return floats as the nearest words, halves to the even one."""
-
     def joined(self, parts: Sequence[Any]) -> Any:
         """Return matrices side by side."""
 

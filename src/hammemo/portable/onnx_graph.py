@@ -209,9 +209,6 @@ class OnnxOperations:
     def floats(self, array: str) -> str:
         return self.node("Cast", [array], to=TensorProto.DOUBLE)
 
-    def rounded(self, array: str) -> str:
-        return self.node("Cast", [self.node("Round", [array])], to=TensorProto.INT64)
-
     def joined(self, parts: Sequence[str]) -> str:
         return self.node("Concat", list(parts), axis=1)
 

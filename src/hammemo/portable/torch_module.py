@@ -116,9 +116,6 @@ class _TorchOperations:
     def floats(self, array: torch.Tensor) -> torch.Tensor:
         return array.double()
 
-    def rounded(self, array: torch.Tensor) -> torch.Tensor:
-        return array.round().long()
-
     def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.cat(list(parts), dim=1)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, token_values
 from hammemo.kernels.cells.forest import LEAF
-from hammemo.portable.base_graph import base_graph
+from hammemo.portable.base_graph import base_constants, weighted_ratios
 from hammemo.portable.graph import Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
@@ -23,10 +23,10 @@ from hammemo.tokens.user_input import contexts_with_numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
-    from hammemo.portable.base_graph import BaseGraph
     from hammemo.portable.graph import Operations
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -58,7 +58,7 @@ class TreeGraph:
     tuples : tuple of pairs
         For each tuple of names its columns among those of names, and the searches that find its row, one column after
         the other: the key is the row so far times the number of names, plus the next name.
-    base : BaseGraph, optional
+    base : BaseAnswers, optional
         The weighted additive base.
     """
 
@@ -72,12 +72,12 @@ class TreeGraph:
     n_trees: int
     classes: NDArray[Any]
     tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
-    base: BaseGraph | None = None
+    base: BaseAnswers | None = None
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
         codes = self._codes(ops, values, places)
-        leaves = self._leaves(ops, codes)
+        leaves = self._leaves(ops, ops.stacked(codes))
         totals = ops.constant("base")
         for j, place in enumerate(places):
             totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
@@ -88,10 +88,7 @@ class TreeGraph:
             totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
         if self.base is None:
             return totals
-        named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
-        steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
-        middles = [ops.take(ops.constant(f"middles.{j}"), step) for j, step in enumerate(steps)]
-        return ops.add(totals, self.base.ratios(ops, middles, named))
+        return ops.add(totals, weighted_ratios(self.base, ops, codes))
 
     def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
         """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
@@ -103,8 +100,8 @@ class TreeGraph:
             row = ops.where(known, found, ops.word(-1))
         return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
 
-    def _codes(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
-        """Return the bytes of all rows: (m, columns)."""
+    def _codes(self, ops: Operations, values: list[Any], places: list[Any]) -> list[Any]:
+        """Return the bytes of all rows, for each column."""
         steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
         named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
         differences = []
@@ -114,7 +111,7 @@ class TreeGraph:
             for step in (steps[first], steps[second]):
                 found = ops.where(ops.less(ops.word(0), step), found, ops.word(0))
             differences.append(found)
-        return ops.stacked([*steps, *named, *differences])
+        return [*steps, *named, *differences]
 
     def _steps(self, ops: Operations, j: int, value: Any) -> Any:
         """Return 1 plus the number of cuts that are not above a value; 0 for NaN, which equals nothing.
@@ -148,17 +145,8 @@ class TreeGraph:
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 
 
-def tree_graph(
-    ranker: TreeRanker,
-    cells: TreeCells,
-    missing: str,
-    classes: NDArray[Any],
-    of_base: tuple[Vocabulary, NDArray[np.float64]] | None,
-) -> TreeGraph:
-    """Return the graph of a model of names and trees, or refuse one that has none.
-
-    `of_base` are the labels and the weights that the additive base has for them.
-    """
+def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
+    """Return the graph of a model of names and trees, or refuse one that has none."""
     codes, forest = cells.codes, cells.forest
     whole, rows, values = ranker.tables()
     names = _names(cells, whole)
@@ -186,8 +174,6 @@ def tree_graph(
         places = names.find(whole.table.vocabulary)[own]
         table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
         constants[f"names.{j}"] = table
-    for j, middles in enumerate(codes.step_middles):
-        constants[f"middles.{j}"] = middles
     for j, cuts in enumerate(codes.cuts):
         lowest = np.where(cuts == LOWEST, -np.inf, cuts)  # which minus infinity is not below
         constants[f"cuts.{j}"] = np.append(-lowest[::-1], np.inf)
@@ -198,9 +184,8 @@ def tree_graph(
     n_cuts = tuple(map(len, codes.cuts))
     tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))
     numbers = (_depth(forest), forest.n_trees)
-    base = None if of_base is None else base_graph(cells.base, *of_base)
-    constants |= {} if base is None else base.constants
-    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples, base)
+    constants |= {} if ranker.base is None else base_constants(ranker.base)
+    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples, ranker.base)
 
 
 def _with_tuple(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Divisor
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
 class Vote(BaseEstimator, ABC):
@@ -67,6 +68,10 @@ class Vote(BaseEstimator, ABC):
         if self.uniform_share:
             return np.log(self.probabilities(scores))
         return np.asarray(log_softmax(scores, axis=1))
+
+    def base_weights(self, labels: Vocabulary) -> NDArray[np.float64] | None:  # noqa: ARG002
+        """Return the weight of an additive base for each of these labels; None where it has none."""
+        return None
 
     def label_probabilities(
         self,

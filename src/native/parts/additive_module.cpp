@@ -10,6 +10,7 @@
 #include "../released.hpp"
 #include "../selection/symmetric.hpp"
 #include "additive_rows.hpp"
+#include "step_scores.hpp"
 
 namespace nb = nanobind;
 using namespace hammemo;
@@ -204,6 +205,42 @@ void pairs(const Matrix<uint8_t>& cells, const Vector<int64_t>& sizes, const Mat
     pair_scores(cells.data(), own, n, left.data(), spread.data(), outputs, shrinkage, out.data());
 }
 
+StepRatios make_ratios(const Matrix<int64_t>& columns, const Matrix<int32_t>& levels, const Matrix<int32_t>& rights, const Matrix<int64_t>& pairs,
+                       const Vector<int64_t>& widths, const Vector<int64_t>& starts, const Matrix<int64_t>& blocks, const Vector<int64_t>& constant,
+                       const Vector<int64_t>& prior, const Vector<int64_t>& places, const Vector<double>& weights) {
+    const size_t n = levels.shape(0), o = constant.shape(0);
+    const auto flat = [](const auto& array) { return std::vector(array.data(), array.data() + array.size()); };
+    require_size(columns, n * 256 * o), require_size(levels, n * 256), require_size(rights, n * 256), require_aligned(pairs), require_aligned(blocks);
+    require(o > 0 && levels.shape(1) == 256 && columns.shape(1) == 256 * o && blocks.shape(1) == o, "one entry for each byte and output");
+    StepTables tables{o, copied<int64_t>(constant), flat(columns), flat(levels), flat(rights), flat(pairs), copied<int64_t>(widths),
+                      copied<int64_t>(starts), flat(blocks)};
+    require_starts(tables.starts, blocks.shape(0));
+    const size_t n_pairs = tables.starts.size() - 1;
+    require(pairs.shape(0) == n_pairs && pairs.shape(1) == 2 && tables.widths.size() == n_pairs, "one block for each pair");
+    for (int64_t c : tables.pairs) require(c >= 0 && static_cast<size_t>(c) < n, "a pair is of a column that there is not");
+    for (int32_t right : tables.rights) require(right >= 0 && right <= HAT, "a byte lies between two levels");
+    for (size_t k = 0; k < n_pairs; ++k) {
+        const auto top = [&](int64_t c) { return *std::max_element(tables.levels.begin() + c * 256, tables.levels.begin() + (c + 1) * 256); };
+        const int64_t a = top(tables.pairs[2 * k]), b = top(tables.pairs[2 * k + 1]), width = tables.widths[k];
+        require(width >= 0 && width <= 4096 && a <= 4096 && b <= 4096, "a column has 4,096 levels at most");
+        require(a < 0 || b < 0 || (a + 1) * width + b + 1 < tables.starts[k + 1] - tables.starts[k], "a level is outside its block");
+    }
+    StepRatios made{std::move(tables), copied<int64_t>(prior), copied<int64_t>(places), copied<double>(weights), 0};
+    const size_t known = made.prior.size();
+    require(known >= o && made.places.size() == made.weights.size(), "one prior and one weight for each label");
+    for (int64_t place : made.places) require(place >= -1 && place < static_cast<int64_t>(known), "a label is outside the function");
+    made.unit = static_cast<double>(known) * 65536.0;
+    return made;
+}
+
+void add_ratios(const StepRatios& ratios, const Matrix<uint8_t>& rows, OutputMatrix out) {
+    require_aligned(rows), require_aligned(out);
+    require(rows.shape(1) >= ratios.tables.n_columns(), "one byte for each column");
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == ratios.places.size(), "one score for each row and label");
+    const Released released;
+    ratios.add(rows.data(), rows.shape(0), rows.shape(1), out.data());
+}
+
 }  // namespace
 
 void bind_additive(nb::module_& m) {
@@ -225,6 +262,10 @@ void bind_additive(nb::module_& m) {
         .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), nb::arg("width"), array("out"))
         .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverses"), array("penalties"), nb::arg("steps"),
              nb::arg("tolerance"), array("phi"));
+    nb::class_<StepRatios>(m, "StepRatios")
+        .def_static("of", &make_ratios, array("columns"), array("levels"), array("rights"), array("pairs"), array("widths"), array("starts"),
+                    array("blocks"), array("constant"), array("prior"), array("places"), array("weights"))
+        .def("add", &add_ratios, array("rows"), array("out"));
     m.def("inverse_root", &inverse_root, array("a"), array("out"));
     m.def("label_shares", &label_shares, array("scores"), array("labels"), array("weights"), nb::arg("most"), array("out"));
     m.def("pair_scores", &pairs, array("cells"), array("sizes"), array("left"), array("spread"), nb::arg("shrinkage"), array("out"));

@@ -14,11 +14,14 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import threads_used
 from hammemo.kernels.additive import AdditiveBase, AdditiveDesign, class_base, number_base, plain
-from hammemo.kernels.additive.additive import FOLDS, NAT, fold_counts
+from hammemo.kernels.additive.additive import FOLDS, NAT, fold_counts, with_all_labels
 from hammemo.kernels.additive.fit_numbers import gram_of, solved
+from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
+from hammemo.kernels.additive.step_tables import StepTables
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -230,13 +233,28 @@ def test_a_sum_of_effects_and_a_product_are_found() -> None:
     assert left.std() < crossed.std() < 0.6 * f.std()
 
 
-def test_contributions_add_up_to_the_scores() -> None:
-    rows = labelled(table(3, 900, 3, 2), 3)
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 3), st.integers(0, 2), st.integers(2, 4))
+def test_tables_by_byte_are_the_function_of_values(seed: int, n_ordered: int, n_names: int, n_labels: int) -> None:
+    rows = labelled(table(seed, 250, n_ordered, n_names), n_labels)
+    values, names = rows["values"], rows["name_codes"]
     base = class_base(**rows)
-    said = base.contributions(rows["values"], rows["name_codes"])
-    assert said.shape == (900, 5, 3)
-    scores = base.scores(rows["values"], rows["name_codes"])
-    assert np.abs(said.sum(axis=1) + base.coefficients[0] - scores).max() <= 1.0
+    known = [np.unique(column[~np.isnan(column)]) for column in values.T]
+    middles = [np.append(np.nan, own) for own in known]
+    steps = [np.where(np.isnan(x), 0, 1 + np.searchsorted(own, x)) for own, x in zip(known, values.T, strict=True)]
+    coded = np.ascontiguousarray(np.column_stack([*steps, names, np.zeros(250)]).astype(np.uint8))
+    tables = StepTables.of(base.design, base.coefficients, middles)
+    np.testing.assert_array_equal(with_all_labels(tables.scores(coded), n_labels), base.scores(values, names))
+    whole = base.contributions(coded, middles).sum(axis=0) + base.coefficients[0]
+    assert np.abs(with_all_labels(whole, n_labels) - base.scores(values, names)).max() <= 1
+    labels = Vocabulary(np.arange(n_labels))
+    of_labels = LabelBase(base, labels, np.arange(1, n_labels + 1))
+    answered = Vocabulary(np.array([0, 1, n_labels + 5]))  # the last one is unknown
+    weights = np.random.default_rng(seed).random(3)
+    found, expected = np.ones((2, 250, 3))
+    BaseAnswers(of_labels, middles, answered, weights).add(coded, found)
+    expected += weights * of_labels.ratios(values, names, answered)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_memory_of_sums_forgets_exactly() -> None:

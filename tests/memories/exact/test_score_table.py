@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier
 from hammemo.kernels import SiteKernel
+from hammemo.kernels.additive import label_base
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.memories import Exact
 from hammemo.memories.exact import reader as exact_reader
@@ -86,12 +88,12 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     model: Any = MemoryClassifier().fit(X, y)
     model.forget(X[:7], y[:7]).learn_one(X.iloc[0].tolist(), "maybe")
     asked = pd.concat([X, mixed(seed + 3)[0]], ignore_index=True)
-    scorer = model.view().scorer
-    of_base: Any = scorer.ranker
-    ranker: Any = of_base.inner
+    ranker: Any = model.view().scorer.ranker
     contexts = model.contexts(asked)
     assert isinstance(ranker, TreeRanker)
-    by_leaf = ranker._from_leaves(contexts)
+    assert ranker.base is not None
+    scores, codes = ranker.scores(contexts), model.state.cells.codes.rows(contexts)
+    by_leaf = ranker._from_leaves(contexts, codes)
     rows, values, base = ranker._rules.read_values(model.state.cells.of(contexts))
     assert np.array_equal(by_leaf, score_table.summed(rows, values, base, len(model.state.cells.names)))
     rules: Any = ranker._rules
@@ -99,7 +101,7 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()
-    columns: Any = of_base.single()
+    columns: Any = ranker.single()
     answers = model.predict(asked).tolist()
     given_rows = asked.astype(object).to_numpy().tolist()
     assert [compiled(row) for row in given_rows] == answers
@@ -112,7 +114,10 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
         patch.setattr(score_table, "native", lambda: None)
         patch.setattr(type(model.state.cells.forest), "compiled", None)
         patch.setattr(ColumnCodes, "coder", None)
-        assert np.array_equal(TreeRanker(ranker._rules, model.state.cells)._from_leaves(contexts), by_leaf)
+        patch.setattr(label_base, "native", lambda: None)
+        plain: Any = TreeRanker(ranker._rules, model.state.cells, replace(ranker.base))
+        assert np.array_equal(plain._from_leaves(contexts, codes), by_leaf)
+        assert np.array_equal(plain.scores(contexts), scores)
 
 
 @settings(max_examples=60)

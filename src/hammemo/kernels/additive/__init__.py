@@ -1,7 +1,4 @@
-"""Parts of a table's answer: an additive base, fitted to classes or to numbers.
-
-Imports `kernels`, `tokens` and `_arrays`; models build on it.
-"""
+"""Additive functions of the columns of a table, fitted to labels or to numbers: the base of a table's answer."""
 
 from hammemo.kernels.additive.additive import AdditiveBase, AdditiveDesign
 from hammemo.kernels.additive.fit_classes import class_base

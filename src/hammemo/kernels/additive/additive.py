@@ -17,17 +17,18 @@ fold, fitted to the rows of the other folds: these say what the function expects
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from hammemo._arrays.checked import content_digest
 from hammemo._arrays.native import native
+from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.kernels.additive import plain
-from hammemo.kernels.cells.codes import round_numbers
+from hammemo.kernels.additive.plain import HAT
+from hammemo.kernels.additive.step_tables import StepTables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,13 +164,9 @@ class AdditiveDesign:
         sizes = self._sizes(most_knots, most_names)
         return flat, starts, np.array(self.has_missing, np.uint8), of_names, sizes, reach
 
-    def grids(self) -> dict[str, tuple[list[NDArray[np.float64]], NDArray[np.uint8], int]]:
-        """Return, for columns and for pairs, the knots of ordered columns, the levels of names, and the reach."""
-        found = {}
-        for name, (most_knots, most_names, reach) in zip(("fine", "coarse"), _LEVELS, strict=True):
-            knots = [_some(known, most_knots) for known in self.knots]
-            found[name] = knots, self.levels(most_knots, most_names, reach)[3], reach
-        return found
+    def grids(self) -> list[tuple[Any, ...]]:
+        """Return the levels of columns, which are fine, and of pairs, which are coarse."""
+        return [self.levels(*most) for most in _LEVELS]
 
     @property
     def coarse_sizes(self) -> NDArray[np.int64]:
@@ -223,7 +220,7 @@ class AdditiveDesign:
 
     @cached_property
     def _levels(self) -> tuple[AdditiveLevels, AdditiveLevels]:
-        fine, coarse = (loops().AdditiveLevels.of(*self.levels(*most)) for most in _LEVELS)
+        fine, coarse = (loops().AdditiveLevels.of(*levels) for levels in self.grids())
         return fine, coarse
 
     def _sizes(self, most_knots: int, most_names: int) -> NDArray[np.int64]:
@@ -307,31 +304,24 @@ class AdditiveBase:
             found[own] = row_scores(self.design.rows(values[own], name_codes[own]), coefficients)
         return self._labelled(found)
 
-    def contributions(self, values: NDArray[np.float64], name_codes: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Return what each column of the table adds to the scores; a pair is halved between its columns.
+    def contributions(self, rows: NDArray[np.uint8], middles: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return what each column of the table adds to the scores of rows, given their bytes; pairs are halved.
 
         With the constant, ``coefficients[0]``, contributions add up to the scores before these are rounded.
 
         Shapes
         ------
-        values : (m, ordered columns); name_codes : (m, columns of names); returned : (m, columns, outputs)
+        returned : (columns, m, outputs)
         """
-        design, outputs = self.design, self.coefficients.shape[1]
-        found = np.zeros((len(values), max(design.owners, default=-1) + 1, outputs))
-        rows = design.rows(values, name_codes)
-        of_terms = [(column,) for column in range(design.n_columns)] + [tuple(pair) for pair in design.pairs.tolist()]
-        for columns, first, last in zip(of_terms, design.starts[:-1], design.starts[1:], strict=True):
-            own = np.zeros_like(self.coefficients)
-            own[first:last] = self.coefficients[first:last] * 1024  # scores are divided by 1024 and rounded
-            said = row_scores(rows, own) / (1024 * len(columns))
+        owners = self.design.owners
+        found = np.zeros((max(owners, default=-1) + 1, len(rows), self.coefficients.shape[1]))
+        for columns, added in StepTables.of(self.design, self.coefficients, middles).terms(rows):
             for column in columns:
-                found[:, design.owners[column]] += said
+                found[owners[column]] += added / (HAT * len(columns))
         return found
 
     def _labelled(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self.n_labels and scores.shape[1] < self.n_labels:
-            scores = np.hstack([np.zeros((len(scores), self.n_labels - 1), np.int64), scores])
-        return scores
+        return with_all_labels(scores, self.n_labels)
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
@@ -367,11 +357,7 @@ class AdditiveBase:
 
     def digest(self) -> str:
         """Return BLAKE2b-256 of all that the base is."""
-        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
-        for name, array in sorted(self.arrays().items()):
-            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+        return content_digest(self.described(), self.arrays())
 
 
 MAX_COEFFICIENT: Final = 2**40
@@ -381,6 +367,12 @@ MAX_COEFFICIENT: Final = 2**40
 def n_outputs(n_labels: int) -> int:
     """Return how many scores are fitted: one for numbers, for one label and for two."""
     return n_labels if n_labels > 2 else 1
+
+
+def with_all_labels(scores: NDArray[Any], n_labels: int) -> NDArray[Any]:
+    """Return scores with a column of zeros for the first of two labels."""
+    missing = max(n_labels - scores.shape[-1], 0)
+    return np.concatenate([np.zeros((*scores.shape[:-1], missing), scores.dtype), scores], axis=-1)
 
 
 def row_scores(rows: AdditiveRows, coefficients: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,14 +17,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.logarithms import log
+from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.kernels.additive.additive import FOLDS, NAT, AdditiveBase
+from hammemo.kernels.additive.additive import FOLDS, NAT, AdditiveBase, with_all_labels
+from hammemo.kernels.additive.step_tables import StepTables
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._native import StepRatios
+
+    Coded = tuple[NDArray[np.uint8], Sequence[NDArray[np.float64]]]
+    """Bytes of rows, and the values that stand for the steps of ordered columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +60,11 @@ class LabelBase:
         ------
         values : (m, ordered columns); name_codes : (m, columns of names); returned : (m, labels)
         """
-        return self._placed(self._centred(self.function.scores(values, name_codes) - self.prior), labels)
+        return self.ratios_of(self.function.scores(values, name_codes), labels)
+
+    def ratios_of(self, scores: NDArray[np.int64], labels: Vocabulary) -> NDArray[np.float64]:
+        """Return the ratios of labels that belong to scores of the function: (m, labels)."""
+        return self._placed(self._centred(with_all_labels(scores, len(self.labels)) - self.prior), labels)
 
     def crossed_ratios(
         self,
@@ -64,37 +76,29 @@ class LabelBase:
         """Return the ratios for rows with these hashes, by the functions that were fitted without their folds."""
         folds = (words % np.uint64(FOLDS)).astype(np.int64)
         scores = self.function.crossed_scores(values, name_codes, folds)
-        return self._placed(self._centred(scores - self.prior), labels)
+        return self.ratios_of(scores, labels)
 
-    def contributions(
-        self, values: NDArray[np.float64], name_codes: NDArray[np.uint8], labels: Vocabulary
-    ) -> NDArray[np.float64]:
-        """Return what each column of the table adds to the ratios; a number for each label is left.
+    def contributions(self, coded: Coded, labels: Vocabulary) -> NDArray[np.float64]:
+        """Return what each column of the table adds to the ratios of rows; a number for each label is left.
 
         Shapes
         ------
         returned : (columns, m, labels)
         """
-        found = self.function.contributions(values, name_codes)
-        if found.shape[2] < len(self.labels):
-            found = np.concatenate([np.zeros((*found.shape[:2], len(self.labels) - found.shape[2])), found], axis=2)
-        return np.stack([self._placed(self._centred(of_column), labels) for of_column in found.transpose(1, 0, 2)])
+        found = with_all_labels(self.function.contributions(*coded), len(self.labels))
+        return self._placed(self._centred(found), labels)
 
-    def crossed_contributions(
-        self,
-        values: NDArray[np.float64],
-        name_codes: NDArray[np.uint8],
-        words: NDArray[np.uint64],
-        labels: Vocabulary,
-    ) -> NDArray[np.float64]:
+    def crossed_contributions(self, coded: Coded, words: NDArray[np.uint64], labels: Vocabulary) -> NDArray[np.float64]:
         """Return the same for rows with these hashes, by the functions that were fitted without their folds."""
-        folds = (words % np.uint64(FOLDS)).astype(np.int64)
-        found = self.contributions(values[:0], name_codes[:0], labels)
-        found = np.zeros((len(found), len(values), len(labels)))
-        for fold, coefficients in enumerate(self.function.crossed):
-            without, own = replace(self, function=replace(self.function, coefficients=coefficients)), folds == fold
-            found[:, own] = without.contributions(values[own], name_codes[own], labels)
-        return found
+        folds, (rows, middles) = words % np.uint64(FOLDS), coded
+        of_folds = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+        found = [
+            replace(self, function=replace(self.function, coefficients=own)).contributions(
+                (rows[held], middles), labels
+            )
+            for own, held in zip(self.function.crossed, of_folds, strict=True)
+        ]
+        return np.concatenate(found, axis=1)[:, np.argsort(np.concatenate(of_folds), kind="stable")]
 
     @cached_property
     def prior(self) -> NDArray[np.int64]:
@@ -104,12 +108,12 @@ class LabelBase:
 
     def _centred(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         n = len(self.labels)
-        return np.asarray((scores * n - scores.sum(axis=1, keepdims=True)) / float(n * NAT))
+        return np.asarray((scores * n - scores.sum(axis=-1, keepdims=True)) / float(n * NAT))
 
     def _placed(self, ratios: NDArray[np.float64], labels: Vocabulary) -> NDArray[np.float64]:
         """Return columns for other labels; zeros for those that are unknown here."""
         places = self.labels.find(labels)
-        return np.where(places >= 0, ratios[:, places], 0.0)
+        return np.where(places >= 0, ratios[..., places], 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
@@ -121,20 +125,74 @@ class LabelBase:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by name."""
         found = {f"function.{name}": array for name, array in self.function.arrays().items()}
-        return (
-            found | {f"labels.{name}": array for name, array in self.labels.arrays().items()} | {"counts": self.counts}
-        )
+        found |= {f"labels.{name}": array for name, array in self.labels.arrays().items()}
+        return {**found, "counts": self.counts}
 
     @classmethod
     def restored(cls, described: Any, stored: StoredArrays) -> LabelBase:
         """Return the base of a file, checked: undo `described` and `arrays`."""
         if not isinstance(described, dict) or set(described) != {"n_labels", "owners", "n_ordered"}:
             raise ValueError("what it says of its additive base is not known")
-        function, labels = (
-            AdditiveBase.restored(described, stored.part("function")),
-            Vocabulary.from_arrays(stored.part("labels")),
-        )
+        function = AdditiveBase.restored(described, stored.part("function"))
+        labels = Vocabulary.from_arrays(stored.part("labels"))
         counts = stored.take("counts", "int64", (len(labels),))
         if function.n_labels != len(labels) or not len(labels) or (counts < 0).any() or (counts > 2**53).any():
             raise ValueError("the labels of its additive base are not those that it scores")
         return cls(function, labels, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class BaseAnswers:
+    """What a base with weights adds to the scores of labels, given the bytes of rows.
+
+    Parameters
+    ----------
+    base : LabelBase
+    middles : sequence of ndarray of float64
+        The values that stand for the steps of ordered columns.
+    labels : Vocabulary
+        The labels of the scores.
+    weights : ndarray of shape (labels,)
+    """
+
+    base: LabelBase
+    middles: Sequence[NDArray[np.float64]]
+    labels: Vocabulary
+    weights: NDArray[np.float64]
+
+    @cached_property
+    def tables(self) -> StepTables:
+        """The function of the base, as tables."""
+        return StepTables.of(self.base.function.design, self.base.function.coefficients, self.middles)
+
+    @cached_property
+    def compiled(self) -> StepRatios | None:
+        """Compiled code that adds the weighted ratios."""
+        loops, of = native(), self.tables
+        if loops is None:
+            return None
+        columns = of.columns.reshape(len(of.columns), 256 * len(of.constant))
+        tables = (columns, of.levels, of.rights, of.pairs, of.widths, of.starts, of.blocks, of.constant)
+        places = self.base.labels.find(self.labels)
+        return loops.StepRatios.of(*tables, self.base.prior, places, np.ascontiguousarray(self.weights, np.float64))
+
+    def add(self, rows: NDArray[np.uint8], totals: NDArray[np.float64]) -> None:
+        """Add the weighted ratios of rows to their scores: (m, labels)."""
+        if self.compiled is not None:
+            self.compiled.add(rows, totals)
+        else:
+            totals += self.weights * self.base.ratios_of(self.tables.scores(rows), self.labels)
+
+    def contributions(
+        self, rows: NDArray[np.uint8], columns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each column of the table adds to the scores of the labels in these columns, and what is left.
+
+        Shapes
+        ------
+        rows : (m, columns of bytes); returned : (m, columns of the table, len(columns)), (m, len(columns))
+        """
+        whole = np.zeros((len(rows), len(self.labels)))
+        self.add(rows, whole)
+        added = (self.weights * self.base.contributions((rows, self.middles), self.labels))[:, :, columns]
+        return added.transpose(1, 0, 2), whole[:, columns] - added.sum(axis=0)

@@ -9,16 +9,15 @@ rows (:mod:`hammemo.kernels.cells.choosing`) and never change while counts are a
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._arrays.checked import content_digest
 from hammemo._arrays.integers import object_array, row_pieces
 from hammemo._versions import cached_property
-from hammemo.kernels.additive.label_base import LabelBase
+from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
 from hammemo.kernels.sites import MAX_POSITIONS
@@ -28,7 +27,7 @@ from hammemo.tokens.hashing import NAME_BYTES
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -97,8 +96,7 @@ class Cells:
             places = np.searchsorted(self.ranges[j], column, side="right")
             nothing = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
             cells[:, j] = np.where(np.isnan(column), nothing, places)
-        if self.h > h:
-            cells[:, h:] = self.tree_tokens(contexts)
+        cells[:, h:] = self.tree_tokens(contexts)
         made = Contexts(cells)
         if not names.any():
             return made
@@ -134,6 +132,10 @@ class Cells:
         """Return the tokens of the cells of trees, of which there are none: (m, 0)."""
         return np.empty((len(contexts), 0), np.int32)
 
+    def base_answers(self, labels: Vocabulary, weights: NDArray[np.float64] | None) -> BaseAnswers | None:  # noqa: ARG002
+        """Return what an additive base adds to the scores of labels: there is none."""
+        return None
+
     def sites(self) -> list[Site]:
         """Return the sites that an automatic kernel compares."""
         return [(j,) for j in range(len(self.kinds))]
@@ -167,11 +169,7 @@ class Cells:
 
     @cached_property
     def _digest(self) -> str:
-        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
-        for name, array in sorted(self.arrays().items()):
-            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+        return content_digest(self.described(), self.arrays())
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
@@ -257,26 +255,9 @@ class TreeCells(Cells):
         trees = range(self.forest.n_trees)
         return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
 
-    def base_ratios(self, contexts: Contexts, labels: Vocabulary) -> NDArray[np.float64]:
-        """Return what the additive base says of these labels for each row: shape (m, labels)."""
-        return self.base.ratios(*self.codes.plain(contexts), labels)
-
-    def base_contributions(self, contexts: Contexts, labels: Vocabulary) -> NDArray[np.float64]:
-        """Return what each column adds to the ratios of the base, up to a number a label: (columns, m, labels)."""
-        found = self.base.contributions(*self.codes.plain(contexts), labels)
-        return np.concatenate([found, np.zeros((len(self.kinds) - len(found), *found.shape[1:]))])
-
-    def single_base_ratios(self, labels: Vocabulary) -> Callable[[Sequence[Any]], NDArray[np.float64]]:
-        """Return a function from the tokens of one row, numbers and strings, to the ratios of the base: (1, labels)."""
-        at_numbers = [j for j, kind in enumerate(self.kinds) if kind != ColumnKind.NAMES]
-        codes, at_names = self.codes, list(enumerate(self.names))
-
-        def ratios(tokens: Sequence[Any]) -> NDArray[np.float64]:
-            values = np.array([[tokens[j] for j in at_numbers]], np.float64)
-            names = np.array([[codes.name_code(k, tokens[j]) for k, j in at_names]], np.uint8).reshape(1, -1)
-            return self.base.ratios(*codes.plain_of_rows(codes.coded(values, names)), labels)
-
-        return ratios
+    def base_answers(self, labels: Vocabulary, weights: NDArray[np.float64] | None) -> BaseAnswers | None:
+        """Return what the additive base adds to the scores of labels, if it has weights."""
+        return None if weights is None else BaseAnswers(self.base, self.codes.step_middles, labels, weights)
 
     @property
     def name_sites(self) -> list[Site]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo._arrays.native import native
+from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
@@ -85,29 +86,6 @@ def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.flo
 def part_names(kind: str) -> tuple[str, ...]:
     """Return what follows the name of a column in the names of its ordered columns."""
     return _DATE_PARTS if kind == ColumnKind.DATES else ("",)
-
-
-def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for each pair, the number above `below` and not above `upto` that the highest power of two divides.
-
-    Only bits are compared, so the result is exact for any finite numbers, also where no number lies between the two.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.kernels.cells.codes import round_numbers
-    >>> round_numbers(np.array([41_210.0, 0.3, -7.0, -7.0]), np.array([41_377.0, 0.31, -5.2, 9.0]))
-    array([ 4.121600e+04,  3.046875e-01, -6.000000e+00,  0.000000e+00])
-    """
-    is_negative = upto < 0  # then the sizes run the other way: the larger one is left out
-    low = (np.where(is_negative, np.abs(upto), np.maximum(below, 0.0)) + 0.0).view(np.int64) - is_negative
-    high = (np.where(is_negative, np.abs(below), np.abs(upto)) + 0.0).view(np.int64) - is_negative
-    differing = low ^ high
-    for shift in (1, 2, 4, 8, 16, 32):
-        differing |= differing >> shift
-    cleared = np.minimum(differing >> 1, 2**52 - 1)  # below the first bit that differs; the exponent stays
-    found = (high & ~cleared).view(np.float64)
-    return np.where(is_negative, -found, np.where(below < 0, 0.0, found))
 
 
 def quantile_cuts(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import Cells
     from hammemo.memories.exact.rows import Rows
     from hammemo.memories.ranker import Divisor, Ranker, SingleScores
@@ -270,13 +271,13 @@ class RuleRanker(RowRanker, DenseRanker):
         rows, counts, starts = self._rows.read(contexts)
         return rows, dense_values(self._rule, counts, starts), self._rule.base
 
-    def for_cells(self, cells: Cells) -> Ranker:
-        """Return what ranks rows with numbers, by their cells; made once for the cells asked for last."""
+    def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
+        """Return what ranks rows with numbers; made once for the cells asked for last, whose base is the vote's."""
         made = self._of_cells
         if made is None or made[0] is not cells:
-            ranker = super().for_cells(cells)
+            ranker = super().for_cells(cells, base)
             if self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites):
-                ranker = TreeRanker(self, cells)
+                ranker = TreeRanker(self, cells, base)
             made = self._of_cells = (cells, ranker)
         return made[1]
 

@@ -23,7 +23,7 @@ from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.forest import LEAF, LEVELS
 from hammemo.memories.exact.live.numbers import Numbers
-from hammemo.memories.ranker import CellRanker, Ranker, SingleScores, single_answer
+from hammemo.memories.ranker import AdditiveRanker, Ranker, SingleScores, single_answer
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import ScoreTable as CompiledTable
     from hammemo._native import TreeScores
+    from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact.table import CountTable
@@ -197,24 +198,24 @@ class DenseRanker(Ranker):
         """Return the row that each site of each context reads, the values of these rows, and the base."""
 
 
-class TreeRanker(CellRanker):
+class TreeRanker(AdditiveRanker):
     """Scores of few labels from names and trees: one row of numbers a leaf, once enough was asked to make them."""
 
-    _cells: TreeCells
-
-    def __init__(self, inner: DenseRanker, cells: TreeCells) -> None:
-        super().__init__(inner, cells)
+    def __init__(self, inner: DenseRanker, cells: TreeCells, base: BaseAnswers | None) -> None:
+        super().__init__(inner, cells, base)
         self._rules = inner
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return one score for each row and label."""
+        codes = self._cells.codes.rows(contexts)
         if self._rules.pays(len(contexts)):
-            return self._from_leaves(contexts)
-        rows, values, base = self._rules.read_values(self._cells.of(contexts))
-        return summed(rows, values, base, len(self._cells.name_sites))
-
-    winners = Ranker.winners
-    leaders = Ranker.leaders
+            totals = self._from_leaves(contexts, codes)
+        else:
+            rows, values, prior = self._rules.read_values(self._cells.of(contexts))
+            totals = summed(rows, values, prior, len(self._cells.name_sites))
+        if self.base is not None:
+            self.base.add(codes, totals)
+        return totals
 
     @cached_property
     def _built(self) -> tuple[ScoreTable, NDArray[np.int32], NDArray[np.float64], TreeScores | None]:
@@ -236,14 +237,13 @@ class TreeRanker(CellRanker):
         whole, forest = self._rules.whole(), self._cells.forest
         return whole, *_leaf_values(forest, whole, len(self._cells.name_sites))
 
-    def _from_leaves(self, contexts: Contexts) -> NDArray[np.float64]:
-        codes, forest = self._cells.codes, self._cells.forest
+    def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
         names, of_node, values, compiled = self._built
-        totals, rows = names.scores(contexts), codes.rows(contexts)
+        totals = names.scores(contexts)
         if compiled is not None:
-            compiled.add(rows, totals)
+            compiled.add(codes, totals)
             return totals
-        for nodes in forest.leaves(rows).T:
+        for nodes in self._cells.forest.leaves(codes).T:
             totals += values[of_node[nodes]]
         return totals
 
@@ -256,8 +256,8 @@ class TreeRanker(CellRanker):
         """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
         if not self.has_tables:
             return None
-        cells, (names_table, _, _, trees) = self._cells, self._built
-        if cells.codes is None or cells.codes.coder is None or trees is None or ColumnKind.DATES in cells.kinds:
+        cells, base, (names_table, _, _, trees) = self._cells, self.base, self._built
+        if cells.codes.coder is None or trees is None or ColumnKind.DATES in cells.kinds:
             return None
         coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
         is_name = [kind == ColumnKind.NAMES for kind in cells.kinds]
@@ -275,6 +275,8 @@ class TreeRanker(CellRanker):
             coder.write(np.array([numbers], np.float64), codes, row)
             score_names([token if named else None for token, named in zip(tokens, is_name, strict=True)], totals)
             trees.add(row, totals)
+            if base is not None:
+                base.add(row, totals)
             return totals
 
         return scores

@@ -1,0 +1,101 @@
+"""An additive function of the bytes of rows, as tables: what it says of a row needs no search.
+
+The function knows a number only by its step (:mod:`hammemo.kernels.cells.codes`), so a column adds one of 256 entries.
+A pair of columns adds a mixture of four entries of its block: a byte lies between two coarse levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hammemo.kernels.additive.plain import HAT, AdditiveLevels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.additive.additive import AdditiveDesign
+
+_BYTES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class StepTables:
+    """All tables of an additive function, in 1/1024 of the unit of its scores.
+
+    Parameters
+    ----------
+    columns : ndarray of int64, shape (columns, 256, outputs)
+    levels, rights : ndarray of int32, shape (columns, 256)
+        In pairs, a byte lies between a level and the next one, by `right` of 1,024. Level -1: it lies in none.
+    pairs : ndarray of int64, shape (P, 2)
+    widths : ndarray of int64, shape (P,)
+        How many levels the second column of each pair has.
+    starts : ndarray of int64, shape (P + 1,)
+    blocks : ndarray of int64, shape (entries, outputs)
+        The coefficients of each pair, and zeros behind them.
+    constant : ndarray of int64, shape (outputs,)
+    """
+
+    columns: NDArray[np.int64]
+    levels: NDArray[np.int32]
+    rights: NDArray[np.int32]
+    pairs: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    constant: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, design: AdditiveDesign, coefficients: NDArray[np.int64], middles: Sequence[NDArray[np.float64]]
+    ) -> StepTables:
+        """Return the tables of a function; `middles` are the values that stand for the steps of ordered columns."""
+        values = np.full((_BYTES, len(middles)), np.nan)
+        for column, known in zip(values.T, middles, strict=True):
+            column[: len(known)] = known
+        names = np.tile(np.arange(_BYTES, dtype=np.uint8)[:, None], len(design.names))
+        fine, coarse = (AdditiveLevels.of(*levels).places(values, names) for levels in design.grids())
+        outputs, spans = coefficients.shape[1], list(pairwise(design.starts.tolist()))
+        columns = np.zeros((design.n_columns, _BYTES, outputs), np.int64)
+        for table, (first, last), (level, right) in zip(columns, spans, fine, strict=False):
+            own = np.pad(coefficients[first:last], ((0, 2), (0, 0)))
+            held = np.where(level >= 0, level, last - first)
+            table += (HAT - right)[:, None] * own[held] + right[:, None] * own[held + 1]
+        widths = design.coarse_sizes[design.pairs[:, 1]]
+        blocks = [
+            np.pad(coefficients[first:last], ((0, width + 1), (0, 0)))
+            for (first, last), width in zip(spans[design.n_columns :], widths.tolist(), strict=True)
+        ]
+        levels, rights = (np.array([place[k] for place in coarse], np.int32).reshape(-1, _BYTES) for k in (0, 1))
+        ends = np.cumsum([0, *map(len, blocks)])
+        flat = np.concatenate([np.empty((0, outputs), np.int64), *blocks])
+        return cls(columns, levels, rights, design.pairs, widths, ends, flat, coefficients[0] * HAT)
+
+    def terms(self, rows: NDArray[np.uint8]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
+        """Go through what each column and each pair of columns adds to rows: (m, outputs)."""
+        for j, table in enumerate(self.columns):
+            yield (j,), table[rows[:, j]]
+        blocks = zip(self.pairs.tolist(), self.widths.tolist(), self.starts.tolist(), strict=False)
+        for (first, second), width, start in blocks:
+            (a, right_a), (b, right_b) = (
+                (self.levels[j][rows[:, j]].astype(np.int64), self.rights[j][rows[:, j]].astype(np.int64))
+                for j in (first, second)
+            )
+            held, both = (a >= 0) & (b >= 0), right_a * right_b // HAT
+            at = start + np.where(held, a * width + b, 0)
+            shares = (HAT - right_a - right_b + both, right_b - both, right_a - both, both)
+            entries = zip(shares, (0, 1, width, width + 1), strict=True)
+            yield (first, second), sum((share * held)[:, None] * self.blocks[at + step] for share, step in entries)
+
+    def scores(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the scores of rows, rounded: (m, outputs)."""
+        total = np.tile(self.constant, (len(rows), 1))
+        for _, added in self.terms(rows):
+            total += added
+        return (total + HAT // 2) >> 10
