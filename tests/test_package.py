@@ -38,6 +38,20 @@ def test_packages_are_found_without_an_import_of_their_own() -> None:
     assert done.stdout.split() == ["inspect", "plan"]
 
 
+def test_every_package_can_be_imported_first() -> None:
+    folder = Path(hammemo.__file__).parent
+    names = [".".join(path.parent.relative_to(folder.parent).parts) for path in folder.rglob("__init__.py")]
+    assert len(names) > 20
+    code = """if True:
+        import importlib, sys
+        for name in sys.argv[1:]:
+            for known in [known for known in sys.modules if known.startswith("hammemo") and "_native" not in known]:
+                del sys.modules[known]
+            importlib.import_module(name)
+    """
+    subprocess.run([sys.executable, "-c", code, *names], check=True)
+
+
 def test_help_does_not_load_scikit_learn() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from hammemo.cli.app import app;"

@@ -175,7 +175,7 @@ def test_a_model_without_a_sample_says_what_to_do(tmp_path: Path) -> None:
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", tmp_path / "m")
         before = weights(model)
-        with pytest.raises(NothingKept, match=r"keeps no rows.*upload"):
+        with pytest.raises(NothingKept, match=r"keep=False.*upload"):
             done(model, Edit("1", REFIT))
         assert (model.version, weights(model)) == (0, before)
         assert done(model, Edit("1", "learn", X[:1], y[:1])).version == 1  # the id of a refused edit is free

@@ -35,6 +35,10 @@ class EvenRows(Kept):
     def holds_all(self) -> bool:
         return False
 
+    @property
+    def knows_all(self) -> bool:
+        return False
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -17,7 +17,6 @@ from hammemo.kernels.additive import AdditiveBase, AdditiveDesign, class_base, n
 from hammemo.kernels.additive.additive import FOLDS, NAT, fold_counts, with_all_labels
 from hammemo.kernels.additive.fit_numbers import gram_of, solved
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
-from hammemo.kernels.additive.step_tables import StepTables
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
@@ -243,7 +242,7 @@ def test_tables_by_byte_are_the_function_of_values(seed: int, n_ordered: int, n_
     middles = [np.append(np.nan, own) for own in known]
     steps = [np.where(np.isnan(x), 0, 1 + np.searchsorted(own, x)) for own, x in zip(known, values.T, strict=True)]
     coded = np.ascontiguousarray(np.column_stack([*steps, names, np.zeros(250)]).astype(np.uint8))
-    tables = StepTables.of(base.design, base.coefficients, middles)
+    tables = base.design.step_tables(base.coefficients, middles)
     np.testing.assert_array_equal(with_all_labels(tables.scores(coded), n_labels), base.scores(values, names))
     whole = base.contributions(coded, middles).sum(axis=0) + base.coefficients[0]
     assert np.abs(with_all_labels(whole, n_labels) - base.scores(values, names)).max() <= 1

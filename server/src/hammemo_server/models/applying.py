@@ -247,8 +247,8 @@ class Applier:
             return b""
         if model.state.kept is None:
             raise NothingKept(
-                "The model keeps no rows, so its weights cannot be fitted again. Fit it again where the "
-                "examples are, and upload it under another name."
+                "The model keeps no rows (keep=False or 'digests'), so its weights cannot be fitted again. Fit it "
+                "again where the examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
         weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)

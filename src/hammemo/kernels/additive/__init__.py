@@ -1,4 +1,7 @@
-"""Additive functions of the columns of a table, fitted to labels or to numbers: the base of a table's answer."""
+"""Additive functions of the columns of a table, fitted to labels or to numbers: the base of a table's answer.
+
+Imports `tokens` and `_arrays`; cells hold such a function, and votes weigh it.
+"""
 
 from hammemo.kernels.additive.additive import AdditiveBase, AdditiveDesign
 from hammemo.kernels.additive.fit_classes import class_base

@@ -18,6 +18,7 @@ fold, fitted to the rows of the other folds: these say what the function expects
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -28,7 +29,7 @@ from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.kernels.additive import plain
 from hammemo.kernels.additive.plain import HAT
-from hammemo.kernels.additive.step_tables import StepTables
+from hammemo.kernels.additive.step_tables import BYTES, StepTables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,6 @@ _COARSE_NAMES: Final = 7
 _CELL_KNOTS: Final = 7
 _REACH: Final = 1024
 """How far lines go on behind the outer knots, in 1/1024 of the last range."""
-_NAME_CODES: Final = 256
 _BAND_ROWS: Final = 2
 _KNOT_ROWS: Final = 20_000
 
@@ -154,7 +154,7 @@ class AdditiveDesign:
     def levels(self, most_knots: int, most_names: int, reach: int) -> tuple[Any, ...]:
         """Return knots, where they start, whether missing values have levels, levels of names, sizes, and the reach."""
         knots = [_some(known, most_knots) for known in self.knots]
-        of_names = np.zeros((len(self.names), _NAME_CODES), np.uint8)
+        of_names = np.zeros((len(self.names), BYTES), np.uint8)
         for levels, known in zip(of_names, self.names, strict=True):
             own = known[:most_names]
             levels[:] = len(own)
@@ -167,6 +167,29 @@ class AdditiveDesign:
     def grids(self) -> list[tuple[Any, ...]]:
         """Return the levels of columns, which are fine, and of pairs, which are coarse."""
         return [self.levels(*most) for most in _LEVELS]
+
+    def step_tables(self, coefficients: NDArray[np.int64], middles: Sequence[NDArray[np.float64]]) -> StepTables:
+        """Return the tables of a function; `middles` are the values that stand for the steps of ordered columns."""
+        values = np.full((BYTES, len(middles)), np.nan)
+        for column, known in zip(values.T, middles, strict=True):
+            column[: len(known)] = known
+        names = np.tile(np.arange(BYTES, dtype=np.uint8)[:, None], len(self.names))
+        fine, coarse = (plain.AdditiveLevels.of(*levels).places(values, names) for levels in self.grids())
+        outputs, spans = coefficients.shape[1], list(pairwise(self.starts.tolist()))
+        columns = np.zeros((self.n_columns, BYTES, outputs), np.int64)
+        for table, (first, last), (level, right) in zip(columns, spans, fine, strict=False):
+            own = np.pad(coefficients[first:last], ((0, 2), (0, 0)))
+            held = np.where(level >= 0, level, last - first)
+            table += (HAT - right)[:, None] * own[held] + right[:, None] * own[held + 1]
+        widths = self.coarse_sizes[self.pairs[:, 1]]
+        blocks = [
+            np.pad(coefficients[first:last], ((0, width + 1), (0, 0)))
+            for (first, last), width in zip(spans[self.n_columns :], widths.tolist(), strict=True)
+        ]
+        levels, rights = (np.array([place[k] for place in coarse], np.int32).reshape(-1, BYTES) for k in (0, 1))
+        ends = np.cumsum([0, *map(len, blocks)])
+        flat = np.concatenate([np.empty((0, outputs), np.int64), *blocks])
+        return StepTables(columns, levels, rights, self.pairs, widths, ends, flat, coefficients[0] * HAT)
 
     @property
     def coarse_sizes(self) -> NDArray[np.int64]:
@@ -315,7 +338,7 @@ class AdditiveBase:
         """
         owners = self.design.owners
         found = np.zeros((max(owners, default=-1) + 1, len(rows), self.coefficients.shape[1]))
-        for columns, added in StepTables.of(self.design, self.coefficients, middles).terms(rows):
+        for columns, added in self.design.step_tables(self.coefficients, middles).terms(rows):
             for column in columns:
                 found[owners[column]] += added / (HAT * len(columns))
         return found
@@ -432,9 +455,9 @@ def _has_range(knots: NDArray[np.float64]) -> bool:
 
 def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) -> NDArray[np.uint8]:
     """Return the most frequent bytes of names, 0 for the other names left out; ties by the byte, which is a hash."""
-    totals = np.bincount(codes, weights=counts, minlength=_NAME_CODES).astype(np.int64)
+    totals = np.bincount(codes, weights=counts, minlength=BYTES).astype(np.int64)
     totals[0] = 0
-    order = np.lexsort((np.arange(_NAME_CODES), -totals))[:most]
+    order = np.lexsort((np.arange(BYTES), -totals))[:most]
     return order[totals[order] > 0].astype(np.uint8)
 
 

@@ -20,7 +20,6 @@ from hammemo._arrays.logarithms import log
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.additive import FOLDS, NAT, AdditiveBase, with_all_labels
-from hammemo.kernels.additive.step_tables import StepTables
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._native import StepRatios
+    from hammemo.kernels.additive.step_tables import StepTables
 
     Coded = tuple[NDArray[np.uint8], Sequence[NDArray[np.float64]]]
     """Bytes of rows, and the values that stand for the steps of ordered columns."""
@@ -163,7 +163,7 @@ class BaseAnswers:
     @cached_property
     def tables(self) -> StepTables:
         """The function of the base, as tables."""
-        return StepTables.of(self.base.function.design, self.base.function.coefficients, self.middles)
+        return self.base.function.design.step_tables(self.base.function.coefficients, self.middles)
 
     @cached_property
     def compiled(self) -> StepRatios | None:

@@ -7,21 +7,18 @@ A pair of columns adds a mixture of four entries of its block: a byte lies betwe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.kernels.additive.plain import HAT, AdditiveLevels
+from hammemo.kernels.additive.plain import HAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.additive.additive import AdditiveDesign
-
-_BYTES = 256
+BYTES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,32 +47,6 @@ class StepTables:
     starts: NDArray[np.int64]
     blocks: NDArray[np.int64]
     constant: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls, design: AdditiveDesign, coefficients: NDArray[np.int64], middles: Sequence[NDArray[np.float64]]
-    ) -> StepTables:
-        """Return the tables of a function; `middles` are the values that stand for the steps of ordered columns."""
-        values = np.full((_BYTES, len(middles)), np.nan)
-        for column, known in zip(values.T, middles, strict=True):
-            column[: len(known)] = known
-        names = np.tile(np.arange(_BYTES, dtype=np.uint8)[:, None], len(design.names))
-        fine, coarse = (AdditiveLevels.of(*levels).places(values, names) for levels in design.grids())
-        outputs, spans = coefficients.shape[1], list(pairwise(design.starts.tolist()))
-        columns = np.zeros((design.n_columns, _BYTES, outputs), np.int64)
-        for table, (first, last), (level, right) in zip(columns, spans, fine, strict=False):
-            own = np.pad(coefficients[first:last], ((0, 2), (0, 0)))
-            held = np.where(level >= 0, level, last - first)
-            table += (HAT - right)[:, None] * own[held] + right[:, None] * own[held + 1]
-        widths = design.coarse_sizes[design.pairs[:, 1]]
-        blocks = [
-            np.pad(coefficients[first:last], ((0, width + 1), (0, 0)))
-            for (first, last), width in zip(spans[design.n_columns :], widths.tolist(), strict=True)
-        ]
-        levels, rights = (np.array([place[k] for place in coarse], np.int32).reshape(-1, _BYTES) for k in (0, 1))
-        ends = np.cumsum([0, *map(len, blocks)])
-        flat = np.concatenate([np.empty((0, outputs), np.int64), *blocks])
-        return cls(columns, levels, rights, design.pairs, widths, ends, flat, coefficients[0] * HAT)
 
     def terms(self, rows: NDArray[np.uint8]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
         """Go through what each column and each pair of columns adds to rows: (m, outputs)."""
