@@ -101,3 +101,9 @@ def test_it_is_saved_and_loaded_by_those_who_trust_it(vote: Any, compiled: bool,
     assert isinstance(again, Predictor) == compiled
     np.testing.assert_array_equal(again.class_scores(QUERIES), saved.class_scores(QUERIES))
     assert again.predict(QUERIES).tolist() == clf.predict(QUERIES).tolist()
+
+
+def test_what_an_own_ranker_makes_of_exact_counts_is_exact() -> None:
+    explained = MemoryClassifier(vote=Points()).fit([["a", "x"], ["b", "y"]], ["0", "1"]).explain(["a", "x"])
+    assert explained.precision == "exact"
+    assert "unknown" not in explained.verdict()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import MemoryClassifier
+from hammemo import FileError, MemoryClassifier, save
 from hammemo.memories import NotStoredError
 from hammemo.models.editing import take_state
 from hammemo.stores.kept import EVERYTHING, Kept, ModelStore
@@ -17,6 +17,7 @@ from hammemo.tokens.distinct import example_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -99,3 +100,17 @@ def test_it_refuses_what_was_never_learnt() -> None:
     with pytest.raises(NotStoredError):
         clf.forget([["new", "row"]], ["0"])
     assert contents(clf) == before
+
+
+def test_a_file_cannot_hold_it(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="whose store is a EvenRows cannot be saved"):
+        save(learnt(slice(0, 300)), tmp_path / "model")
+
+
+def test_a_sketch_says_that_it_cannot_check_what_is_forgotten() -> None:
+    clf = MemoryClassifier("positional", "hashed", "sum").open(2)
+    take_state(clf, clf.state.but(store=EvenRows(2, 0, 1000, EVERYTHING)))
+    clf.partial_fit(X, Y)
+    clf.forget(X[:1], Y[:1])
+    with pytest.warns(UserWarning, match="cannot tell whether it had learnt them"):
+        clf.certify(X[:1])

@@ -101,6 +101,8 @@ def _classifier_parts(
     if not is_built_in("classifier", type(model)):
         saved = [*BUILT_IN["classifier"], *ABOVE]
         raise FileError(f"A {type(model).__name__} cannot be saved: only {' and '.join(saved)} have a format.")
+    if state.store is not None and type(state.store) not in (KeptRows, KeptDocuments, DigestStore):
+        raise FileError(f"A model whose store is a {type(state.store).__name__} cannot be saved: it has no format.")
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name in UNSTORED:

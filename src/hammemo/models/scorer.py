@@ -7,6 +7,7 @@ leading labels, probabilities, certificates and explanations, all of one version
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -196,6 +197,8 @@ class Scorer:
             certified = bool(self.certified(context)[0])
         columns = columns[:k]
         terms = self.ranker.site_scores(context, columns)
+        if self.reader.is_exact and terms.low is None and terms.errors is None:  # an own vote
+            terms = replace(terms, low=terms.values, high=terms.values)
         compared = self._compared(context)
         ranks, tokens = compared.ranks[0], compared.vocabulary.tolist()
         verdicts = self.reader.seen(compared.vocabulary).tolist()
