@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.kernels.cells import TreeCells
+from hammemo.memories.exact import TreeRanker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,22 @@ def test_contributions_add_up_to_scores() -> None:
     np.testing.assert_allclose(explained.contributions, values[0][:, order], atol=1e-9)
     importances = MODEL.feature_importances_
     assert importances[:8].min() > importances[-1]  # each number matters, the day does not
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contributions_by_leaf_are_those_of_every_site(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    names = {name: rng.choice(list("abcde"), 500) for name in ("p", "q")}
+    table = pd.DataFrame({"x": rng.normal(size=500), **names, "day": pd.Timestamp("2026-01-01")})
+    table["day"] += pd.to_timedelta(rng.integers(0, 400, 500), unit="D")
+    table.loc[::9, ["x", "day"]] = None
+    y = (table["p"] == table["q"]).to_numpy().astype(int) + (table["x"].fillna(0) > 1)
+    model = MemoryClassifier(random_state=0).fit(table, y)
+    model.forget(table[:9], y[:9])
+    found = model.contributions(table)
+    monkeypatch.setattr(TreeRanker, "has_tables", False)
+    for one, other in zip(found, model.contributions(table), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
 
 
 def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:

@@ -344,3 +344,16 @@ def test_an_array_that_is_written_to_meanwhile_gives_the_ranks_of_one_moment(mon
     monkeypatch.setattr(vocabulary_module, "_INT_LIMIT", Limit(2**63))
     found, ranks = factorize(values)
     assert (found.tolist(), ranks.tolist(), values.tolist()) == ([3, 5], [0, 1, 0], [10**6] * 3)
+
+
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(["floats", "names", "both", "whole"]), min_size=1, max_size=4))
+def test_columns_of_floats_beside_others_have_the_ranks_of_single_values(seed: int, kinds: list[str]) -> None:
+    rng = np.random.default_rng(seed)
+    floats = [*rng.normal(size=4).tolist(), 3.0, -0.0, 1e300, float(NO_TOKEN)]
+    held: dict[str, list[Any]] = {"floats": floats, "names": ["a", "b"], "both": [0.5, 3, "a"], "whole": [3, 7, 2**60]}
+    table = np.empty((70, len(kinds)), object)
+    for j, kind in enumerate(kinds):
+        table[:, j] = [held[kind][k] for k in rng.integers(0, len(held[kind]), 70)]
+    (vocabulary, ranks), (expected, places) = factorize(table), vocabulary_module._factorize_objects(table.ravel())
+    assert typed(vocabulary) == typed(expected)
+    assert ranks.ravel().tolist() == places.tolist()

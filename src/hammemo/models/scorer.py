@@ -16,6 +16,7 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import Explanation
+from hammemo.memories.exact import TreeRanker
 from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
 
@@ -169,6 +170,10 @@ class Scorer:
         n_columns = self.sites.h if self._cells is None else len(self._cells.kinds)
         labels, m = np.arange(len(self.labels)), len(contexts)
         values, base = np.zeros((m, n_columns, len(labels))), np.zeros((m, len(labels)))
+        if isinstance(self.ranker, TreeRanker) and self.ranker.has_tables:
+            for part in row_pieces(m, n_columns * len(labels)):
+                values[part], base[part] = self.ranker.column_contributions(contexts[part])
+            return values, base
         for part in row_pieces(m, self.sites.n * (n_columns + len(labels))):
             terms = self.ranker.site_scores(contexts[part], labels)
             sites = terms.parts or self.sites.described()

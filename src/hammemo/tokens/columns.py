@@ -67,7 +67,9 @@ def table_columns(X: Any) -> list[NDArray[Any]] | None:
     if sparse.issparse(X):
         return None
     if hasattr(X, "columns") and hasattr(X, "shape") and len(X.shape) == 2:
-        return [_frame_column(X, j) for j in range(X.shape[1])]
+        if hasattr(X, "iloc"):
+            return [_pandas_column(column) for _, column in X.items()]
+        return [_other_column(X.to_series(j) if hasattr(X, "to_series") else X.column(j)) for j in range(X.shape[1])]
     array = X if isinstance(X, np.ndarray) else _object_table(X)
     if array is None or array.ndim != 2:
         return None
@@ -95,19 +97,17 @@ def category_places(X: Any) -> set[int]:
     return {j for j, dtype in enumerate(getattr(X, "dtypes", ())) if type(dtype).__name__ == "CategoricalDtype"}
 
 
-def _frame_column(frame: Any, j: int) -> NDArray[Any]:
-    if hasattr(frame, "iloc"):
-        column = frame.iloc[:, j]
-        kind = getattr(column.dtype, "kind", "O")
-        if type(column.dtype).__name__ == "CategoricalDtype":
-            return object_array(column.astype(object).tolist())
-        if type(column.dtype).__name__ == "DatetimeTZDtype":
-            return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), "datetime64[us]")
-        if kind in "iuf" and not isinstance(column.dtype, np.dtype):  # Int64, Float64 and those of Arrow
-            return _as_floats(column.to_numpy(dtype=np.float64, na_value=np.nan), column)
-        return np.asarray(column)
-    column = frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
-    return _other_column(column)
+def _pandas_column(column: Any) -> NDArray[Any]:
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        return column.to_numpy()  # type: ignore[no-any-return]
+    if type(dtype).__name__ == "CategoricalDtype":
+        return object_array(column.astype(object).tolist())
+    if type(dtype).__name__ == "DatetimeTZDtype":
+        return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), "datetime64[us]")
+    if getattr(dtype, "kind", "O") in "iuf":  # Int64, Float64 and those of Arrow
+        return _as_floats(column.to_numpy(dtype=np.float64, na_value=np.nan), column)
+    return np.asarray(column)
 
 
 def _other_column(column: Any) -> NDArray[Any]:

@@ -286,6 +286,8 @@ def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
         vocabulary, ranks = factorize_integers(checked_integers(flat))
     elif values.dtype.kind == "f":
         vocabulary, ranks = _factorize_floats(flat)
+    elif values.ndim == 2 and len(values) > _MAX_LISTED:
+        vocabulary, ranks = _factorize_table(values)
     else:
         vocabulary, ranks = _factorize_objects(flat)
     return vocabulary, ranks.reshape(values.shape)
@@ -348,6 +350,19 @@ def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]
     floats, inverse = np.unique(numbers[~whole], return_inverse=True)
     ranks[~whole] = inverse + len(vocabulary)
     return Vocabulary(vocabulary.ints, floats), ranks
+
+
+def _factorize_table(table: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    """Return the same for a table with columns of floats beside others: their values need no look one by one."""
+    is_float = np.array([set(map(type, column.tolist())) == {float} for column in table.T])
+    if not is_float.any() or is_float.all():
+        return (_factorize_floats if is_float.any() else _factorize_objects)(table.ravel())
+    numbers, of_numbers = _factorize_floats(table[:, is_float].ravel())
+    others, of_others = _factorize_objects(table[:, ~is_float].ravel())
+    whole, ranks = numbers.union(others), np.empty(table.shape, np.int64)
+    for own, known, found in ((is_float, numbers, of_numbers), (~is_float, others, of_others)):
+        ranks[:, own] = np.append(whole.find(known), -1)[found].reshape(len(table), -1)
+    return whole, ranks.ravel()
 
 
 def _factorize_objects(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:

@@ -281,15 +281,20 @@ class TreeCells(Cells):
         m, h = len(contexts), len(self.kinds)
         found = np.zeros((m, self.h, h))
         found[:, :h] = np.eye(h)
-        forest = self.forest
-        owned = np.zeros((len(forest.is_name), h))
-        for shares, columns in zip(owned, self.codes.owners(), strict=True):
-            shares[list(columns)] = 1.0 / len(columns)
-        nodes = forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, then level by level
+        nodes = self.forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, then level by level
         distinct, ranks = np.unique(nodes, return_inverse=True)
-        shares = np.empty((len(distinct), h))
-        for part in row_pieces(len(distinct), len(owned)):
-            at = distinct[part]
+        found[:, h:] = self.node_shares(distinct)[ranks.reshape(m, -1)]
+        return found
+
+    def node_shares(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
+        forest, h = self.forest, len(self.kinds)
+        owned = np.zeros((len(forest.is_name), h))
+        for own, columns in zip(owned, self.codes.owners(), strict=True):
+            own[list(columns)] = 1.0 / len(columns)
+        shares = np.empty((len(nodes), h))
+        for part in row_pieces(len(nodes), len(owned)):
+            at = nodes[part]
             places, cuts = np.arange(len(at)), np.zeros((len(at), len(owned)), np.int32)
             while len(places):
                 above = forest.parents[at]
@@ -298,9 +303,7 @@ class TreeCells(Cells):
                 cuts[places, forest.column[at]] += 1
             shares[part] = cuts @ owned
         totals = shares.sum(axis=1, keepdims=True)
-        shares = np.where(totals > 0, shares / np.maximum(totals, 1), 1.0 / h)
-        found[:, h:] = shares[ranks.reshape(m, -1)]
-        return found
+        return np.where(totals > 0, shares / np.maximum(totals, 1), 1.0 / h)
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""

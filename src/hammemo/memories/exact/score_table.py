@@ -27,7 +27,7 @@ from hammemo.memories.ranker import AdditiveRanker, Ranker, SingleScores, single
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from scipy import sparse
@@ -71,7 +71,7 @@ def summed(
     ------
     rows : (m, S), -1 for none; values : (r, L); base : (L,); returned : (m, L)
     """
-    padded = np.concatenate([values, np.zeros((1, len(base)))])  # row -1 reads the last one
+    padded = _padded(values)
     totals = np.tile(base, (len(rows), 1))
     n_single = rows.shape[1] if n_single is None else n_single
     for site in range(n_single):
@@ -247,6 +247,34 @@ class TreeRanker(AdditiveRanker):
             totals += values[of_node[nodes]]
         return totals
 
+    def column_contributions(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each column of the table adds to each score, and the score without any column.
+
+        What all levels of a tree say of a leaf is divided among columns once, for all rows that lie in it.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, columns, L), (m, L)
+        """
+        cells, whole = self._cells, self._rules.whole()
+        codes, padded = cells.codes.rows(contexts), _padded(whole.values)
+        found = np.zeros((len(contexts), len(cells.kinds), self.n_labels))
+        ranks = contexts.ranks_in(whole.table.vocabulary)
+        for site, known, start in zip(cells.name_sites, whole.table.tuples, whole.starts.tolist(), strict=False):
+            rows = known.find(ranks[:, list(site)])
+            found[:, list(site)] += padded[np.where(rows >= 0, rows + start, -1), None] / len(site)
+        place = np.empty(len(cells.forest.column), np.int64)
+        trees = _cell_rows(cells.forest, whole, len(cells.name_sites))
+        for own, (leaves, rows_of_levels) in zip(cells.forest.leaves(codes).T, trees, strict=True):
+            place[leaves], said = np.arange(len(leaves)), np.zeros((len(leaves), *found.shape[1:]))
+            for nodes, rows in zip(cells.forest.cell_nodes[:, leaves], rows_of_levels, strict=True):
+                said += cells.node_shares(nodes)[:, :, None] * padded[rows][:, None, :]
+            found += said[place[own]]
+        if self.base is None:
+            return found, np.tile(whole.base, (len(contexts), 1))
+        added, rest = self.base.contributions(codes, np.arange(self.n_labels))
+        return found + added, rest + whole.base
+
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from the tokens of one row to the column of its best label."""
         scores = self.single_scores()
@@ -288,25 +316,38 @@ def _first_best(scores: NDArray[np.float64] | None) -> int:
 
 def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return, for each node, the row of a leaf; and these rows: what all levels of its tree say of it, added up."""
-    table, values, starts, _ = whole
-    padded = np.concatenate([values, np.zeros((1, values.shape[1]))])  # row -1 reads the last one
-    is_leaf = forest.column == LEAF
+    padded, is_leaf = _padded(whole.values), forest.column == LEAF
     rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
-    found = np.empty((int(is_leaf.sum()), values.shape[1]))
+    found = np.empty((int(is_leaf.sum()), padded.shape[1]))
+    for leaves, (first, *others) in _cell_rows(forest, whole, n_names):
+        found[rows[leaves]] = sum((padded[row] for row in others), padded[first])
+    return rows, found
+
+
+def _padded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values with zeros behind them, which row -1 reads."""
+    return np.concatenate([values, np.zeros((1, values.shape[1]))])
+
+
+def _cell_rows(
+    forest: Forest, whole: WholeTable, n_names: int
+) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+    """Go through the trees: all leaves of a tree and, for each level, the row of values that each leaf reads."""
+    table, _, starts, _ = whole
+    is_leaf = forest.column == LEAF
     sites = iter(range(n_names, len(table.tuples)))
     vocabulary = table.vocabulary
     tokens = np.concatenate([vocabulary.ints, np.full(len(vocabulary) - len(vocabulary.ints), -1)])
     for first, last in pairwise(forest.starts.tolist()):
-        leaves, terms = first + np.flatnonzero(is_leaf[first:last]), []
+        leaves, rows = first + np.flatnonzero(is_leaf[first:last]), []
         for numbers in forest.cell_numbers:
             site = next(sites)
             held = tokens[table.tuples[site].rows()[:, 0]]  # the token of a cell is its number
             row_of = np.full(int(numbers[first:last].max()) + 1, -1)
             real = np.flatnonzero((held >= 0) & (held < len(row_of)))  # a file may hold others, which no row reads
             row_of[held[real]] = starts[site] + real
-            terms.append(padded[row_of[numbers[leaves]]])
-        found[rows[leaves]] = sum(terms[1:], terms[0])
-    return rows, found
+            rows.append(row_of[numbers[leaves]])
+        yield leaves, rows
 
 
 def _is_plain_number(value: Any) -> bool:
