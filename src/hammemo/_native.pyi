@@ -350,7 +350,7 @@ class ScoreTable:
 def grow_tree(
     codes: NDArray[np.uint8],
     names: NDArray[np.uint8],
-    labels: NDArray[np.int32],
+    targets: NDArray[np.int32],
     weights: NDArray[np.int32],
     bag: NDArray[np.int32],
     n_labels: int,

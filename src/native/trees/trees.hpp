@@ -1,12 +1,12 @@
-// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels differ between cells.
+// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels, or numbers, differ between cells.
 //
 // A column is ordered (the steps of a number) or holds names. A node sends a row to its left child where the row's code is at
 // most the node's step, or, in a column of names, where it equals the step. Nodes are numbered depth first, left before right,
 // so the left child of node i is node i + 1.
 //
 // A node tries columns in a random order until `max_columns` of them have more than one code in it. In each it takes the split
-// with the highest sum over both sides of (sum of squared label weights) / weight, or one random split. The first column with
-// the highest sum wins. Random words are a function of (seed, node, number of the draw), and sums are whole numbers up to one
+// with the highest sum over both sides of (sum of squared label weights) / weight, for numbers (sum of targets)^2 / weight, or one
+// random split. The first column with the highest sum wins. Random words are a function of (seed, node, number of the draw), and sums are whole numbers up to one
 // division a side, so a tree is the same on every processor.
 #pragma once
 
@@ -22,9 +22,10 @@ constexpr int32_t LEAF = -1;
 struct GrowingRows {
     const uint8_t* codes;  // (columns, rows)
     const uint8_t* names;  // (columns,): whether a column holds names
-    const int32_t* labels;
+    const int32_t* targets;  // labels, or numbers
     const int32_t* weights;
-    size_t n_rows, n_columns, n_labels;
+    size_t n_rows, n_columns;
+    size_t n_labels;  // 0: targets are numbers
 };
 
 struct GrowingRules {

@@ -32,24 +32,25 @@ Result<T> handed_over(std::vector<T> values) {
 using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
 
 // codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
-GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& labels,
+GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& targets,
                        const Vector<int32_t>& weights, const Vector<int32_t>& bag, size_t n_labels, int64_t min_weight,
                        size_t max_columns, bool random_split, uint64_t seed) {
-    require(codes.shape(0) == names.shape(0) && codes.shape(1) == labels.shape(0), "one code for each column and row");
-    require(weights.shape(0) == labels.shape(0), "one weight for each row");
+    require(codes.shape(0) == names.shape(0) && codes.shape(1) == targets.shape(0), "one code for each column and row");
+    require(weights.shape(0) == targets.shape(0), "one weight for each row");
     require(codes.shape(0) > 0 && codes.shape(0) < (size_t{1} << 31) && codes.shape(1) < (size_t{1} << 31), "too many rows, or no column");
-    require(bag.shape(0) > 0 && n_labels > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
-    require_aligned(labels), require_aligned(weights);
-    std::vector<int32_t> own_bag = copied<int32_t>(bag), own_labels = copied<int32_t>(labels), own_weights = copied<int32_t>(weights);
+    require(bag.shape(0) > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
+    require_aligned(targets), require_aligned(weights);
+    std::vector<int32_t> own_bag = copied<int32_t>(bag), own_targets = copied<int32_t>(targets), own_weights = copied<int32_t>(weights);
     int64_t total = 0;
     for (int32_t row : own_bag) {
-        require(row >= 0 && static_cast<size_t>(row) < own_labels.size(), "a row is outside the table");
+        require(row >= 0 && static_cast<size_t>(row) < own_targets.size(), "a row is outside the table");
         require(own_weights[static_cast<size_t>(row)] > 0, "weights are above zero");
         total += own_weights[static_cast<size_t>(row)];
         require(total < (int64_t{1} << 31), "the weights are too large together");
     }
-    for (int32_t label : own_labels) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
-    const GrowingRows rows{codes.data(), names.data(), own_labels.data(), own_weights.data(), codes.shape(1), codes.shape(0), n_labels};
+    if (n_labels)  // else they are numbers
+        for (int32_t label : own_targets) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
+    const GrowingRows rows{codes.data(), names.data(), own_targets.data(), own_weights.data(), codes.shape(1), codes.shape(0), n_labels};
     const GrowingRules rules{min_weight, max_columns, random_split, seed};
     Tree tree;
     {
@@ -201,7 +202,7 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
 }  // namespace
 
 void bind_trees(nb::module_& m) {
-    m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("labels").noconvert(),
+    m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("targets").noconvert(),
           nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
           nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"));
     m.def("tree_features", &write_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(), nb::arg("cells").noconvert(),
