@@ -359,6 +359,16 @@ def grow_tree(
     random_split: bool,
     seed: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]: ...
+def number_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    amounts: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None: ...
 def tree_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],

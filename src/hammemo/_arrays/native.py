@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TooWideError = compiled.TooWideError
         add_row_shares = staticmethod(compiled.add_row_shares)
         grow_tree = staticmethod(compiled.grow_tree)
+        number_features = staticmethod(compiled.number_features)
         pack_rows = staticmethod(compiled.pack_rows)
         paths = staticmethod(compiled.paths)
         portable_log = staticmethod(compiled.portable_log)

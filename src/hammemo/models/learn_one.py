@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.user_input import ReadingRules
 
 
 def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any], label: Any, by: int) -> ModelState:
@@ -42,7 +43,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     if by > 0 and not holds_label(dtype, label):
         dtype = common_label_dtype(label_array([label]), label_ends(state))
     if state.columns.kinds is not None:
-        context = _one_row(settings, state.columns, state.columns.kinds, context)
+        context = one_row(settings, state.columns, state.columns.kinds, context)
     (layout, held), store = state.parts[0], state.store
     rows = store if isinstance(store, KeptRows) else None
     memory, cells = held.snapshot(), layout.cells
@@ -53,7 +54,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     if cells is None:
         memory.update_one(context, label, by)
     else:
-        memory.update_one_row(cells, context, label, by)
+        memory.updateone_row(cells, context, label, by)
     if rows is not None:
         store = rows.changed_one(row, by)
     elif store is not None:
@@ -68,7 +69,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
 
 
-def _one_row(settings: ModelSettings, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
+def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
     """Return the tokens of one row with numbers."""
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]

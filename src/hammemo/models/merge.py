@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hammemo.memories import Ledgered
@@ -24,24 +25,28 @@ from hammemo.models.weigh import with_forgotten
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
+    from hammemo.models.state import ModelState, RowsState, State
     from hammemo.stores.kept import Kept
+    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.user_input import ReadingRules
     from hammemo.votes import Vote
 
 
 def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
-    state, other = _with_same_kinds(settings, state, given)
+    state, other = with_same_kinds(settings, state, given, partial(_with_other_kinds, settings))
     dtype = common_label_dtype(state.classes, other.classes)
     cutting = joint_cutting(state, other.cutting, other.memory)
     memory, theirs = _memories(state, other)
     try:
         _check_cells(state, other)
         memory.merge(theirs)
-        state = state.with_memory(memory, store=_store_with(state, other, 1))
+        state = state.with_memory(memory, store=store_with(state, other, 1))
     except LayoutError as error:
         state = _merge_rows(state, other, error)
     learnt = state.columns.learnt
@@ -51,13 +56,13 @@ def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> Mode
 
 def unmerge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Remove all that another model has learnt."""
-    other = _with_kinds_of(settings, state, given)
+    other = as_kinds_of(settings, state, given)
     memory, theirs = _memories(state, other)
     rows = other.all_kept
     try:
         _check_cells(state, other)
         memory.unmerge(theirs)
-        state = state.with_memory(memory, store=_store_with(state, other, -1))
+        state = state.with_memory(memory, store=store_with(state, other, -1))
     except LayoutError:
         if rows is None:
             raise
@@ -88,8 +93,17 @@ def _merge_rows(state: ModelState, other: ModelState, error: LayoutError) -> Mod
     return merged.with_memory(memory, store=store, pinned=state.pinned or other.pinned)
 
 
-def _with_same_kinds(settings: ModelSettings, state: ModelState, other: ModelState) -> tuple[ModelState, ModelState]:
-    """Return both models with columns of the same kinds, where rows decide them."""
+def _with_other_kinds(settings: ModelSettings, state: ModelState, columns: ColumnSchema) -> ModelState:
+    return with_other_kinds(settings, state, columns, choose_again=False)
+
+
+def with_same_kinds(
+    settings: ReadingRules, state: State, other: State, with_columns: Callable[[State, ColumnSchema], State]
+) -> tuple[State, State]:
+    """Return both models with columns of the same kinds, where rows decide them.
+
+    `with_columns` returns a state whose columns are of other kinds, with the rows counted again.
+    """
     mine, theirs = state.columns, other.columns
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
         check_kinds(mine, theirs)
@@ -106,11 +120,11 @@ def _with_same_kinds(settings: ModelSettings, state: ModelState, other: ModelSta
     if mine.letters == after:
         state = state.but(columns=columns)
     else:
-        state = with_other_kinds(settings, state, columns.of_kinds(after), choose_again=False)
+        state = with_columns(state, columns.of_kinds(after))
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
 
 
-def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState) -> ModelState:
+def as_kinds_of(settings: ReadingRules, state: State, other: State) -> State:
     """Return another model with its rows as those of a table with the kinds of this one's columns."""
     mine, theirs = state.columns, other.columns
     if mine.kinds == theirs.kinds or mine.n != theirs.n:
@@ -124,7 +138,7 @@ def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState
         raise LayoutError(str(error)) from None
 
 
-def _as_kinds(settings: ModelSettings, state: ModelState, kinds: str) -> ModelState:
+def _as_kinds(settings: ReadingRules, state: State, kinds: str) -> State:
     """Return a model of which only the rows are needed, with these as of other kinds."""
     if state.rows is None:
         return state.but(columns=state.columns.of_kinds(kinds))
@@ -137,7 +151,7 @@ def _check_cells(state: ModelState, other: ModelState) -> None:
         raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
 
 
-def _store_with(state: ModelState, other: ModelState, sign: int) -> Kept | None:
+def store_with(state: RowsState, other: RowsState, sign: int) -> Kept | None:
     """Return the kept rows with the other's added or subtracted; None where one of them has none."""
     return None if state.store is None or other.store is None else _sum(state.store, other.store, sign)
 

@@ -81,16 +81,41 @@ class ModelSettings(NamedTuple):
 
     def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
-        keep = self.keep
-        if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
-            raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
-        if not isinstance(keep, (str, bool)) and keep < 1:
-            raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
-        is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
-        if keep is False or (keep == "auto" and not is_needed):
+        most, is_needed = most_kept(self.keep), vote.fits_weights or isinstance(self.kernel, AutoSites)
+        if self.keep is False or (self.keep == "auto" and not is_needed):
             return None
-        most = None if isinstance(keep, (str, bool)) else int(keep)
         return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
+
+
+class NumberSettings(NamedTuple):
+    """The parameters of `MemoryRegressor`, as they are now."""
+
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether whole numbers of lists and arrays are numbers: always."""
+        return True
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def empty_store(self, h: int, seed: int) -> KeptRows:
+        """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
+        return KeptRows.empty(h, seed, most_kept(self.keep))
+
+
+def most_kept(keep: Any) -> int | None:
+    """Return how many rows the parameter `keep` says are kept at most, None where it gives no number, or refuse it."""
+    if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
+        raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
+    if not isinstance(keep, (str, bool)) and keep < 1:
+        raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
+    return None if isinstance(keep, (str, bool)) else int(keep)
 
 
 def seed_of(random_state: Any) -> int:

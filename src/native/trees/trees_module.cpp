@@ -199,6 +199,28 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
     features.write(out.data());
 }
 
+// Writes out: (rows, kinds * levels * amounts).
+void write_number_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out, const Matrix<int32_t>& cells,
+                           const Vector<int64_t>& counts, const Vector<int64_t>& sums, const Vector<int64_t>& numbers,
+                           const Vector<double>& amounts, nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+    require_aligned(leaves), require_aligned(cells), require_aligned(out);
+    const std::vector<int64_t> own_counts = copied<int64_t>(counts), own_sums = copied<int64_t>(sums), own_numbers = copied<int64_t>(numbers);
+    const std::vector<double> own_amounts = copied<double>(amounts);
+    const size_t n = leaves.shape(0), n_trees = leaves.shape(1), per_kind = cells.shape(0) * own_amounts.size();
+    require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_numbers.size() == n, "one number and one bag for each row");
+    require(own_counts.size() == own_sums.size() && per_kind > 0, "one count and one sum for each cell");
+    require(out.shape(0) == n && out.shape(1) > 0 && out.shape(1) % per_kind == 0, "the features need room");
+    for (double amount : own_amounts) require(amount > 0, "amounts are above zero");
+    for (size_t i = 0; i < leaves.size(); ++i)
+        require(leaves.data()[i] >= 0 && static_cast<size_t>(leaves.data()[i]) < cells.shape(1), "a leaf is outside the trees");
+    for (size_t i = 0; i < cells.size(); ++i)
+        require(cells.data()[i] >= 0 && static_cast<size_t>(cells.data()[i]) < own_counts.size(), "a cell has no counts");
+    const NumberFeatures features{leaves.data(), is_out.data(), cells.data(), own_counts.data(), own_sums.data(), own_numbers.data(),
+                                  own_amounts.data(), n, n_trees, cells.shape(0), cells.shape(1), out.shape(1) / per_kind, own_amounts.size()};
+    const Released released;
+    features.write(out.data());
+}
+
 }  // namespace
 
 void bind_trees(nb::module_& m) {
@@ -209,6 +231,9 @@ void bind_trees(nb::module_& m) {
           nb::arg("counts").noconvert(), nb::arg("labels").noconvert(), nb::arg("kinds").noconvert(), nb::arg("n_kinds"),
           nb::arg("label_logs").noconvert(), nb::arg("own_logs").noconvert(), nb::arg("label_starts").noconvert(),
           nb::arg("total_logs").noconvert(), nb::arg("out").noconvert());
+    m.def("number_features", &write_number_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(),
+          nb::arg("cells").noconvert(), nb::arg("counts").noconvert(), nb::arg("sums").noconvert(), nb::arg("numbers").noconvert(),
+          nb::arg("amounts").noconvert(), nb::arg("out").noconvert());
     nb::class_<CheckedForest>(m, "Forest")
         .def(nb::new_(&make_forest), nb::arg("column").noconvert(), nb::arg("step").noconvert(), nb::arg("right").noconvert(),
              nb::arg("starts").noconvert(), nb::arg("names").noconvert())

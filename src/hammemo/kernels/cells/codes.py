@@ -203,7 +203,7 @@ class ColumnCodes:
                     quantile_cuts(part, counts, MAX_CUTS, LEAST_ROWS) for part in ordered_parts(kind, values[ranks])
                 ]
         plain = cls(kinds, tuple(cuts), tuple(names), key, pairs[:0], ())
-        steps = [_steps(cut, column) for cut, column in zip(cuts, plain._values(contexts).T, strict=True)]
+        steps = [_steps(cut, column) for cut, column in zip(cuts, plain.values(contexts).T, strict=True)]
         found = []
         for first, second in pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
@@ -229,7 +229,7 @@ class ColumnCodes:
         codes = np.zeros((len(used), len(named)), np.uint8)
         codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
         names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
-        values = self._values(contexts)
+        values = self.values(contexts)
         if self.coder is None:
             return self.plain_rows(values, names)
         found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
@@ -303,7 +303,7 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
-    def _values(self, contexts: Contexts) -> NDArray[np.float64]:
+    def values(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the values of all ordered columns: (m, ordered columns)."""
         values = token_values(contexts.vocabulary)
         parts = [

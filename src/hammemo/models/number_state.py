@@ -1,0 +1,336 @@
+"""The state of a model that predicts numbers: layout, memory and vote, as one value that never changes.
+
+A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* says what Y is by
+an additive function, trees what it leaves. The memory is a sum over rows: the Gram matrix of the base, and how many rows
+each cell of the trees holds, with the sum of what the frozen base leaves of each. The frozen base was fitted without the
+row's fold, so a row's share is a function of the row and the layout, and can be subtracted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._versions import Cached, cached_property
+from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
+from hammemo.kernels.cells.forest import ForestRules
+from hammemo.memories.errors import never_stored
+from hammemo.models.state import RowsState
+from hammemo.parts.additive import FOLDS
+from hammemo.parts.error_sizes import forest_arrays
+from hammemo.parts.fit_numbers import Gram, gram_of, solved
+from hammemo.parts.number_trees import NumberCells, checked_sum, exact_sum, leaf_values, summed_leaves
+from hammemo.tokens.distinct import example_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.cells.forest import Forest
+    from hammemo.models.state import Witness
+    from hammemo.parts.additive import AdditiveBase
+    from hammemo.parts.error_sizes import ErrorSizes
+    from hammemo.stores.kept import Kept
+    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.contexts import Contexts, Examples
+
+NUMBER_TREES: Final = ForestRules(of_a_kind=16, are_numbers=True)
+
+BITS: Final = 26
+"""Targets of the rows that choose the unit have this many bits."""
+_MORE_BITS: Final = 10
+"""How many more a later one may have."""
+_GRAM_BITS: Final = 14
+"""By which sums in the matrix may be larger than those of targets."""
+_SQUARE_BYTES: Final = 16
+HAT: Final = 1024
+
+
+def whole_targets(targets: NDArray[np.float64], center: float, exponent: int) -> NDArray[np.int64]:
+    """Return targets as whole numbers of a unit; ValueError where one is too large for it."""
+    units, most = np.ldexp(targets - center, exponent), 2.0 ** (BITS + _MORE_BITS)
+    if not (np.abs(units) <= most).all():
+        worst = float(targets[np.argmax(~(np.abs(units) <= most))])
+        raise ValueError(
+            f"The target {worst:.6g} is more than {2**_MORE_BITS} times as far from the other targets as any target "
+            "that the model was fitted to, so it does not fit in the unit of its sums: leave out this row, or fit a "
+            "new model with all rows."
+        )
+    return np.rint(units).astype(np.int64)
+
+
+def what_is_left(
+    base: AdditiveBase, rows: TableRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Return what the frozen base leaves of targets: the base without the fold of each row."""
+    folds = (words % np.uint64(FOLDS)).astype(np.int64)
+    return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0]
+
+
+class TableRows:
+    """Rows as base and trees see them.
+
+    Shapes
+    ------
+    values : (m, ordered columns); codes : (m, columns)
+    """
+
+    def __init__(self, codes: ColumnCodes, contexts: Contexts) -> None:
+        self.values = codes.values(contexts)
+        self.codes = codes.rows(contexts)
+        self.names = np.ascontiguousarray(self.codes[:, codes.n_ordered : codes.n_ordered + len(codes.names)])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLayout(Cached):
+    """What is fixed while rows are added.
+
+    Parameters
+    ----------
+    codes : ColumnCodes
+        How trees see rows.
+    center, exponent : float, int
+        A target y is the whole number nearest to (y - center) 2^exponent.
+    base : AdditiveBase
+    forest : Forest
+        Trees of what the base leaves.
+    last_word : int
+        The hash of the last row of the growing sample.
+    """
+
+    codes: ColumnCodes
+    center: float
+    exponent: int
+    base: AdditiveBase
+    forest: Forest
+    last_word: int
+
+    def whole(self, targets: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
+        return whole_targets(targets, self.center, self.exponent)
+
+    def numbers(self, whole: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what so many units are, as a target."""
+        return np.asarray(self.center + np.ldexp(whole, -self.exponent))
+
+    def described(self) -> dict[str, Any]:
+        """Return what is no array, ready for JSON."""
+        return {
+            "kinds": self.codes.kinds,
+            "center": self.center,
+            "exponent": self.exponent,
+            "last_word": self.last_word,
+            "base": self.base.described(),
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by name."""
+        return {
+            **{f"codes.{name}": array for name, array in code_arrays(self.codes).items()},
+            **{f"base.{name}": array for name, array in self.base.arrays().items()},
+            **{f"trees.{name}": array for name, array in forest_arrays(self.forest).items()},
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """BLAKE2b-256 of all that the layout is."""
+        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
+
+
+def array_digest(arrays: dict[str, NDArray[Any]], text: str = "") -> str:
+    """Return BLAKE2b-256 of a text and of named arrays."""
+    found = hashlib.blake2b(text.encode(), digest_size=32)
+    for name, array in sorted(arrays.items()):
+        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class NumberRows:
+    """Rows that are counted: how base and trees see them, their targets, and how often each occurs."""
+
+    rows: TableRows
+    whole: NDArray[np.int64]
+    left: NDArray[np.int64]
+    leaves: NDArray[np.int32]
+    words: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, layout: NumberLayout, examples: Examples, seed: int) -> NumberRows:
+        """Return examples, whose labels are their targets, as rows of a layout."""
+        words, rows = example_words(examples, seed), TableRows(layout.codes, examples.contexts)
+        whole = layout.whole(targets_of(examples))
+        left, leaves = what_is_left(layout.base, rows, whole, words), layout.forest.leaves(rows.codes)
+        return cls(rows, whole, left, leaves, words, examples.multiplicity)
+
+
+def targets_of(examples: Examples) -> NDArray[np.float64]:
+    """Return the targets of examples."""
+    return np.asarray(token_values(examples.labels)[examples.label_ranks])
+
+
+@dataclass(frozen=True, eq=False)
+class NumberMemory:
+    """The sum over rows.
+
+    Parameters
+    ----------
+    gram : Gram
+        The matrix that the live base is solved from; it knows how many rows there are.
+    size : int
+        The sum of the absolute targets: a bound for sums in the matrix.
+    cells : NumberCells
+        What the cells of the trees hold.
+    """
+
+    gram: Gram
+    size: int
+    cells: NumberCells
+
+    @classmethod
+    def empty(cls, layout: NumberLayout) -> NumberMemory:
+        """Return a memory without rows."""
+        return cls(Gram.empty(layout.base.design.p), 0, NumberCells.empty(layout.forest))
+
+    def changed(self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None) -> NumberMemory:
+        """Return the memory with rows added or, with sign -1, subtracted; NotStoredError where they cannot be in it.
+
+        `known` is the matrix of these rows, if it was made before.
+        """
+        times = sign * rows.counts
+        size = checked_sum(self.size + exact_sum(np.abs(rows.whole), times), _GRAM_BITS)
+        cells = self.cells.changed(layout.forest, rows.leaves, rows.left, times)
+        if known is None:
+            known = gram_of(layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts)
+        return _checked(NumberMemory(self.gram + known if sign > 0 else self.gram - known, size, cells))
+
+    def plus(self, other: NumberMemory, sign: int) -> NumberMemory:
+        """Return the memory with all rows of another one of the same layout added or, with sign -1, subtracted."""
+        size = checked_sum(self.size + sign * other.size, _GRAM_BITS)
+        gram = self.gram + other.gram if sign > 0 else self.gram - other.gram
+        return _checked(NumberMemory(gram, size, self.cells.plus(other.cells, sign)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the memory as arrays."""
+        squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
+        sizes = np.array([self.gram.n, self.size], np.uint64)
+        upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
+        gram = {"products": upper, "targets": self.gram.targets, "squares": squares, "sizes": sizes}
+        return {**gram, **{f"cells.{name}": array for name, array in self.cells.arrays().items()}}
+
+    @classmethod
+    def restored(cls, layout: NumberLayout, stored: StoredArrays) -> NumberMemory:
+        """Return the memory of a file, checked: undo `arrays`."""
+        p = layout.base.design.p
+        products, upper = np.zeros((p, p), np.int64), np.triu_indices(p)
+        products[upper] = stored.take("products", "int64", (len(upper[0]),))
+        squares = int.from_bytes(stored.take("squares", "uint8", (_SQUARE_BYTES,)).tobytes(), "little")
+        n, size = stored.take("sizes", "uint64", (2,)).tolist()
+        gram = Gram(products, stored.take("targets", "int64", (p,)), squares, n)
+        diagonal, most = np.diag(products), n * (2 * HAT) ** 2
+        if n * HAT**2 != int(products[0, 0]) or size << _GRAM_BITS >= 2**63 or (diagonal < 0).any():
+            raise ValueError("its matrix is not one of rows")
+        if max(map(abs, (int(products.min()), int(products.max())))) > most:
+            raise ValueError("its matrix is not one of rows")
+        return cls(gram, size, NumberCells.restored(layout.forest, stored.part("cells")))
+
+
+def _checked(memory: NumberMemory) -> NumberMemory:
+    if memory.gram.n < 0 or memory.size < 0 or memory.cells.size < 0 or (memory.cells.counts < 0).any():
+        raise never_stored()
+    return memory
+
+
+@dataclass(frozen=True, eq=False)
+class NumberVote:
+    """How much each kind of tree, level and amount says, and how large errors are: fitted to unseen rows.
+
+    Parameters
+    ----------
+    weights : ndarray of float64
+    errors : ErrorSizes, optional
+        None for a model without rows.
+    rows : int
+        How many rows there were when it was fitted.
+    """
+
+    weights: NDArray[np.float64]
+    errors: ErrorSizes | None = None
+    rows: int = 0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the vote as arrays."""
+        errors = {} if self.errors is None else self.errors.arrays()
+        return {"weights": self.weights, **{f"errors.{name}": array for name, array in errors.items()}}
+
+
+@dataclass(frozen=True, eq=False)
+class NumberState(RowsState):
+    """All that a model of numbers has learnt; `columns` to `witness` as in `ModelState`.
+
+    Parameters
+    ----------
+    seed : int
+        What the hashes of rows depend on.
+    chosen_at : int
+        How many rows there were when the layout was chosen.
+    """
+
+    layout: NumberLayout
+    memory: NumberMemory
+    vote: NumberVote
+    columns: ColumnSchema
+    seed: int
+    store: Kept | None = None
+    cutting: None = None
+    pinned: bool = False
+    chosen_at: int = 0
+    stale: bool = False
+    refitted: frozenset[str] = frozenset()
+    witness: Witness | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)} | {"witness": None}
+
+    def but(self, **changes: Any) -> NumberState:
+        """Return it with other values; what answers is kept only where it stays the same."""
+        return replace(self, **changes)
+
+    def apart(self) -> NumberState:
+        """Return the same state: nothing in it ever changes."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many rows it holds."""
+        return self.memory.gram.n
+
+    @cached_property
+    def _leaf_values(self) -> NDArray[np.float64]:
+        return leaf_values(self.layout.forest, self.memory.cells, self.vote.weights)
+
+    @cached_property
+    def _live(self) -> AdditiveBase:
+        """The base that is fitted to all rows that are held now."""
+        base = self.layout.base
+        return replace(base, coefficients=solved(base.design, base.penalties, self.memory.gram))
+
+    def answers(self, rows: TableRows) -> NDArray[np.float64]:
+        """Return what the model expects of rows, in units.
+
+        Cells hold what the frozen base left. Where trees are trusted, the frozen base takes the place of the live one:
+        else a shift of all targets would count twice.
+        """
+        live = self._live.scores(rows.values, rows.names)[:, 0].astype(np.float64)
+        frozen = self.layout.base.scores(rows.values, rows.names)[:, 0].astype(np.float64)
+        told = summed_leaves(self.layout.forest, rows.codes, self._leaf_values)
+        return np.asarray(live + np.clip(told[:, 1], 0.0, 1.0) * (frozen - live) + told[:, 0])
