@@ -460,6 +460,69 @@ class LogRatios:
         at: NDArray[np.float64],
     ) -> None: ...
 
+class AdditiveLevels:
+    @staticmethod
+    def of(
+        knots: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        has_missing: NDArray[np.uint8],
+        of_names: NDArray[np.uint8],
+        sizes: NDArray[np.int64],
+        reach: int,
+    ) -> AdditiveLevels: ...
+
+class AdditiveModes:
+    @staticmethod
+    def of(rows: NDArray[np.int64], columns: NDArray[np.int64], flat: NDArray[np.float64]) -> AdditiveModes: ...
+    def apply(self, phi: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def apply_turned(self, given: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def turn(self, upper: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+
+class AdditiveRows:
+    @property
+    def n(self) -> int: ...
+    @property
+    def n_entries(self) -> int: ...
+    @staticmethod
+    def of(
+        values: NDArray[np.float64],
+        names: NDArray[np.uint8],
+        fine: AdditiveLevels,
+        coarse: AdditiveLevels,
+        pairs: NDArray[np.int64],
+    ) -> AdditiveRows: ...
+    def entries(self, starts: NDArray[np.int64], index: NDArray[np.uint16], value: NDArray[np.int16]) -> None: ...
+    def scores(self, coefficients: NDArray[np.int64], out: NDArray[np.int64]) -> None: ...
+    def add_gram(
+        self,
+        counts: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        gram: NDArray[np.int64],
+        products: NDArray[np.int64],
+    ) -> None: ...
+    def curvature(
+        self,
+        labels: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        modes: AdditiveModes,
+        phi: NDArray[np.float64],
+        most: int,
+        width: int,
+        out: NDArray[np.float64],
+    ) -> None: ...
+    def fit(
+        self,
+        labels: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        modes: AdditiveModes,
+        inverses: NDArray[np.float64],
+        penalties: NDArray[np.float64],
+        steps: int,
+        tolerance: float,
+        outputs: int,
+        phi: NDArray[np.float64],
+    ) -> float: ...
+
 class DenseRatios:
     @staticmethod
     def of_rows(ratios: NDArray[np.float32], rows: NDArray[np.int64], labels: NDArray[np.int32]) -> DenseRatios: ...
@@ -489,4 +552,20 @@ class DenseRatios:
 
 def portable_log(values: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
 def portable_log1p(values: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool: ...
+def label_shares(
+    scores: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    most: float,
+    out: NDArray[np.float64],
+) -> float: ...
+def pair_scores(
+    cells: NDArray[np.uint8],
+    sizes: NDArray[np.int64],
+    left: NDArray[np.int64],
+    spread: NDArray[np.int64],
+    shrinkage: float,
+    out: NDArray[np.float64],
+) -> None: ...
 def solve_positive(a: NDArray[np.float64], ridge: float, b: NDArray[np.float64], x: NDArray[np.float64]) -> bool: ...

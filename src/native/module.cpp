@@ -25,6 +25,7 @@
 #include "selection/site_scan_module.hpp"
 #include "table.hpp"
 #include "answers/answers_module.hpp"
+#include "parts/additive_module.hpp"
 #include "trees/trees_module.hpp"
 
 namespace nb = nanobind;
@@ -411,5 +412,6 @@ NB_MODULE(_native, m) {
     bind_trees(m);
     bind_answers(m);
     bind_log_ratios(m);
+    bind_additive(m);
     bind_dense_weights(m);
 }

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     class CompiledLoops:
         """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
 
+        AdditiveLevels = compiled.AdditiveLevels
+        AdditiveModes = compiled.AdditiveModes
+        AdditiveRows = compiled.AdditiveRows
         DamagedError = compiled.DamagedError
         DenseRatios = compiled.DenseRatios
         Finder = compiled.Finder
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
         add_row_shares = staticmethod(compiled.add_row_shares)
         grow_tree = staticmethod(compiled.grow_tree)
         number_features = staticmethod(compiled.number_features)
+        inverse_root = staticmethod(compiled.inverse_root)
+        label_shares = staticmethod(compiled.label_shares)
         pack_rows = staticmethod(compiled.pack_rows)
+        pair_scores = staticmethod(compiled.pair_scores)
         paths = staticmethod(compiled.paths)
         portable_log = staticmethod(compiled.portable_log)
         portable_log1p = staticmethod(compiled.portable_log1p)

@@ -60,6 +60,18 @@ HAMMEMO_INLINE bool take_root(double* a, size_t n) {
     return true;
 }
 
+// The inverse of an upper triangle, from the last row to the first one.
+template <size_t LANES>
+HAMMEMO_INLINE void invert(const double* root, size_t n, double* inverse) {
+    std::fill(inverse, inverse + n * n, 0.0);
+    for (size_t i = n; i-- > 0;) {
+        double* row = inverse + i * n;
+        for (size_t k = i + 1; k < n; ++k) subtract<LANES>(row + k, inverse + k * n + k, root[i * n + k], n - k);
+        row[i] = 1.0;
+        for (size_t j = i; j < n; ++j) row[j] /= root[i * n + i];
+    }
+}
+
 #if defined(HAMMEMO_X86)
 __attribute__((target("avx512f,avx512vl,avx512dq"))) void products_512(const double* rows, size_t n, size_t stride, double* sums) {
     add_products<8>(rows, n, stride, sums);
@@ -71,13 +83,18 @@ void products_128(const double* rows, size_t n, size_t stride, double* sums) { a
 __attribute__((target("avx512f,avx512vl,avx512dq"))) bool root_512(double* a, size_t n) { return take_root<8>(a, n); }
 __attribute__((target("avx2"))) bool root_256(double* a, size_t n) { return take_root<4>(a, n); }
 bool root_128(double* a, size_t n) { return take_root<2>(a, n); }
+__attribute__((target("avx512f,avx512vl,avx512dq"))) void inverse_512(const double* root, size_t n, double* out) { invert<8>(root, n, out); }
+__attribute__((target("avx2"))) void inverse_256(const double* root, size_t n, double* out) { invert<4>(root, n, out); }
+void inverse_128(const double* root, size_t n, double* out) { invert<2>(root, n, out); }
 const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 const bool HAS_256 = __builtin_cpu_supports("avx2");
 const auto PRODUCTS_OF = HAS_512 ? products_512 : HAS_256 ? products_256 : products_128;
 const auto ROOT_OF = HAS_512 ? root_512 : HAS_256 ? root_256 : root_128;
+const auto INVERSE_OF = HAS_512 ? inverse_512 : HAS_256 ? inverse_256 : inverse_128;
 #else
 const auto PRODUCTS_OF = add_products<1>;
 const auto ROOT_OF = take_root<1>;
+const auto INVERSE_OF = invert<1>;
 #endif
 
 }  // namespace
@@ -117,6 +134,12 @@ bool solve_positive(const double* a, size_t n, double ridge, const double* b, si
             right[i] /= root[i * n + i];
         }
     }
+    return true;
+}
+
+bool invert_root(double* a, size_t n, double* inverse) {
+    if (!ROOT_OF(a, n)) return false;
+    INVERSE_OF(a, n, inverse);
     return true;
 }
 

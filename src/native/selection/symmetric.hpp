@@ -25,4 +25,7 @@ class Products {
 // Solves (A + ridge) x = b for several b by the root of Cholesky; A: (n, n), b and x: (k, n). False if A + ridge is not positive.
 bool solve_positive(const double* a, size_t n, double ridge, const double* b, size_t k, double* x);
 
+// The inverse, upper half, of the root R of Cholesky, A = R^T R; `a` is overwritten. False if A is not positive.
+bool invert_root(double* a, size_t n, double* inverse);
+
 }  // namespace hammemo

@@ -1,0 +1,198 @@
+"""The additive base for classes: a penalised log-linear function, by Newton steps.
+
+Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one; the curvature is
+taken from the rows with the lowest hashes, the loss and its gradient from all. So the minimum does not depend on the
+curvature, only the way to it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo._arrays.logarithms import log
+from hammemo._arrays.threads import in_threads
+from hammemo.parts.additive import (
+    FOLDS,
+    MAX_PAIRS,
+    NAT,
+    AdditiveBase,
+    AdditiveDesign,
+    fold_counts,
+    loops,
+    n_outputs,
+    row_order,
+    row_scores,
+    whole_coefficients,
+)
+from hammemo.parts.penalties import group_sums, inverse_of, next_pairs, ridge, worth
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._native import AdditiveRows
+    from hammemo.kernels.cells.codes import ColumnCodes
+
+_CURVATURE_ROWS: Final = 20_000
+_CURVATURE_WORK: Final = 2**28
+"""Rows times entries squared times curvatures, at most."""
+_OWN_CURVATURES: Final = 8
+"""Labels up to which each has a curvature of its own."""
+_FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
+_SHORT, _LONG, _TOLERANCE = 6, 30, 1e-7
+_OF_CONSTANT: Final = 1e-3
+_FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
+_LEAST_GAIN: Final = 0.002
+_ROWS_OF_A_PAIR: Final = 100
+_OWN_PENALTY_ROWS: Final = 4000
+"""Rows up to which folds have penalties of their own: those of all rows would tell of the rows left out."""
+_MOST_LOSS: Final = 13.0
+_PAIR_SHRINKAGE: Final = 1.0
+
+
+def class_base(
+    codes: ColumnCodes,
+    values: NDArray[np.float64],
+    name_codes: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    n_labels: int,
+    counts: NDArray[np.int64],
+    words: NDArray[np.uint64],
+) -> AdditiveBase:
+    """Return the base for rows with these labels: a function of the multiset of rows.
+
+    Shapes
+    ------
+    values : (m, ordered columns); name_codes : (m, columns of names); labels, counts, words : (m,)
+    """
+    order = row_order(words, values, name_codes, labels)
+    values, name_codes, labels, counts, words = (a[order] for a in (values, name_codes, labels, counts, words))
+    design = AdditiveDesign.chosen(codes, values, name_codes, counts)
+    outputs, n_groups = n_outputs(n_labels), int(design.groups.max()) + 1
+    if n_labels < 2 or not len(labels):
+        shape = (design.p, outputs)
+        nothing = np.zeros(shape, np.int64)
+        return AdditiveBase(design, n_labels, nothing, np.zeros((FOLDS, *shape), np.int64), np.ones(n_groups))
+    cells, folded = design.cells(values, name_codes), fold_counts(words, counts)
+    penalties, phi = np.full(n_groups, _FIRST_PENALTY), _prior(labels, n_labels, counts, len(design.groups))
+    most_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
+    best, rounds = None, _FIRST_ROUNDS
+    while True:
+        rows = _Rows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
+        phi, penalties, inverses = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
+        crossed = _crossed(rows, phi, penalties, inverses, counts, folded)
+        loss, left, spread = _left_over(rows, crossed, folded)
+        if best is not None and loss >= best[0] * (1 - _LEAST_GAIN):
+            break
+        best = loss, AdditiveBase(design, n_labels, rows.whole(phi), crossed, penalties)
+        more = next_pairs(design, cells, left, spread, _PAIR_SHRINKAGE, most_pairs - len(design.pairs))
+        if not len(more):
+            break
+        design, rounds = replace(design, pairs=np.concatenate([design.pairs, more])), _NEXT_ROUNDS
+        phi = np.hstack([phi, np.zeros((outputs, len(design.groups) - phi.shape[1]))])
+        penalties = np.append(penalties, np.full(len(more), _PAIR_PENALTY))
+    return best[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows with their labels, and fits to them; phi : (outputs, q), the coordinates of `AdditiveDesign.modes`."""
+
+    design: AdditiveDesign
+    rows: AdditiveRows
+    labels: NDArray[np.int32]
+    outputs: int
+
+    def evidence(
+        self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64], rounds: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients, penalties and the inverses of curvatures, after so many steps of the evidence."""
+        groups = self.design.groups
+        for _ in range(rounds):
+            inverses = self.inverses(phi, penalties, weights)
+            phi = self.fitted(phi, penalties, weights, inverses, _SHORT)
+            worths = worth(groups, penalties, list(inverses), self.outputs)
+            squares = sum(group_sums(groups, one**2) for one in phi)
+            penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
+        inverses = self.inverses(phi, penalties, weights)
+        return self.fitted(phi, penalties, weights, inverses, _LONG), penalties, inverses
+
+    def inverses(
+        self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return, for the curvature of each output or for their mean, `inverse_of` it: shape (width, q, q)."""
+        width, q = self.outputs if self.outputs <= _OWN_CURVATURES else 1, phi.shape[1]
+        entries = self.rows.n_entries // max(self.rows.n, 1)
+        most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // (width * entries**2)))
+        curvatures = np.empty((width, q, q))
+        modes = self.design.modes
+        self.rows.curvature(self.labels, weights, modes, phi, most, width, curvatures.reshape(-1))
+        own = ridge(self.design.groups, penalties, _OF_CONSTANT)
+        return np.stack(in_threads(lambda one: inverse_of(one, own), list(curvatures)))
+
+    def fitted(
+        self,
+        phi: NDArray[np.float64],
+        penalties: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        inverses: NDArray[np.float64],
+        steps: int = _LONG,
+    ) -> NDArray[np.float64]:
+        """Return the coefficients with the lowest penalised loss, from phi on."""
+        found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
+        modes, o = self.design.modes, self.outputs
+        self.rows.fit(
+            self.labels, weights, modes, inverses.reshape(-1), own, steps, _TOLERANCE, o, found.reshape(-1)
+        )
+        return found
+
+    def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return coefficients of the coordinates of rows, in whole numbers: shape (p, outputs)."""
+        found = np.empty((self.design.p, self.outputs))
+        self.design.modes.apply(phi, found.reshape(-1))
+        return whole_coefficients(found, NAT)
+
+
+def _prior(labels: NDArray[np.int64], n_labels: int, counts: NDArray[np.int64], q: int) -> NDArray[np.float64]:
+    """Return coefficients that say how frequent labels are, shape (outputs, q)."""
+    shares = np.bincount(labels, weights=counts, minlength=n_labels) + 0.5
+    found = np.zeros((n_outputs(n_labels), q))
+    found[:, 0] = log(shares[1:] / shares[:1]) if n_labels == 2 else log(shares / shares.max())
+    return found
+
+
+def _crossed(
+    rows: _Rows,
+    phi: NDArray[np.float64],
+    penalties: NDArray[np.float64],
+    inverses: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    folded: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return coefficients without each fold: shape (folds, p, outputs)."""
+    few = counts.sum() <= _OWN_PENALTY_ROWS
+
+    def without(of_fold: NDArray[np.int64]) -> NDArray[np.int64]:
+        weights = (counts - of_fold).astype(np.float64)
+        if few:
+            return rows.whole(rows.evidence(phi, penalties, weights, _FOLD_ROUNDS)[0])
+        return rows.whole(rows.fitted(phi, penalties, weights, inverses))
+
+    return np.stack(in_threads(without, list(folded)))
+
+
+def _left_over(
+    rows: _Rows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
+) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the loss of rows left out, and what their labels exceed the crossed shares by, with its spread."""
+    observed = rows.labels[:, None] == (np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs))
+    loss, left, spread = 0.0, np.zeros(observed.shape, np.int64), np.zeros(observed.shape, np.int64)
+    for coefficients, counts in zip(crossed, folded, strict=True):
+        shares = np.empty(observed.shape)
+        scores = row_scores(rows.rows, coefficients)
+        loss += loops().label_shares(scores, rows.labels, counts.astype(np.float64), _MOST_LOSS, shares.reshape(-1))
+        left += counts[:, None] * np.rint((observed - shares) * NAT).astype(np.int64)
+        spread += counts[:, None] * np.rint(shares * (1 - shares) * NAT).astype(np.int64)
+    return loss, left, spread

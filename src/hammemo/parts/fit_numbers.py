@@ -1,0 +1,235 @@
+"""The additive base for numbers: ridge regression from one matrix of whole numbers.
+
+Targets are whole numbers of a unit, and so are coordinates of rows. So the memory of a fit, its `Gram` value, is exact:
+rows that are added and subtracted again leave no trace. Coefficients are a function of it and of frozen penalties.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo._arrays.threads import in_threads
+from hammemo.parts.additive import (
+    FOLDS,
+    MAX_COEFFICIENT,
+    MAX_PAIRS,
+    NAT,
+    AdditiveBase,
+    AdditiveDesign,
+    fold_counts,
+    row_order,
+    row_scores,
+    whole_coefficients,
+)
+from hammemo.parts.penalties import group_sums, inverse_of, next_pairs, ridge, worth
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._native import AdditiveRows
+    from hammemo.kernels.cells.codes import ColumnCodes
+
+MAX_TARGET: Final = 2**40
+_HAT: Final = 1024
+_HALF_BITS: Final = 20
+_OF_CONSTANT: Final = 1e-8
+_FIRST_PENALTY, _PAIR_PENALTY = 1.0, 10.0
+_FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 12, 6, 3
+_LEAST_GAIN: Final = 0.005
+_ROWS_OF_A_PAIR: Final = 100
+_OWN_PENALTY_ROWS: Final = 4000
+_PAIR_SHRINKAGE: Final = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """What the base for numbers remembers of rows: sums of whole numbers.
+
+    Parameters
+    ----------
+    products : ndarray of int64, shape (p, p)
+        Products of coordinates, in 1/1024 each: the upper half.
+    targets : ndarray of int64, shape (p,)
+        Products of coordinates and targets.
+    squares : int
+        The sum of the squares of targets.
+    n : int
+        How many rows there are.
+    """
+
+    products: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    squares: int
+    n: int
+
+    @classmethod
+    def empty(cls, p: int) -> Gram:
+        """Return the memory of no rows."""
+        return cls(np.zeros((p, p), np.int64), np.zeros(p, np.int64), 0, 0)
+
+    @classmethod
+    def of_rows(cls, rows: AdditiveRows, p: int, targets: NDArray[np.int64], counts: NDArray[np.int64]) -> Gram:
+        """Return the memory of rows with these targets, each so often; negative counts subtract."""
+        total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
+        if top > MAX_TARGET or total * max(top, _HAT) * 16 * _HAT >= 2**63:
+            raise OverflowError(f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit")
+        found = cls.empty(p)
+        rows.add_gram(counts, targets, found.products.reshape(-1), found.targets)
+        high, low = targets >> _HALF_BITS, targets & (2**_HALF_BITS - 1)
+        parts = (int((counts * one * other).sum()) for one, other in ((high, high), (high, low), (low, low)))
+        squares = sum(part << shift for part, shift in zip(parts, (2 * _HALF_BITS, _HALF_BITS + 1, 0), strict=True))
+        return replace(found, squares=squares, n=int(counts.sum()))
+
+    def __add__(self, other: Gram) -> Gram:
+        products, targets = self.products + other.products, self.targets + other.targets
+        return Gram(products, targets, self.squares + other.squares, self.n + other.n)
+
+    def __sub__(self, other: Gram) -> Gram:
+        products, targets = self.products - other.products, self.targets - other.targets
+        return Gram(products, targets, self.squares - other.squares, self.n - other.n)
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of targets, or 1."""
+        mean_square = self.squares * self.n * _HAT**2 - int(self.targets[0]) ** 2  # coordinate 0 is constant
+        return math.sqrt(mean_square) / (self.n * _HAT) if mean_square > 0 else 1.0
+
+
+def gram_of(
+    design: AdditiveDesign,
+    values: NDArray[np.float64],
+    name_codes: NDArray[np.uint8],
+    targets: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> Gram:
+    """Return the memory of rows with these targets, each so often; negative counts subtract."""
+    return Gram.of_rows(design.rows(values, name_codes), design.p, targets, counts)
+
+
+def solved(design: AdditiveDesign, penalties: NDArray[np.float64], gram: Gram) -> NDArray[np.int64]:
+    """Return the coefficients, shape (p, 1), that a memory and frozen penalties give."""
+    if not gram.n:
+        return np.zeros((design.p, 1), np.int64)
+    return _Equations.of(design, gram).whole(penalties)
+
+
+def number_base(
+    codes: ColumnCodes,
+    values: NDArray[np.float64],
+    name_codes: NDArray[np.uint8],
+    targets: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    words: NDArray[np.uint64],
+) -> tuple[AdditiveBase, Gram]:
+    """Return the base for rows with these targets, a function of the multiset of rows, and its memory.
+
+    Shapes
+    ------
+    values : (m, ordered columns); name_codes : (m, columns of names); targets, counts, words : (m,)
+    """
+    order = row_order(words, values, name_codes, targets)
+    values, name_codes, targets, counts, words = (a[order] for a in (values, name_codes, targets, counts, words))
+    design = AdditiveDesign.chosen(codes, values, name_codes, counts)
+    cells, folded = design.cells(values, name_codes), fold_counts(words, counts)
+    penalties = np.full(int(design.groups.max()) + 1, _FIRST_PENALTY)
+    most_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
+    best, rounds = None, _FIRST_ROUNDS
+    while True:
+        rows = design.rows(values, name_codes)
+        grams = in_threads(lambda own, rows=rows, p=design.p: Gram.of_rows(rows, p, targets, own), list(folded))
+        gram = sum(grams[1:], grams[0])
+        penalties = _evidence(design, gram, penalties, rounds)
+        crossed = _crossed(design, gram, grams, penalties)
+        left = np.stack([targets - row_scores(rows, coefficients)[:, 0] for coefficients in crossed])
+        loss = _squares(left, folded)
+        if best is not None and loss >= best[0] * (1 - _LEAST_GAIN):
+            break
+        best = loss, AdditiveBase(design, 0, solved(design, penalties, gram), crossed, penalties), gram
+        unit = NAT / math.sqrt(max(loss, 1) / max(gram.n, 1))
+        kept = (np.rint(left * unit).astype(np.int64) * folded).sum(axis=0)
+        more = next_pairs(
+            design, cells, kept[:, None], (counts * NAT)[:, None], _PAIR_SHRINKAGE, most_pairs - len(design.pairs)
+        )
+        if not len(more):
+            break
+        design, rounds = replace(design, pairs=np.concatenate([design.pairs, more])), _NEXT_ROUNDS
+        penalties = np.append(penalties, np.full(len(more), _PAIR_PENALTY))
+    return best[1], best[2]
+
+
+@dataclass(frozen=True, eq=False)
+class _Equations:
+    """A memory in the coordinates of the fit, and in units of the standard deviation of targets."""
+
+    design: AdditiveDesign
+    products: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    squares: float
+    n: int
+    scale: float
+
+    @classmethod
+    def of(cls, design: AdditiveDesign, gram: Gram) -> _Equations:
+        q, scale = len(design.groups), gram.scale
+        products, targets = np.empty((q, q)), np.empty(q)
+        design.modes.turn(gram.products / _HAT**2, products.reshape(-1))
+        design.modes.apply_turned(gram.targets / (_HAT * scale), targets)
+        return cls(design, products, targets, gram.squares / scale**2, gram.n, scale)
+
+    def solved(self, penalties: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients, and the inverse that gives them."""
+        inverse = inverse_of(self.products, ridge(self.design.groups, penalties, _OF_CONSTANT))
+        return _times(inverse, _times(inverse.T, self.targets)), inverse
+
+    def whole(self, penalties: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return coefficients of the coordinates of rows, in whole numbers: shape (p, 1)."""
+        found = np.empty((self.design.p, 1))
+        self.design.modes.apply(self.solved(penalties)[0][None], found.reshape(-1))
+        return whole_coefficients(found, self.scale)
+
+
+def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+    """Return penalties after so many steps of the evidence."""
+    if gram.n < 2:
+        return penalties
+    equations, groups = _Equations.of(design, gram), design.groups
+    for _ in range(rounds):
+        phi, inverse = equations.solved(penalties)
+        worths = worth(groups, penalties, [inverse], 1)
+        explained = float(_summed(phi * equations.targets)) + float(_summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2))
+        noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(gram.n - 1 - float(_summed(worths)), 1.0)
+        penalties = np.clip(worths * noise / np.maximum(group_sums(groups, phi**2), 1e-30), 1e-6, 1e9)
+    return penalties
+
+
+def _crossed(design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return coefficients without each fold: shape (folds, p, 1)."""
+    rounds = _FOLD_ROUNDS if gram.n <= _OWN_PENALTY_ROWS else 0
+
+    def without(own: Gram) -> NDArray[np.int64]:
+        rest = gram - own
+        return solved(design, _evidence(design, rest, penalties, rounds), rest)
+
+    return np.stack(in_threads(without, grams))
+
+
+def _squares(left: NDArray[np.int64], folded: NDArray[np.int64]) -> float:
+    """Return the sum of squares, each so often, row by row."""
+    return float(_summed((left.astype(np.float64) ** 2 * folded).ravel()))
+
+
+def _summed(numbers: NDArray[np.float64]) -> np.float64:
+    """Return the sum, in the order given."""
+    return np.cumsum(np.append(0.0, numbers))[-1]
+
+
+def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the product of a matrix and a vector, column by column: BLAS has another order on each processor."""
+    found = np.zeros(len(matrix))
+    for column, number in zip(matrix.T, vector.tolist(), strict=True):
+        found += column * number
+    return found

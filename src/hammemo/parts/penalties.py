@@ -1,0 +1,99 @@
+"""How far coefficients are pulled to zero, and which pairs of columns are worth coordinates.
+
+Coordinates of a fit have groups (:attr:`AdditiveDesign.groups`), and each group has one penalty: MacKay's fixed point of
+the evidence, where a penalty is the number of coefficients that the rows determine, divided by the sum of their squares.
+A fixed number of steps, so that penalties are a smooth function of the rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo.parts.additive import loops
+from hammemo.tokens.hashing import mix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.parts.additive import AdditiveDesign
+
+PAIRS_A_ROUND: Final = 4
+_LEAST_SCORE: Final = 3.0
+_STEPS_OF_A_DOUBLING: Final = 4
+_TESTED: Final = 2**26
+"""Rows times pairs times outputs that are tested at most."""
+_LEAST_TESTED: Final = 2000
+
+
+def ridge(groups: NDArray[np.int64], penalties: NDArray[np.float64], of_constant: float) -> NDArray[np.float64]:
+    """Return the penalty of each coordinate."""
+    return np.append(penalties, of_constant)[groups]  # group -1 is the constant
+
+
+def inverse_of(curvature: NDArray[np.float64], penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return T, an upper triangle with T T^T the inverse of the curvature with penalties."""
+    found = np.empty(curvature.shape)
+    whole = curvature.copy()
+    whole[np.diag_indices(len(whole))] += penalties
+    if not loops().inverse_root(whole, found.reshape(-1)):
+        raise ArithmeticError("a matrix with penalties is not positive")
+    return found
+
+
+def group_sums(groups: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of numbers in each group, the constant left out."""
+    held = groups >= 0
+    return np.bincount(groups[held], weights=numbers[held], minlength=int(groups.max()) + 1)
+
+
+def worth(
+    groups: NDArray[np.int64], penalties: NDArray[np.float64], inverses: list[NDArray[np.float64]], outputs: int
+) -> NDArray[np.float64]:
+    """Return how many coefficients of each group the rows determine; inverses: of all outputs, or one for all."""
+    spent = np.zeros(len(penalties))
+    for inverse in inverses:
+        variances = np.zeros(len(inverse))
+        for column in inverse.T:  # in this order, whatever the processor
+            variances += column**2
+        spent += group_sums(groups, variances)
+    size = group_sums(groups, np.ones(len(groups)))
+    return np.maximum(outputs * (size - penalties * spent / len(inverses)), 1e-3)
+
+
+def next_pairs(
+    design: AdditiveDesign,
+    cells: NDArray[np.uint8],
+    left: NDArray[np.int64],
+    spread: NDArray[np.int64],
+    shrinkage: float,
+    room: int,
+) -> NDArray[np.int64]:
+    """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
+
+    Scores are compared by quarters of doublings, and near-equal pairs by a hash, so that a row rarely changes the choice.
+
+    Shapes
+    ------
+    cells : (columns, m); left, spread : (m, outputs), in 1/65536; returned : (pairs, 2)
+    """
+    columns = np.flatnonzero(cells.max(axis=1, initial=0) > cells.min(axis=1, initial=255))
+    firsts, seconds = (columns[places] for places in np.triu_indices(len(columns), 1))
+    if not len(firsts) or room <= 0:
+        return np.empty((0, 2), np.int64)
+    most = max(_LEAST_TESTED, _TESTED // (len(firsts) * left.shape[1]))
+    own = np.ascontiguousarray(cells[columns][:, :most])
+    scores = np.empty(len(firsts))
+    sizes = own.max(axis=1).astype(np.int64) + 1
+    loops().pair_scores(own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores)
+    known = set(map(tuple, design.pairs.tolist()))
+    is_new = np.array([pair not in known for pair in zip(firsts.tolist(), seconds.tolist(), strict=True)])
+    found = np.flatnonzero((scores > _LEAST_SCORE) & is_new)
+    rounded = np.searchsorted(_DOUBLINGS, scores[found])
+    names = mix(firsts[found].astype(np.uint64) << np.uint64(32) | seconds[found].astype(np.uint64))
+    best = found[np.lexsort((names, -rounded))][: min(PAIRS_A_ROUND, room)]
+    return np.stack([firsts[best], seconds[best]], axis=1)
+
+
+_DOUBLINGS: Final = np.array([_LEAST_SCORE * 2 ** (k / _STEPS_OF_A_DOUBLING) for k in range(1, 64)])

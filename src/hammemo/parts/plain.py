@@ -1,0 +1,218 @@
+"""Sums and fits of additive functions in NumPy: the plain twins of ``src/native/parts``, under the same names.
+
+Arrays named `out`, `gram`, `products` and `phi` are written to. Results are those of the compiled code up to rounding;
+whole numbers are equal. A fit goes to the same minimum by SciPy's L-BFGS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.linalg import block_diag
+from scipy.optimize import minimize
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HAT: Final = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveLevels:
+    """How the columns of a table become levels."""
+
+    knots: list[NDArray[np.float64]]
+    has_missing: NDArray[np.uint8]
+    of_names: NDArray[np.uint8]
+    sizes: NDArray[np.int64]
+    reach: int
+
+    @classmethod
+    def of(cls, knots: Any, starts: Any, has_missing: Any, of_names: Any, sizes: Any, reach: int) -> AdditiveLevels:
+        """Return the levels of arrays."""
+        return cls(np.split(knots, starts[1:-1]) if len(starts) > 1 else [], has_missing, of_names, sizes, reach)
+
+    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[np.int64], ...]]:
+        """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
+        found = []
+        for knots, has_missing, x in zip(self.knots, self.has_missing, values.T, strict=True):
+            gone = np.isnan(x)
+            level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
+            if len(knots):
+                level = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+                low, high = 0.5 * knots[level], 0.5 * knots[level + 1]
+                with np.errstate(over="ignore"):
+                    share = (0.5 * np.where(gone, knots[0], x) - low) / (high - low) * HAT
+                right = np.rint(np.clip(share, -self.reach, HAT + self.reach)).astype(np.int64)
+            found.append((np.where(gone, len(knots) if has_missing else -1, level), np.where(gone, 0, right)))
+        for levels, codes in zip(self.of_names, names.T, strict=True):
+            found.append((levels[codes].astype(np.int64), np.zeros(len(codes), np.int64)))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveModes:
+    """A change of coordinates: shape (p, q)."""
+
+    matrix: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], columns: NDArray[np.int64], flat: NDArray[np.float64]) -> AdditiveModes:
+        """Return the change of coordinates with these blocks."""
+        shapes = list(zip(np.diff(rows).tolist(), np.diff(columns).tolist(), strict=True))
+        blocks = np.split(flat, np.cumsum([a * b for a, b in shapes])[:-1])
+        return cls(block_diag(*(block.reshape(shape) for block, shape in zip(blocks, shapes, strict=True))))
+
+    def apply(self, phi: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write the coordinates of rows, (p, outputs), for those of the fit, (outputs, q)."""
+        out[:] = (self.matrix @ phi.T).ravel()
+
+    def apply_turned(self, given: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write sums over the coordinates of rows, (p,), as sums over those of the fit, (q,)."""
+        out[:] = self.matrix.T @ given
+
+    def turn(self, upper: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write the matrix with this upper half, (p, p), in the coordinates of the fit: (q, q)."""
+        whole = np.triu(upper) + np.triu(upper, 1).T
+        out[:] = (self.matrix.T @ whole @ self.matrix).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveRows:
+    """Rows in the coordinates of an additive function, in 1/1024: shape (n, p)."""
+
+    matrix: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        values: NDArray[np.float64],
+        names: NDArray[np.uint8],
+        fine: AdditiveLevels,
+        coarse: AdditiveLevels,
+        pairs: NDArray[np.int64],
+    ) -> AdditiveRows:
+        """Return rows with these values and bytes of names."""
+        blocks = [np.full((len(values), 1), HAT)]
+        for size, (level, right) in zip(fine.sizes.tolist(), fine.places(values, names), strict=True):
+            blocks.append(_scattered(len(values), size, level >= 0, [(level, HAT - right), (level + 1, right)]))
+        places = coarse.places(values, names)
+        for first, second in pairs.tolist():
+            (a, right_a), (b, right_b) = places[first], places[second]
+            width, both = int(coarse.sizes[second]), right_a * right_b // HAT
+            at, whole = a * width + b, HAT - right_a - right_b + both
+            entries = [(at, whole), (at + 1, right_b - both), (at + width, right_a - both), (at + width + 1, both)]
+            blocks.append(_scattered(len(values), int(coarse.sizes[first]) * width, (a >= 0) & (b >= 0), entries))
+        return cls(np.concatenate(blocks, axis=1))
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return len(self.matrix)
+
+    @property
+    def n_entries(self) -> int:
+        """How many coordinates of rows are not zero."""
+        return int(np.count_nonzero(self.matrix))
+
+    def scores(self, coefficients: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+        """Write the sums over coordinates, rounded."""
+        out[:] = (self.matrix @ coefficients + HAT // 2 >> 10).ravel()
+
+    def add_gram(self, counts: Any, targets: Any, gram: NDArray[np.int64], products: NDArray[np.int64]) -> None:
+        """Add products of coordinates, the upper half, and of coordinates and targets."""
+        weighted = self.matrix * counts[:, None]
+        gram += np.triu(weighted.T @ self.matrix).ravel()
+        products += weighted.T @ targets
+
+    def curvature(
+        self, labels: Any, weights: Any, modes: AdditiveModes, phi: Any, most: int, width: int, out: NDArray[np.float64]
+    ) -> None:
+        """Write the curvatures of the loss, by the first `most` rows with a weight: (width, q, q)."""
+        own = np.flatnonzero(weights)[:most]
+        B = self.matrix[own] / HAT @ modes.matrix
+        shares = np.maximum(_shares(B @ phi.T) * (1 - _shares(B @ phi.T)), 1e-6)
+        scale = weights.sum() / weights[own].sum() if len(own) else 0.0
+        curved = shares if width == len(phi) else shares.mean(axis=1, keepdims=True)
+        out[:] = np.stack([B.T @ (B * (weights[own] * one * scale)[:, None]) for one in curved.T]).ravel()
+
+    def fit(
+        self,
+        labels: Any,
+        weights: Any,
+        modes: AdditiveModes,
+        inverses: Any,
+        penalties: Any,
+        steps: int,
+        tolerance: float,
+        outputs: int,
+        phi: NDArray[np.float64],
+    ) -> float:
+        """Move phi to where the penalised loss is lowest, and return the loss."""
+        q = len(penalties)
+        B, start = self.matrix / HAT @ modes.matrix, phi.reshape(outputs, q).copy()
+        T = np.broadcast_to(inverses.reshape(-1, q, q), (outputs, q, q))
+        observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
+
+        def loss(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            at = start + np.einsum("kij,kj->ki", T, u.reshape(outputs, q))
+            shares = _shares(B @ at.T)
+            own = np.where(observed, shares, 1 - shares)[:, 0] if outputs == 1 else shares[observed]
+            slopes = ((shares - observed) * weights[:, None]).T @ B + penalties * at
+            value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * at**2).sum()
+            return float(value), np.einsum("kij,ki->kj", T, slopes).ravel()
+
+        found = minimize(loss, np.zeros(outputs * q), jac=True, options={"maxiter": steps, "ftol": tolerance, "gtol": 0}, method="L-BFGS-B")
+        phi[:] = (start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))).ravel()
+        return float(found.fun)
+
+
+def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
+    """Write the inverse of R, for a = R^T R with R an upper triangle; return whether there is one."""
+    try:
+        root = np.linalg.cholesky(np.triu(a) + np.triu(a, 1).T).T
+    except np.linalg.LinAlgError:
+        return False
+    out[:] = np.triu(np.linalg.inv(root)).ravel()
+    return True
+
+
+def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: NDArray[np.float64]) -> float:
+    """Write the shares of labels by scores in 1/65536 nats; return the sum of losses, none above `most`."""
+    shares = _shares(scores / 65536)
+    out[:] = shares.ravel()
+    if shares.shape[1] == 1:
+        shares = np.hstack([1 - shares, shares])
+    return float((weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum())
+
+
+def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: NDArray[np.float64]) -> None:
+    """Write, for each pair of columns, by how much its cells explain what is left, less what noise explains."""
+    firsts, seconds = np.triu_indices(len(sizes), 1)
+    for place, (a, b) in enumerate(zip(firsts.tolist(), seconds.tolist(), strict=True)):
+        cell = cells[a] * int(sizes[b]) + cells[b].astype(np.int64)
+        s, v = np.zeros((2, int(sizes[a] * sizes[b]), left.shape[1]), np.int64)
+        np.add.at(s, cell, left)
+        np.add.at(v, cell, spread)
+        s, v = s / 65536, v / 65536
+        share = v / (v + shrinkage)
+        out[place] = (s**2 / (v + shrinkage) - share).sum() / np.sqrt(2 * (share**2).sum() + 1e-9)
+
+
+def _scattered(n: int, size: int, held: NDArray[np.bool_], entries: list[tuple[Any, Any]]) -> NDArray[np.int64]:
+    """Return a matrix (n, size) with these entries, (column, number) of each row, in the rows that are held."""
+    found = np.zeros((n, size), np.int64)
+    for column, number in entries:
+        rows = np.flatnonzero(held & (number != 0))
+        found[rows, column[rows]] = number[rows]
+    return found
+
+
+def _shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    if scores.shape[1] == 1:
+        less = np.exp(-np.abs(scores))
+        return np.where(scores < 0, less, 1.0) / (1.0 + less)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

@@ -1,0 +1,92 @@
+// Rows as sparse whole numbers in the coordinates of an additive function, and the sums over rows that a fit needs.
+//
+// All sums go row by row in the order given, and an entry of a matrix is one such sum: no result depends on the processor or on threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hammemo {
+
+constexpr int32_t HAT = 1024;  // a hat that a value fully lies in
+constexpr size_t NAME_CODES = 256;
+
+// How the columns of a table become levels: ordered columns first, then columns of names.
+struct Levels {
+    std::vector<double> knots;        // of all ordered columns; a column has none, or two or more
+    std::vector<int64_t> starts;      // where each column's knots start, and the end
+    std::vector<uint8_t> has_missing;  // whether a missing value has a level of its own, behind the knots
+    std::vector<uint8_t> of_names;    // (columns of names, NAME_CODES)
+    std::vector<int64_t> sizes;       // levels of each column
+    int32_t reach;                    // how far a line goes on behind the outer knots, in 1/HAT of the last range
+};
+
+// A value lies between a level and the next one, by `right` of HAT. Level -1: it lies in none.
+struct Place {
+    int32_t level, right;
+};
+
+// A change of coordinates, block by block: p coordinates of rows, q of the fit.
+struct Modes {
+    std::vector<int64_t> rows, columns;  // where the blocks start, and the end
+    std::vector<double> flat;
+
+    size_t p() const { return static_cast<size_t>(rows.back()); }
+    size_t q() const { return static_cast<size_t>(columns.back()); }
+    void apply(const double* from, double* to) const;       // q -> p
+    void apply_turned(const double* from, double* to) const;  // p -> q
+    // Of a matrix whose upper half is given, (p, p), every `stride`-th number: the whole matrix in the new coordinates, (q, q).
+    void turn(const double* upper, size_t stride, double* out) const;
+};
+
+class AdditiveRows {
+   public:
+    // values: (n, ordered columns); names: (n, columns of names); pairs: (pairs, 2) columns, whose coarse levels are multiplied.
+    AdditiveRows(const double* values, const uint8_t* names, size_t n, const Levels& fine, const Levels& coarse,
+                 const std::vector<int64_t>& pairs);
+
+    size_t n() const { return starts_.size() - 1; }
+    size_t p() const { return p_; }
+    const std::vector<int64_t>& starts() const { return starts_; }
+    const std::vector<uint16_t>& index() const { return index_; }
+    const std::vector<int16_t>& value() const { return value_; }
+
+    // The nearest whole number to the sum over coordinates: coefficients (p, outputs), out (n, outputs).
+    void scores(const int64_t* coefficients, size_t outputs, int64_t* out) const;
+    // The same in floating point, of one row.
+    void score(size_t row, const double* coefficients, size_t outputs, double* out) const;
+    // Adds products of coordinates, upper half (p, p), and of coordinates and targets (p,), both times counts.
+    void add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, int64_t* products) const;
+    // Adds products of coordinates times weights of the row, `width` of them: upper half, (p, p, width), in units of 1 / HAT^2.
+    void add_products(size_t row, const double* weights, size_t width, double* out) const;
+    void add_gradient(size_t row, const double* excess, size_t outputs, double* out) const;
+
+   private:
+    size_t p_;
+    std::vector<int64_t> starts_;
+    std::vector<uint16_t> index_;
+    std::vector<int16_t> value_;
+};
+
+// The shares of the labels that have scores: of the second of two labels, or of all. Returns minus the log of the given label's share.
+double shares_of(const double* scores, size_t outputs, int32_t label, double* out);
+
+// Log-linear fits. One output: the score of the second of two labels. Else one score for each label.
+struct ClassRows {
+    const AdditiveRows& rows;
+    const int32_t* labels;
+    const double* weights;
+    size_t outputs;
+
+    // Curvatures at theta (p, outputs), by the first `most` rows with a weight: upper halves (p, p, width). Width: all outputs, or 1, their mean.
+    void curvature(const double* theta, size_t width, size_t most, double* out) const;
+    // Minimises the penalised loss from phi (outputs, q); inverses: (width, q, q), upper, of the roots of the curvatures with penalties.
+    double fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance, double* phi) const;
+};
+
+// Score tests of all pairs of columns. cells: (columns, n); left, spread: (n, outputs) whole numbers; out: one number for each pair a < b.
+void pair_scores(const uint8_t* cells, const std::vector<int64_t>& sizes, size_t n, const int64_t* left, const int64_t* spread, size_t outputs,
+                 double shrinkage, double* out);
+
+}  // namespace hammemo
