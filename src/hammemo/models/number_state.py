@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
+from hammemo.kernels.cells.cells import restored_codes
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
-from hammemo.kernels.cells.forest import ForestRules
+from hammemo.kernels.cells.forest import ForestRules, forest_arrays, restored_forest
+from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories.errors import never_stored
 from hammemo.models.state import RowsState
-from hammemo.parts.additive import FOLDS
-from hammemo.parts.error_sizes import forest_arrays
+from hammemo.parts.additive import FOLDS, AdditiveBase
+from hammemo.parts.error_sizes import ErrorSizes
 from hammemo.parts.fit_numbers import Gram, gram_of, solved
-from hammemo.parts.number_trees import NumberCells, checked_sum, exact_sum, leaf_values, summed_leaves
+from hammemo.parts.number_trees import N_FEATURES, NumberCells, checked_sum, exact_sum, leaf_values, summed_leaves
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.distinct import example_words
 
 if TYPE_CHECKING:
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.cells.forest import Forest
     from hammemo.models.state import Witness
-    from hammemo.parts.additive import AdditiveBase
-    from hammemo.parts.error_sizes import ErrorSizes
     from hammemo.stores.kept import Kept
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Contexts, Examples
@@ -47,6 +49,7 @@ _MORE_BITS: Final = 10
 _GRAM_BITS: Final = 14
 """By which sums in the matrix may be larger than those of targets."""
 _SQUARE_BYTES: Final = 16
+_MOST_EXPONENT: Final = 2000
 HAT: Final = 1024
 
 
@@ -137,6 +140,31 @@ class NumberLayout(Cached):
             **{f"base.{name}": array for name, array in self.base.arrays().items()},
             **{f"trees.{name}": array for name, array in forest_arrays(self.forest).items()},
         }
+
+    @classmethod
+    def restored(cls, described: dict[str, Any], stored: StoredArrays) -> NumberLayout:
+        """Return the layout of a file, checked: undo `described` and `arrays`."""
+        kinds, center, exponent, last = (described[name] for name in ("kinds", "center", "exponent", "last_word"))
+        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
+            raise ValueError("the kinds of its columns are none")
+        if type(center) is not float or not math.isfinite(center):
+            raise ValueError("the center of its targets is not a number")
+        if (
+            type(exponent) is not int
+            or abs(exponent) > _MOST_EXPONENT
+            or type(last) is not int
+            or not 0 <= last < 2**64
+        ):
+            raise ValueError("the unit of its targets, or the hash of its last growing row, is none")
+        codes = restored_codes(kinds, stored.part("codes"))
+        base = AdditiveBase.restored(described["base"], stored.part("base"))
+        n_plain = codes.n_ordered + len(codes.names)
+        if len(codes.pairs) or base.n_labels or len(base.design.knots) != codes.n_ordered:
+            raise ValueError("its base is not one of these columns")
+        if list(base.design.owners) != [owner for (owner,) in codes.owners()[:n_plain]]:
+            raise ValueError("its base is not one of these columns")
+        forest = restored_forest(codes.is_name, stored.part("trees"), NUMBER_TREES)
+        return cls(codes, center, exponent, base, forest, last)
 
     @cached_property
     def digest(self) -> str:
@@ -241,7 +269,10 @@ class NumberMemory:
             raise ValueError("its matrix is not one of rows")
         if max(map(abs, (int(products.min()), int(products.max())))) > most:
             raise ValueError("its matrix is not one of rows")
-        return cls(gram, size, NumberCells.restored(layout.forest, stored.part("cells")))
+        cells, sizes = NumberCells.restored(layout.forest, stored.part("cells")), layout.forest.cell_sizes.ravel()
+        if (np.add.reduceat(cells.counts, np.cumsum(sizes) - sizes) != n).any():
+            raise ValueError("its cells do not hold all rows")
+        return cls(gram, size, cells)
 
 
 def _checked(memory: NumberMemory) -> NumberMemory:
@@ -271,6 +302,15 @@ class NumberVote:
         """Return the vote as arrays."""
         errors = {} if self.errors is None else self.errors.arrays()
         return {"weights": self.weights, **{f"errors.{name}": array for name, array in errors.items()}}
+
+    @classmethod
+    def restored(cls, layout: NumberLayout, rows: int, stored: StoredArrays) -> NumberVote:
+        """Return the vote of a file, checked: undo `arrays`."""
+        weights = stored.finite("weights", "float64", (N_FEATURES,))
+        if (weights < 0).any():
+            raise ValueError("a weight of its vote is negative")
+        errors = ErrorSizes.restored(layout.codes.is_name, stored.part("errors")) if rows else None
+        return cls(weights, errors, rows)
 
 
 @dataclass(frozen=True, eq=False)

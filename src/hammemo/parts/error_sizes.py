@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.kernels.cells.choosing import GROWING_ROWS
-from hammemo.kernels.cells.forest import LEVELS, ForestRules, checked_forest, grown_forest
+from hammemo.kernels.cells.forest import LEVELS, ForestRules, forest_arrays, grown_forest, restored_forest
 from hammemo.parts.number_trees import (
     NumberCells,
     fitted_weights,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.forest import Forest
 
 SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
@@ -107,27 +106,14 @@ class ErrorSizes:
         }
 
     @classmethod
-    def restored(cls, codes: ColumnCodes, stored: StoredArrays) -> ErrorSizes:
+    def restored(cls, is_name: NDArray[np.uint8], stored: StoredArrays) -> ErrorSizes:
         """Return the sizes of a file, checked: undo `arrays`."""
-        forest = restored_forest(codes, stored.part("trees"), SIZE_TREES)
+        forest = restored_forest(is_name, stored.part("trees"), SIZE_TREES)
         mean = float(stored.finite("mean", "float64", (1,))[0])
         ratios = stored.finite("ratios", "float64", (None,))
         if mean < 1 or not 1 <= len(ratios) <= _MOST_ERRORS or (np.diff(ratios) < 0).any():
             raise ValueError("the sizes of its errors cannot be")
         return cls(mean, ratios, forest, stored.finite("leaves", "float64", (len(forest.column),)))
-
-
-def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
-    """Return the arrays of trees, for files."""
-    return {name: getattr(forest, name) for name in ("column", "step", "right", "level", "starts")}
-
-
-def restored_forest(codes: ColumnCodes, stored: StoredArrays, rules: ForestRules) -> Forest:
-    """Return the trees of a file, checked: undo `forest_arrays`."""
-    column = stored.take("column", "int32", (None,))
-    kinds = {"step": "uint8", "right": "int32", "level": "uint8"}
-    others = [stored.take(name, dtype, (len(column),)) for name, dtype in kinds.items()]
-    return checked_forest(column, *others, stored.take("starts", "int64", (None,)), codes.is_name, rules.of_a_kind)
 
 
 def _bounded(mean: float, more: NDArray[np.float64]) -> NDArray[np.float64]:

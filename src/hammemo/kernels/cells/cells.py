@@ -19,7 +19,7 @@ import numpy as np
 from hammemo._arrays.integers import object_array, row_pieces
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
-from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
+from hammemo.kernels.cells.forest import Forest, copies_in_bag, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
@@ -231,8 +231,7 @@ class Cells:
         }
         if self.codes is not None and self.forest is not None:
             found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
-            for name in ("column", "step", "right", "level", "starts"):
-                found[f"trees.{name}"] = getattr(self.forest, name)
+            found.update({f"trees.{name}": array for name, array in forest_arrays(self.forest).items()})
         return found
 
     @classmethod
@@ -250,8 +249,8 @@ class Cells:
         made = cls(kinds, described["missing_is_cell"], ranges, last_word=last)
         if not described["trees"]:
             return made
-        codes = _restored_codes(kinds, stored.part("codes"))
-        return replace(made, codes=codes, forest=_restored_forest(codes, stored.part("trees")))
+        codes = restored_codes(kinds, stored.part("codes"))
+        return replace(made, codes=codes, forest=restored_forest(codes.is_name, stored.part("trees")))
 
 
 def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
@@ -280,7 +279,8 @@ def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
     return [str(moment) for moment in (days if len(np.unique(days)) == len(days) else moments.astype("datetime64[s]"))]
 
 
-def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+def restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+    """Return the codes of a file, checked: undo `code_arrays`."""
     n_ordered = sum(6 if kind == ColumnKind.DATES else 1 for kind in kinds if kind != ColumnKind.NAMES)
     cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
     cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
@@ -291,16 +291,3 @@ def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
     names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
     key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
     return ColumnCodes(kinds, cuts, names, key, pairs, pair_cuts)
-
-
-def _restored_forest(codes: ColumnCodes, stored: StoredArrays) -> Forest:
-    column = stored.take("column", "int32", (None,))
-    n = len(column)
-    return checked_forest(
-        column,
-        stored.take("step", "uint8", (n,)),
-        stored.take("right", "int32", (n,)),
-        stored.take("level", "uint8", (n,)),
-        stored.take("starts", "int64", (None,)),
-        codes.is_name,
-    )

@@ -15,7 +15,7 @@ Compiled code (``src/native/trees``) grows the trees and finds the leaves; the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from hammemo.tokens.hashing import key_words, mix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo._native import Forest as CompiledForest
 
 LEVELS: Final = (2, 16, 128)
@@ -345,3 +346,17 @@ def checked_forest(
     if forest.depth > _MAX_CUTS_OF_A_COLUMN * len(is_name):
         raise ValueError("its trees are deeper than any that a fit grows")
     return forest
+
+
+def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+    """Return the arrays of trees, for files."""
+    return {name: getattr(forest, name) for name in ("column", "step", "right", "level", "starts")}
+
+
+def restored_forest(is_name: NDArray[np.uint8], stored: StoredArrays, rules: ForestRules = LABEL_TREES) -> Forest:
+    """Return the trees of a file, checked: undo `forest_arrays`."""
+    column = stored.take("column", "int32", (None,))
+    kinds = {"step": "uint8", "right": "int32", "level": "uint8"}
+    step, right, level = (stored.take(name, dtype, (len(column),)) for name, dtype in kinds.items())
+    starts = stored.take("starts", "int64", (None,))
+    return checked_forest(column, step, right, level, starts, is_name, rules.of_a_kind)

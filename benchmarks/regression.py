@@ -1,7 +1,7 @@
 """Tables with a number to predict: ours by default beside other learners, each with its defaults and one thread.
 
-    python -m benchmarks.numbers --data FOLDER [--sets wage airfare] [--learners ours LightGBM] [--json FILE]
-    python -m benchmarks.numbers --show FILE
+    python -m benchmarks.regression --data FOLDER [--sets wage airfare] [--learners ours LightGBM] [--json FILE]
+    python -m benchmarks.regression --show FILE
 
 FOLDER holds CSV files with a header, the target in the column ``target``. Files below 4,000 rows are judged by three
 shuffled folds, the others by one split with a quarter for testing. Printed are RMSE and MAE, both divided by the
@@ -66,7 +66,8 @@ class Categories:
         """Return the frame."""
         X = X.copy()
         for name, values in self.values.items():
-            X[name] = pd.Categorical(X[name].astype(str).where(X[name].notna()), categories=values)
+            names = X[name].astype(str)
+            X[name] = pd.Categorical(names.where(names.isin(values) & X[name].notna()), categories=values)
         return as_numbers(X)
 
 
