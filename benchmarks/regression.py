@@ -189,8 +189,8 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         of_large = f", {np.median(price[large]):.1f} in the median of larger tables" if large.any() else ""
         lines.append(
             f"ours beside {learner}, {len(both)} sets: RMSE x {np.exp(np.log(rmse).mean()):.3f} (lower on "
-            f"{(rmse < 1).sum()}), MAE x {np.exp(np.log(mae).mean()):.3f}; a fit takes {np.median(price):.1f} times its "
-            f"processor time in the median{of_large}"
+            f"{(rmse < 1).sum()}), MAE x {np.exp(np.log(mae).mean()):.3f}; a fit takes {np.median(price):.1f} times "
+            f"its processor time in the median{of_large}"
         )
     covered = [row["ours"]["coverage"] for row in sets.values() if "ours" in row]
     if covered:

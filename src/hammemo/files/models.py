@@ -104,7 +104,8 @@ def save(
 
 def _what_to_save(model: Any) -> str:
     """Return why something cannot be saved, and what can be."""
-    wanted = f"save takes a fitted MemoryClassifier or MemoryRegressor, or a compiled Predictor, not a {type(model).__name__}. "
+    kinds = "a fitted MemoryClassifier or MemoryRegressor, or a compiled Predictor"
+    wanted = f"save takes {kinds}, not a {type(model).__name__}. "
     if isinstance(model, Pipeline):
         step = next((name for name, part in model.steps if isinstance(part, MemoryClassifier)), None)
         if step is not None:

@@ -19,7 +19,7 @@ from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
 from hammemo.models.count import with_ledger
 from hammemo.models.learn import refuse_to_record
-from hammemo.models.state import way_to_refit
+from hammemo.models.state import ModelState, way_to_refit
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.user_input import CheckedRows
@@ -53,13 +53,15 @@ def edit(model: Versioned, change: Callable[[Any], RowsState]) -> None:
             after = change(private)
         if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
             refuse_to_record(before)
-        take_state(private, with_ledger(after, None if before is None else before.store))
+        if isinstance(after, ModelState):
+            after = with_ledger(after, None if before is None else before.store)
+        take_state(private, after)
         known["version_"] = known.get("version_", 0) + 1
 
     model.edited(changed)
 
 
-def known_state(model: object) -> RowsState | None:
+def known_state(model: object) -> Any:
     """Return the state of a model; None before it has learnt anything."""
     return vars(model).get("_state")
 

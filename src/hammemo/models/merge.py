@@ -117,10 +117,7 @@ def with_same_kinds(
     if not can_be or not may_become(mine.letters, after, held) or not may_become(theirs.letters, after, shown):
         check_kinds(mine, theirs)
     columns = replace(mine, types=together.types)
-    if mine.letters == after:
-        state = state.but(columns=columns)
-    else:
-        state = with_columns(state, columns.of_kinds(after))
+    state = state.but(columns=columns) if mine.letters == after else with_columns(state, columns.of_kinds(after))
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
 
 

@@ -1,9 +1,9 @@
 """The state of a model that predicts numbers: layout, memory and vote, as one value that never changes.
 
-A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* says what Y is by
-an additive function, trees what it leaves. The memory is a sum over rows: the Gram matrix of the base, and how many rows
-each cell of the trees holds, with the sum of what the frozen base leaves of each. The frozen base was fitted without the
-row's fold, so a row's share is a function of the row and the layout, and can be subtracted.
+A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* predicts Y by an
+additive function, trees predict what it leaves. The memory is a sum over rows: the Gram matrix of the base, and how
+many rows each cell of the trees holds, with the sum of what the frozen base leaves of each. The frozen base was fitted
+without the row's fold, so a row's share is a function of the row and the layout, and can be subtracted.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def whole_targets(targets: NDArray[np.float64], center: float, exponent: int) ->
 
 
 def what_is_left(
-    base: AdditiveBase, rows: TableRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
+    base: AdditiveBase, rows: SeenRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
     """Return what the frozen base leaves of targets: the base without the fold of each row."""
     folds = (words % np.uint64(FOLDS)).astype(np.int64)
     return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0]
 
 
-class TableRows:
+class SeenRows:
     """Rows as base and trees see them.
 
     Shapes
@@ -185,7 +185,7 @@ def array_digest(arrays: dict[str, NDArray[Any]], text: str = "") -> str:
 class NumberRows:
     """Rows that are counted: how base and trees see them, their targets, and how often each occurs."""
 
-    rows: TableRows
+    rows: SeenRows
     whole: NDArray[np.int64]
     left: NDArray[np.int64]
     leaves: NDArray[np.int32]
@@ -195,7 +195,7 @@ class NumberRows:
     @classmethod
     def of(cls, layout: NumberLayout, examples: Examples, seed: int) -> NumberRows:
         """Return examples, whose labels are their targets, as rows of a layout."""
-        words, rows = example_words(examples, seed), TableRows(layout.codes, examples.contexts)
+        words, rows = example_words(examples, seed), SeenRows(layout.codes, examples.contexts)
         whole = layout.whole(targets_of(examples))
         left, leaves = what_is_left(layout.base, rows, whole, words), layout.forest.leaves(rows.codes)
         return cls(rows, whole, left, leaves, words, examples.multiplicity)
@@ -252,7 +252,12 @@ class NumberMemory:
         squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
         sizes = np.array([self.gram.n, self.size], np.uint64)
         upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
-        gram = {"products": upper, "targets": self.gram.targets, "squares": squares, "sizes": sizes}
+        gram: dict[str, NDArray[Any]] = {
+            "products": upper,
+            "targets": self.gram.targets,
+            "squares": squares,
+            "sizes": sizes,
+        }
         return {**gram, **{f"cells.{name}": array for name, array in self.cells.arrays().items()}}
 
     @classmethod
@@ -364,7 +369,7 @@ class NumberState(RowsState):
         base = self.layout.base
         return replace(base, coefficients=solved(base.design, base.penalties, self.memory.gram))
 
-    def answers(self, rows: TableRows) -> NDArray[np.float64]:
+    def answers(self, rows: SeenRows) -> NDArray[np.float64]:
         """Return what the model expects of rows, in units.
 
         Cells hold what the frozen base left. Where trees are trusted, the frozen base takes the place of the live one:

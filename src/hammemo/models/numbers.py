@@ -39,7 +39,7 @@ from hammemo.models.number_state import (
     NumberRows,
     NumberState,
     NumberVote,
-    TableRows,
+    SeenRows,
     targets_of,
     what_is_left,
     whole_targets,
@@ -78,7 +78,7 @@ _LEAST_GAIN: Final = 0.004
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
 _MORE_ROWS: Final = 1.5
-"""The vote is fitted again when there are this many times as many rows: it makes up for the shrinkage of small cells."""
+"""With so many times as many rows the vote is fitted again: weights make up for the shrinkage of small cells."""
 
 
 def fit(settings: NumberSettings, before: NumberState | None, rows: CheckedRows) -> NumberState:
@@ -128,7 +128,7 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
     center = float(np.sort(targets)[len(targets) // 2])
     furthest = float(np.abs(targets - center).max())
     exponent = BITS - int(np.frexp(furthest)[1]) if furthest else 0
-    rows, whole = TableRows(codes, examples.contexts), whole_targets(targets, center, exponent)
+    rows, whole = SeenRows(codes, examples.contexts), whole_targets(targets, center, exponent)
     with progress_bar("Fitting the additive base"):
         base, gram = number_base(codes, rows.values, rows.names, whole, counts, words)
     left, m = what_is_left(base, rows, whole, words), min(len(targets), GROWING_ROWS)

@@ -15,7 +15,7 @@ from hammemo.models.answering import row_slices
 from hammemo.models.column_changes import check_names
 from hammemo.models.digests import number_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
-from hammemo.models.number_state import TableRows
+from hammemo.models.number_state import SeenRows
 from hammemo.models.settings import NumberSettings
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.token_types import warn_once
@@ -156,8 +156,8 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove rows: the exact inverse of `partial_fit` without a choice.
 
-        All of them are removed, or `NotStoredError` is raised and nothing is changed. Cuts, trees, weights and sizes of
-        errors stay as they were chosen until `refit`; the additive function is solved again from the rows that are left.
+        All of them are removed, or `NotStoredError` is raised and nothing is changed. The additive function is solved
+        again from the rows that are left. Cuts, trees, weights and sizes of errors stay as they are until `refit`.
         """
         check_is_fitted(self)
 
@@ -255,7 +255,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
             raise ValueError(f"levels={levels!r}: quantiles are asked for by a list of numbers from 0 to 1.")
 
-        def quantiles(state: NumberState, rows: TableRows) -> NDArray[np.float64]:
+        def quantiles(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
             errors = state.vote.errors
             assert errors is not None
             found = state.answers(rows)[:, None] + errors.sizes(rows.codes)[:, None] * errors.at(asked)
@@ -285,7 +285,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
             raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
         return self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
 
-    def _answers(self, X: Any, ask: Callable[[NumberState, TableRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
         check_is_fitted(self)
         warn_of_forgotten_rows(self)
         version = self.now()
@@ -298,7 +298,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
                 warn_once(differences, vars(self)["_columns_warned_of"])
             if state.holds_nothing:
                 raise ValueError("The model holds no rows: learn some with fit or partial_fit first.")
-            found.append(ask(state, TableRows(state.layout.codes, contexts)))
+            found.append(ask(state, SeenRows(state.layout.codes, contexts)))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     @overload
@@ -363,7 +363,7 @@ def read_targets(y: Any) -> NDArray[np.float64]:
         raise ValueError(f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row.")
     if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
         raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
-    return targets + 0.0  # no negative zero
+    return np.asarray(targets + 0.0)  # no negative zero
 
 
 def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:

@@ -124,7 +124,7 @@ def exact_sum(sizes: NDArray[np.int64], times: NDArray[np.int64]) -> int:
 
 
 def checked_sum(size: int, bits: int = 0) -> int:
-    """Return the sum of absolute numbers, or refuse it where what is made of it, larger by so many bits, may not fit."""
+    """Return the sum of absolute numbers, or refuse it where it has more than 63 bits, with so many more."""
     if size << bits >= _LARGEST:
         raise ValueError(
             "The targets are too large, or too many, for the exact sums of this model: fit a new model with all rows, "

@@ -274,7 +274,7 @@ def grown_forest(
     grow = plain_trees.grow_tree if (loops := native()) is None else loops.grow_tree
     n_labels = 0 if rules.are_numbers else int(targets.max()) + 1
     most_copies = max(1, 2**30 // len(counts))
-    targets = targets.astype(np.int32)
+    of_rows = targets.astype(np.int32)
 
     def grown(tree: int) -> _Tree:
         kind = KINDS[tree % len(KINDS)]
@@ -288,7 +288,7 @@ def grown_forest(
         tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": of_best}[kind]
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {rules.first + tree}")[0]
-        arrays = (codes[:width], is_name[:width], targets, weights, bag)
+        arrays = (codes[:width], is_name[:width], of_rows, weights, bag)
         return grow(*arrays, n_labels, rules.least, most, not is_best, tree_seed)
 
     trees = in_threads(grown, range(rules.of_a_kind * len(KINDS)), advance)
