@@ -352,11 +352,12 @@ def test_few_rows_are_counted_as_many_are() -> None:
     state = MemoryRegressor().fit(X, y).state
     assert state.rows is not None
     rows = NumberRows.of(state.layout, state.rows.examples(), state.seed)
-    one_by_one = number_trees.NumberCells.empty(state.layout.forest)
-    for i in range(len(rows.left)):
+    forest, leaves, left = state.layout.forests[1], rows.leaves[1], rows.left[1]
+    one_by_one = number_trees.NumberCells.empty(forest)
+    for i in range(len(left)):
         at = slice(i, i + 1)
-        one_by_one = one_by_one.changed(state.layout.forest, rows.leaves[at], rows.left[at], rows.counts[at])
-    held = state.memory.cells
+        one_by_one = one_by_one.changed(forest, leaves[at], left[at], rows.counts[at])
+    held = state.memory.cells[1]
     assert np.array_equal(one_by_one.counts, held.counts)
     assert np.array_equal(one_by_one.sums, held.sums)
     assert one_by_one.size == held.size
@@ -367,7 +368,7 @@ def test_answers_without_compiled_walks_are_the_same(monkeypatch: pytest.MonkeyP
     state = MemoryRegressor().fit(X, y).state
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (50, len(state.layout.codes.is_name))).astype(np.uint8)
-    values = rng.normal(size=(len(state.layout.forest.column), 2))
-    compiled = number_trees.summed_leaves(state.layout.forest, codes, values)
-    monkeypatch.setitem(vars(state.layout.forest), "compiled", None)
-    assert np.array_equal(number_trees.summed_leaves(state.layout.forest, codes, values), compiled)
+    values = rng.normal(size=(len(state.layout.forests[0].column), 2))
+    compiled = number_trees.summed_leaves(state.layout.forests[0], codes, values)
+    monkeypatch.setitem(vars(state.layout.forests[0]), "compiled", None)
+    assert np.array_equal(number_trees.summed_leaves(state.layout.forests[0], codes, values), compiled)

@@ -304,7 +304,7 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     model: MemoryRegressor = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
     check_missing_rule(model.missing)
     described, n = field(about, "layout", dict), field(about, "n_features_in", int)
-    exactly(described, ("kinds", "center", "exponent", "last_word", "base"))
+    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"))
     exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
     kept = _stored_kept(about, arrays, n)
     stored = StoredArrays(arrays)

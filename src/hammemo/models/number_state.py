@@ -1,9 +1,11 @@
 """The state of a model that predicts numbers: layout, memory and vote, as one value that never changes.
 
 A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* predicts Y by an
-additive function, trees predict what it leaves. The memory is a sum over rows: the Gram matrix of the base, and how
-many rows each cell of the trees holds, with the sum of what the frozen base leaves of each. The frozen base was fitted
-without the row's fold, so a row's share is a function of the row and the layout, and can be subtracted.
+additive function, trees predict what it leaves; beside these, other trees predict what the mean leaves. So there are
+two *parts*, which the vote blends: a sum of many effects needs the first, a table of few combinations the second. The
+memory is a sum over rows: the Gram matrix of the base, and how many rows each cell of the trees holds, with the sum of
+what the frozen base, or the frozen mean, leaves of each. The frozen base was fitted without the row's fold, so a row's
+share is a function of the row and the layout, and can be subtracted.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.distinct import example_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -40,7 +44,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Contexts, Examples
 
-NUMBER_TREES: Final = ForestRules(of_a_kind=16, are_numbers=True)
+NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
+"""Of what the base leaves, and of what the mean leaves."""
 
 BITS: Final = 26
 """Targets of the rows that choose the unit have this many bits."""
@@ -67,11 +72,11 @@ def whole_targets(targets: NDArray[np.float64], center: float, exponent: int) ->
 
 
 def what_is_left(
-    base: AdditiveBase, rows: SeenRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
-) -> NDArray[np.int64]:
-    """Return what the frozen base leaves of targets: the base without the fold of each row."""
+    base: AdditiveBase, mean: int, rows: SeenRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], ...]:
+    """Return what the frozen base, without the fold of each row, and the frozen mean leave of targets."""
     folds = (words % np.uint64(FOLDS)).astype(np.int64)
-    return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0]
+    return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
 
 
 class SeenRows:
@@ -102,8 +107,10 @@ class NumberLayout(Cached):
     center, exponent : float, int
         A target y is the whole number nearest to (y - center) 2^exponent.
     base : AdditiveBase
-    forest : Forest
-        Trees of what the base leaves.
+    mean : int
+        The mean of the targets, in units.
+    forests : tuple of Forest
+        Trees of what the base leaves, and of what the mean leaves.
     last_word : int
         The hash of the last row of the growing sample.
     """
@@ -112,7 +119,8 @@ class NumberLayout(Cached):
     center: float
     exponent: int
     base: AdditiveBase
-    forest: Forest
+    mean: int
+    forests: tuple[Forest, ...]
     last_word: int
 
     def whole(self, targets: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -130,6 +138,7 @@ class NumberLayout(Cached):
             "center": self.center,
             "exponent": self.exponent,
             "last_word": self.last_word,
+            "mean": self.mean,
             "base": self.base.described(),
         }
 
@@ -138,13 +147,15 @@ class NumberLayout(Cached):
         return {
             **{f"codes.{name}": array for name, array in code_arrays(self.codes).items()},
             **{f"base.{name}": array for name, array in self.base.arrays().items()},
-            **{f"trees.{name}": array for name, array in forest_arrays(self.forest).items()},
+            **numbered("trees", [forest_arrays(forest) for forest in self.forests]),
         }
 
     @classmethod
     def restored(cls, described: dict[str, Any], stored: StoredArrays) -> NumberLayout:
         """Return the layout of a file, checked: undo `described` and `arrays`."""
-        kinds, center, exponent, last = (described[name] for name in ("kinds", "center", "exponent", "last_word"))
+        kinds, center, exponent, mean, last = (
+            described[name] for name in ("kinds", "center", "exponent", "mean", "last_word")
+        )
         if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
             raise ValueError("the kinds of its columns are none")
         if type(center) is not float or not math.isfinite(center):
@@ -152,6 +163,8 @@ class NumberLayout(Cached):
         if (
             type(exponent) is not int
             or abs(exponent) > _MOST_EXPONENT
+            or type(mean) is not int
+            or abs(mean) >= 2**BITS
             or type(last) is not int
             or not 0 <= last < 2**64
         ):
@@ -163,13 +176,21 @@ class NumberLayout(Cached):
             raise ValueError("its base is not one of these columns")
         if list(base.design.owners) != [owner for (owner,) in codes.owners()[:n_plain]]:
             raise ValueError("its base is not one of these columns")
-        forest = restored_forest(codes.is_name, stored.part("trees"), NUMBER_TREES)
-        return cls(codes, center, exponent, base, forest, last)
+        forests = tuple(
+            restored_forest(codes.is_name, stored.part(f"trees.{part}"), rules)
+            for part, rules in enumerate(NUMBER_TREES)
+        )
+        return cls(codes, center, exponent, base, mean, forests, last)
 
     @cached_property
     def digest(self) -> str:
         """BLAKE2b-256 of all that the layout is."""
         return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
+
+
+def numbered(name: str, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of several parts under names with the numbers of the parts."""
+    return {f"{name}.{part}.{own}": array for part, arrays in enumerate(parts) for own, array in arrays.items()}
 
 
 def array_digest(arrays: dict[str, NDArray[Any]], text: str = "") -> str:
@@ -187,8 +208,8 @@ class NumberRows:
 
     rows: SeenRows
     whole: NDArray[np.int64]
-    left: NDArray[np.int64]
-    leaves: NDArray[np.int32]
+    left: tuple[NDArray[np.int64], ...]
+    leaves: tuple[NDArray[np.int32], ...]
     words: NDArray[np.uint64]
     counts: NDArray[np.int64]
 
@@ -197,7 +218,8 @@ class NumberRows:
         """Return examples, whose labels are their targets, as rows of a layout."""
         words, rows = example_words(examples, seed), SeenRows(layout.codes, examples.contexts)
         whole = layout.whole(targets_of(examples))
-        left, leaves = what_is_left(layout.base, rows, whole, words), layout.forest.leaves(rows.codes)
+        left = what_is_left(layout.base, layout.mean, rows, whole, words)
+        leaves = tuple(forest.leaves(rows.codes) for forest in layout.forests)
         return cls(rows, whole, left, leaves, words, examples.multiplicity)
 
 
@@ -216,18 +238,18 @@ class NumberMemory:
         The matrix that the live base is solved from; it knows how many rows there are.
     size : int
         The sum of the absolute targets: a bound for sums in the matrix.
-    cells : NumberCells
-        What the cells of the trees hold.
+    cells : tuple of NumberCells
+        What the cells of the trees of each part hold.
     """
 
     gram: Gram
     size: int
-    cells: NumberCells
+    cells: tuple[NumberCells, ...]
 
     @classmethod
     def empty(cls, layout: NumberLayout) -> NumberMemory:
         """Return a memory without rows."""
-        return cls(Gram.empty(layout.base.design.p), 0, NumberCells.empty(layout.forest))
+        return cls(Gram.empty(layout.base.design.p), 0, tuple(map(NumberCells.empty, layout.forests)))
 
     def changed(self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None) -> NumberMemory:
         """Return the memory with rows added or, with sign -1, subtracted; NotStoredError where they cannot be in it.
@@ -236,7 +258,8 @@ class NumberMemory:
         """
         times = sign * rows.counts
         size = checked_sum(self.size + exact_sum(np.abs(rows.whole), times), _GRAM_BITS)
-        cells = self.cells.changed(layout.forest, rows.leaves, rows.left, times)
+        parts = zip(self.cells, layout.forests, rows.leaves, rows.left, strict=True)
+        cells = tuple(held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts)
         if known is None:
             known = gram_of(layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts)
         return _checked(NumberMemory(self.gram + known if sign > 0 else self.gram - known, size, cells))
@@ -245,7 +268,8 @@ class NumberMemory:
         """Return the memory with all rows of another one of the same layout added or, with sign -1, subtracted."""
         size = checked_sum(self.size + sign * other.size, _GRAM_BITS)
         gram = self.gram + other.gram if sign > 0 else self.gram - other.gram
-        return _checked(NumberMemory(gram, size, self.cells.plus(other.cells, sign)))
+        cells = (mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True))
+        return _checked(NumberMemory(gram, size, tuple(cells)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the memory as arrays."""
@@ -258,7 +282,7 @@ class NumberMemory:
             "squares": squares,
             "sizes": sizes,
         }
-        return {**gram, **{f"cells.{name}": array for name, array in self.cells.arrays().items()}}
+        return {**gram, **numbered("cells", [cells.arrays() for cells in self.cells])}
 
     @classmethod
     def restored(cls, layout: NumberLayout, stored: StoredArrays) -> NumberMemory:
@@ -274,14 +298,18 @@ class NumberMemory:
             raise ValueError("its matrix is not one of rows")
         if max(map(abs, (int(products.min()), int(products.max())))) > most:
             raise ValueError("its matrix is not one of rows")
-        cells, sizes = NumberCells.restored(layout.forest, stored.part("cells")), layout.forest.cell_sizes.ravel()
-        if (np.add.reduceat(cells.counts, np.cumsum(sizes) - sizes) != n).any():
-            raise ValueError("its cells do not hold all rows")
-        return cls(gram, size, cells)
+        cells = []
+        for part, forest in enumerate(layout.forests):
+            cells.append(NumberCells.restored(forest, stored.part(f"cells.{part}")))
+            sizes = forest.cell_sizes.ravel()
+            if (np.add.reduceat(cells[-1].counts, np.cumsum(sizes) - sizes) != n).any():
+                raise ValueError("its cells do not hold all rows")
+        return cls(gram, size, tuple(cells))
 
 
 def _checked(memory: NumberMemory) -> NumberMemory:
-    if memory.gram.n < 0 or memory.size < 0 or memory.cells.size < 0 or (memory.cells.counts < 0).any():
+    is_negative = any(cells.size < 0 or (cells.counts < 0).any() for cells in memory.cells)
+    if memory.gram.n < 0 or memory.size < 0 or is_negative:
         raise never_stored()
     return memory
 
@@ -292,7 +320,10 @@ class NumberVote:
 
     Parameters
     ----------
-    weights : ndarray of float64
+    weights : ndarray of float64, shape (2, `N_FEATURES`)
+        Of the trees of each part.
+    blend : ndarray of float64, shape (2,)
+        Of the parts.
     errors : ErrorSizes, optional
         None for a model without rows.
     rows : int
@@ -300,22 +331,28 @@ class NumberVote:
     """
 
     weights: NDArray[np.float64]
+    blend: NDArray[np.float64]
     errors: ErrorSizes | None = None
     rows: int = 0
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the vote as arrays."""
         errors = {} if self.errors is None else self.errors.arrays()
-        return {"weights": self.weights, **{f"errors.{name}": array for name, array in errors.items()}}
+        own = {"weights": self.weights, "blend": self.blend}
+        return {**own, **{f"errors.{name}": array for name, array in errors.items()}}
 
     @classmethod
     def restored(cls, layout: NumberLayout, rows: int, stored: StoredArrays) -> NumberVote:
         """Return the vote of a file, checked: undo `arrays`."""
-        weights = stored.finite("weights", "float64", (N_FEATURES,))
-        if (weights < 0).any():
+        n_parts = len(NUMBER_TREES)
+        weights, blend = (
+            stored.finite(name, "float64", shape)
+            for name, shape in (("weights", (n_parts, N_FEATURES)), ("blend", (n_parts,)))
+        )
+        if (weights < 0).any() or (blend < 0).any():
             raise ValueError("a weight of its vote is negative")
         errors = ErrorSizes.restored(layout.codes.is_name, stored.part("errors")) if rows else None
-        return cls(weights, errors, rows)
+        return cls(weights, blend, errors, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,8 +397,8 @@ class NumberState(RowsState):
         return self.memory.gram.n
 
     @cached_property
-    def _leaf_values(self) -> NDArray[np.float64]:
-        return leaf_values(self.layout.forest, self.memory.cells, self.vote.weights)
+    def _leaf_values(self) -> list[NDArray[np.float64]]:
+        return list(map(leaf_values, self.layout.forests, self.memory.cells, self.vote.weights))
 
     @cached_property
     def _live(self) -> AdditiveBase:
@@ -372,10 +409,15 @@ class NumberState(RowsState):
     def answers(self, rows: SeenRows) -> NDArray[np.float64]:
         """Return what the model expects of rows, in units.
 
-        Cells hold what the frozen base left. Where trees are trusted, the frozen base takes the place of the live one:
-        else a shift of all targets would count twice.
+        Cells hold what the frozen base, or the frozen mean, left. Where trees are trusted, it takes the place of the
+        live one: else a shift of all targets would count twice.
         """
-        live = self._live.scores(rows.values, rows.names)[:, 0].astype(np.float64)
-        frozen = self.layout.base.scores(rows.values, rows.names)[:, 0].astype(np.float64)
-        told = summed_leaves(self.layout.forest, rows.codes, self._leaf_values)
-        return np.asarray(live + np.clip(told[:, 1], 0.0, 1.0) * (frozen - live) + told[:, 0])
+        layout, gram, n = self.layout, self.memory.gram, len(rows)
+        live = self._live.scores(rows.values, rows.names)[:, 0], np.full(n, int(gram.targets[0]) / (HAT * gram.n))
+        frozen = layout.base.scores(rows.values, rows.names)[:, 0], np.full(n, layout.mean)
+        total = np.full(n, float(layout.mean))
+        for part, weight in enumerate(self.vote.blend.tolist()):
+            told = summed_leaves(layout.forests[part], rows.codes, self._leaf_values[part])
+            trusted = np.clip(told[:, 1], 0.0, 1.0) * (frozen[part] - live[part])
+            total += weight * (live[part] + trusted + told[:, 0] - layout.mean)
+        return total

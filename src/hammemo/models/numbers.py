@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import fsum
+from math import fsum, sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,9 +48,11 @@ from hammemo.models.refit import pairs_of
 from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED
 from hammemo.parts import number_base
 from hammemo.parts.error_sizes import ErrorSizes
+from hammemo.parts.nonnegative import nonnegative_solution
 from hammemo.parts.number_trees import (
     FITTED_ROWS,
     N_FEATURES,
+    exact_sum,
     fitted_weights,
     number_features,
     out_of_bag,
@@ -73,12 +75,15 @@ if TYPE_CHECKING:
     from hammemo.tokens.user_input import CheckedRows
 
 _RIDGE: Final = 1e-6
+_PULL: Final = 1e-3
 _LEAST_GAIN: Final = 0.004
 """Trees that take a smaller share off the squared error get no weight."""
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
 _MORE_ROWS: Final = 1.5
 """With so many times as many rows the vote is fitted again: weights make up for the shrinkage of small cells."""
+
+NO_VOTE: Final = NumberVote(np.zeros((len(NUMBER_TREES), N_FEATURES)), np.array([1.0, 0.0]))
 
 
 def fit(settings: NumberSettings, before: NumberState | None, rows: CheckedRows) -> NumberState:
@@ -117,7 +122,7 @@ def _of_nothing(columns: ColumnSchema, seed: int, kept: KeptRows | None) -> Numb
     """Return a state without rows, whose layout depends on none: it is chosen by one row without values."""
     row = Examples.of(np.full((1, columns.n), NO_TOKEN), [0])
     layout, *_ = _chosen(columns, row, seed)
-    state = NumberState(layout, NumberMemory.empty(layout), NumberVote(np.zeros(N_FEATURES)), columns, seed, kept)
+    state = NumberState(layout, NumberMemory.empty(layout), NO_VOTE, columns, seed, kept)
     return state.but(refitted=EVERYTHING_FITTED)
 
 
@@ -131,39 +136,72 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
     rows, whole = SeenRows(codes, examples.contexts), whole_targets(targets, center, exponent)
     with progress_bar("Fitting the additive base"):
         base, gram = number_base(codes, rows.values, rows.names, whole, counts, words)
-    left, m = what_is_left(base, rows, whole, words), min(len(targets), GROWING_ROWS)
-    by = (np.clip(left[:m], -_LARGEST, _LARGEST), counts[:m], words[:m])
-    with progress_bar("Growing trees"):
-        forest = grown_forest(
-            np.ascontiguousarray(rows.codes[:m].T), codes.is_name, *by, len(codes.is_name), seed, NUMBER_TREES
-        )
-    layout = NumberLayout(codes, center, exponent, base, forest, int(words[m - 1]))
-    return layout, NumberRows(rows, whole, left, forest.leaves(rows.codes), words, counts), gram
+    mean = exact_sum(whole, counts) // int(counts.sum())
+    left, m = what_is_left(base, mean, rows, whole, words), min(len(targets), GROWING_ROWS)
+    seen, of_rows = (np.ascontiguousarray(rows.codes[:m].T), codes.is_name), (counts[:m], words[:m])
+    forests = []
+    for own, rules in zip(left, NUMBER_TREES, strict=True):
+        with progress_bar("Growing trees"):
+            grown_by = np.clip(own[:m], -_LARGEST, _LARGEST)
+            forests.append(grown_forest(*seen, grown_by, *of_rows, len(codes.is_name), seed, rules))
+    layout = NumberLayout(codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]))
+    leaves = tuple(forest.leaves(rows.codes) for forest in forests)
+    return layout, NumberRows(rows, whole, left, leaves, words, counts), gram
 
 
 def _weighed(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, seed: int) -> NumberVote:
     """Return the vote that is fitted to kept rows: each is judged by trees that it did not grow, without itself."""
-    is_out = out_of_bag(layout.forest, rows.words, rows.counts, layout.last_word, NUMBER_TREES.first)
-    is_judged = np.logical_and.reduce([is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))])
-    chosen = np.flatnonzero(is_judged)[:FITTED_ROWS]
-    weights = np.zeros(N_FEATURES)
-    left, counts = rows.left[chosen], rows.counts[chosen]
-    errors = left.astype(np.float64)
+    of_rows = rows.words, rows.counts, layout.last_word
+    is_out = [
+        out_of_bag(forest, *of_rows, rules.first) for forest, rules in zip(layout.forests, NUMBER_TREES, strict=True)
+    ]
+    of_kinds = [out[:, kind :: len(KINDS)].any(axis=1) for out in is_out for kind in range(len(KINDS))]
+    chosen = np.flatnonzero(np.logical_and.reduce(of_kinds))[:FITTED_ROWS]
+    vote, errors = NO_VOTE, rows.left[0].astype(np.float64)
     with progress_bar("Fitting weights"):
-        features = number_features(layout.forest, rows.leaves[chosen], is_out[chosen], memory.cells, left)
-        fitted = fitted_weights(features, left, counts, _RIDGE)
-        after = errors - weighted(features, fitted)
-        if _squares(after, counts) < (1 - _LEAST_GAIN) * _squares(errors, counts):
-            weights, errors = fitted, after
-        if not len(chosen):  # too few rows
-            chosen, counts, errors = np.arange(len(rows.left)), rows.counts, rows.left.astype(np.float64)
-        codes, words = rows.rows.codes[chosen], rows.words[chosen]
-        sizes = ErrorSizes.chosen(codes, layout.codes.is_name, errors, counts, words, seed)
-    return NumberVote(weights, sizes, memory.gram.n)
+        if len(chosen):
+            counts, weights, after = rows.counts[chosen], [], []
+            for part, forest in enumerate(layout.forests):
+                left = rows.left[part][chosen]
+                of_part = rows.leaves[part][chosen], is_out[part][chosen], memory.cells[part], left
+                own, lost = _fitted(number_features(forest, *of_part), left, counts)
+                weights.append(own)
+                after.append(lost)
+            blend, errors = _blended((rows.whole[chosen] - layout.mean).astype(np.float64), after, counts)
+            vote = NumberVote(np.array(weights), blend)
+        else:  # too few rows: the base alone
+            chosen = np.arange(len(rows.whole))
+        seen = rows.rows.codes[chosen], layout.codes.is_name
+        sizes = ErrorSizes.chosen(*seen, errors, rows.counts[chosen], rows.words[chosen], seed)
+    return replace(vote, errors=sizes, rows=memory.gram.n)
 
 
-def _squares(errors: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
-    return fsum((errors * errors * counts).tolist())
+def _fitted(
+    features: NDArray[np.float64], left: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weights of the trees of a part, zeros where they do not pay, and what they leave."""
+    weights, before = fitted_weights(features, left, counts, _RIDGE), left.astype(np.float64)
+    after = before - weighted(features, weights)
+    if _product(after, after, counts) < (1 - _LEAST_GAIN) * _product(before, before, counts):
+        return weights, after
+    return np.zeros_like(weights), before
+
+
+def _blended(
+    targets: NDArray[np.float64], after: list[NDArray[np.float64]], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weights of the parts, pulled to equal ones, and the errors of the blend."""
+    said = [targets - left for left in after]
+    n, m = int(counts.sum()), len(said)
+    pull = (1 + _PULL * sqrt(n)) ** 2 * max(_product(targets, targets, counts) / n, 1.0)
+    gram = np.array([[_product(one, other, counts) for one in said] for other in said])
+    wanted = np.array([_product(one, targets, counts) for one in said])
+    blend = nonnegative_solution(gram + pull * np.eye(m), wanted + pull / m)
+    return blend, targets - weighted(np.column_stack(said), blend)
+
+
+def _product(one: NDArray[np.float64], other: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+    return fsum((one * other * counts).tolist())
 
 
 def weigh(state: NumberState) -> NumberState:

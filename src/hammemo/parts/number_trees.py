@@ -116,11 +116,11 @@ class NumberCells:
         return cls(counts, sums, size)
 
 
-def exact_sum(sizes: NDArray[np.int64], times: NDArray[np.int64]) -> int:
+def exact_sum(numbers: NDArray[np.int64], times: NDArray[np.int64]) -> int:
     """Return the sum of numbers, each so often, however large it is."""
-    if float(np.abs(times).sum()) * float(sizes.max(initial=0)) < 2.0**62:
-        return int((sizes * times).sum())
-    return sum(size * often for size, often in zip(sizes.tolist(), times.tolist(), strict=True))
+    if float(np.abs(times).sum()) * float(np.abs(numbers).max(initial=0)) < 2.0**62:
+        return int((numbers * times).sum())
+    return sum(number * often for number, often in zip(numbers.tolist(), times.tolist(), strict=True))
 
 
 def checked_sum(size: int, bits: int = 0) -> int:
