@@ -46,7 +46,7 @@ _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
 _LEAST_GAIN: Final = 0.002
 _ROWS_OF_A_PAIR: Final = 100
-_OWN_PENALTY_ROWS: Final = 4000
+_OWN_PENALTY_ROWS: Final = 1000
 """Rows up to which folds have penalties of their own: those of all rows would tell of the rows left out."""
 _MOST_LOSS: Final = 13.0
 _PAIR_SHRINKAGE: Final = 1.0
