@@ -76,8 +76,6 @@ if TYPE_CHECKING:
 
 _RIDGE: Final = 1e-6
 _PULL: Final = 1e-3
-_LEAST_GAIN: Final = 0.004
-"""Trees that take a smaller share off the squared error get no weight."""
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
 _MORE_ROWS: Final = 1.5
@@ -164,9 +162,9 @@ def _weighed(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, seed:
             for part, forest in enumerate(layout.forests):
                 left = rows.left[part][chosen]
                 of_part = rows.leaves[part][chosen], is_out[part][chosen], memory.cells[part], left
-                own, lost = _fitted(number_features(forest, *of_part), left, counts)
-                weights.append(own)
-                after.append(lost)
+                features = number_features(forest, *of_part)
+                weights.append(fitted_weights(features, left, counts, _RIDGE))
+                after.append(left - weighted(features, weights[-1]))
             blend, errors = _blended((rows.whole[chosen] - layout.mean).astype(np.float64), after, counts)
             vote = NumberVote(np.array(weights), blend)
         else:  # too few rows: the base alone
@@ -174,17 +172,6 @@ def _weighed(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, seed:
         seen = rows.rows.codes[chosen], layout.codes.is_name
         sizes = ErrorSizes.chosen(*seen, errors, rows.counts[chosen], rows.words[chosen], seed)
     return replace(vote, errors=sizes, rows=memory.gram.n)
-
-
-def _fitted(
-    features: NDArray[np.float64], left: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the weights of the trees of a part, zeros where they do not pay, and what they leave."""
-    weights, before = fitted_weights(features, left, counts, _RIDGE), left.astype(np.float64)
-    after = before - weighted(features, weights)
-    if _product(after, after, counts) < (1 - _LEAST_GAIN) * _product(before, before, counts):
-        return weights, after
-    return np.zeros_like(weights), before
 
 
 def _blended(
