@@ -253,7 +253,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         """
         asked = np.asarray(levels, np.float64)
         if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
-            raise ValueError(f"levels={levels!r}: quantiles are asked for by a list of numbers from 0 to 1.")
+            raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
 
         def quantiles(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
             errors = state.vote.errors
