@@ -26,7 +26,7 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.kernels.cells.codes import LEAST_ROWS, quantile_cuts
+from hammemo.kernels.cells.codes import round_numbers
 from hammemo.parts import plain
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ _CELL_KNOTS: Final = 7
 _REACH: Final = 1024
 """How far lines go on behind the outer knots, in 1/1024 of the last range."""
 _NAME_CODES: Final = 256
+_BAND_ROWS: Final = 2
+_KNOT_ROWS: Final = 20_000
 
 
 def loops() -> CompiledLoops:
@@ -119,7 +121,7 @@ class AdditiveDesign:
         n_columns = values.shape[1] + name_codes.shape[1]
         room = _MAX_COORDINATES // max(n_columns, 1)
         most_knots, most_names = min(_MAX_KNOTS, max(3, room)), min(_MAX_NAMES, max(3, room))
-        knots = tuple(_knots(column, counts, most_knots) for column in values.T)
+        knots = tuple(_knots(column[:_KNOT_ROWS], counts[:_KNOT_ROWS], most_knots) for column in values.T)
         names = tuple(_frequent(column, counts, most_names) for column in name_codes.T)
         owners = tuple(owner for (owner, *_) in codes.owners()[:n_columns])
         return cls(knots, tuple(np.isnan(values).any(axis=0).tolist()), names, owners, np.empty((0, 2), np.int64))
@@ -379,42 +381,29 @@ def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.in
 
 
 def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
-    """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends."""
+    """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
+
+    A knot is the roundest binary number near its quantile. A value that fills the neighbourhood of one is a knot itself.
+    A single value counts as an eighth of the rows at most, so that it leaves knots to the others.
+    """
     present = np.isfinite(values)
-    values, counts = values[present], counts[present]
-    distinct = np.unique(values)
+    distinct, ranks = np.unique(values[present], return_inverse=True)
     if len(distinct) <= most:
         return distinct if len(distinct) > 1 else distinct[:0]
-    inner = most - 4 if most >= 7 else 1
-    found = np.empty(0)
-    for level in (1, 3, 7, 15, 31, 63):  # values that fill several ranges leave fewer cuts on a level
-        cuts = quantile_cuts(values, counts, level, LEAST_ROWS)
-        if len(cuts) > inner:
-            break
-        found = cuts
-    if not len(found):
-        return np.array([distinct[0], distinct[-1]])
-    for sign in (-1, 1):
-        for halvings in (2, 3) if most >= 7 else (3,):
-            found = _with_outer(found, values * sign, counts, sign, halvings)
-    if len(found) == 1:
-        return np.array([distinct[0], distinct[-1]])
-    return found
-
-
-def _with_outer(
-    knots: NDArray[np.float64], values: NDArray[np.float64], counts: NDArray[np.int64], sign: int, halvings: int
-) -> NDArray[np.float64]:
-    """Return the knots, and one that has half as many rows behind it, halved so many times, above the last one."""
-    last = (knots * sign).max()
-    for _ in range(halvings):
-        behind = values >= last
-        values, counts = values[behind], counts[behind]
-        cut = quantile_cuts(values, counts, 1, LEAST_ROWS)
-        if not len(cut):
-            break
-        last = cut[0]
-    return np.unique(np.append(knots, last * sign))
+    weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
+    upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
+    total = int(upto[-1])
+    inner = (1 / 8, 1 / 4, 3 / 8) if most >= 11 else (1 / 4,) if most >= 7 else ()
+    outer = (1 / 256, 1 / 32) if most >= 7 else (1 / 64,)
+    below = np.array([*outer, *inner])
+    wanted = np.maximum(total * np.concatenate([below, [0.5], 1 - below[::-1]]), 1 + _BAND_ROWS)
+    wanted = np.minimum(wanted, total - _BAND_ROWS)
+    band = 0.1 * np.minimum(wanted, total - wanted) + _BAND_ROWS
+    first = np.searchsorted(upto, np.maximum(wanted - band, 1).astype(np.int64))
+    last = np.searchsorted(upto, np.minimum(wanted + band, total).astype(np.int64))
+    found = np.where(first == last, distinct[first], round_numbers(distinct[first], distinct[np.maximum(last, first + 1) % len(distinct)]))
+    found = np.unique(found)
+    return found if len(found) > 1 else distinct[[0, -1]]
 
 
 def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) -> NDArray[np.uint8]:

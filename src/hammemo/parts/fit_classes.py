@@ -41,7 +41,10 @@ _CURVATURE_WORK: Final = 2**28
 _OWN_CURVATURES: Final = 8
 """Labels up to which each has a curvature of its own."""
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
-_SHORT, _LONG, _TOLERANCE = 6, 30, 1e-7
+_FRESH: Final = (0, 1, 3)
+"""Steps of the evidence that take the curvature again; later fits, from near their end on, do so once."""
+_SHORT, _LONG = (3, 1e-5), (30, 1e-6)
+"""Steps of a fit, and the relative gain below which a step is the last one."""
 _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
 _LEAST_GAIN: Final = 0.002
@@ -109,26 +112,29 @@ class _Rows:
         self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64], rounds: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return coefficients, penalties and the inverses of curvatures, after so many steps of the evidence."""
-        groups = self.design.groups
-        for _ in range(rounds):
-            inverses = self.inverses(phi, penalties, weights)
+        groups, most_fresh = self.design.groups, 1 if rounds < _FIRST_ROUNDS else len(_FRESH)
+        for place in range(rounds):
+            if place in _FRESH[:most_fresh]:
+                curvatures = self.curvatures(phi, weights)
+            inverses = self.inverses(curvatures, penalties)
             phi = self.fitted(phi, penalties, weights, inverses, _SHORT)
             worths = worth(groups, penalties, list(inverses), self.outputs)
             squares = sum(group_sums(groups, one**2) for one in phi)
             penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
-        inverses = self.inverses(phi, penalties, weights)
-        return self.fitted(phi, penalties, weights, inverses, _LONG), penalties, inverses
+        inverses = self.inverses(curvatures, penalties)
+        return self.fitted(phi, penalties, weights, inverses), penalties, inverses
 
-    def inverses(
-        self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return, for the curvature of each output or for their mean, `inverse_of` it: shape (width, q, q)."""
+    def curvatures(self, phi: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the curvature of each output, or their mean where they are many: shape (width, q, q)."""
         width, q = self.outputs if self.outputs <= _OWN_CURVATURES else 1, phi.shape[1]
         entries = self.rows.n_entries // max(self.rows.n, 1)
         most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // (width * entries**2)))
-        curvatures = np.empty((width, q, q))
-        modes = self.design.modes
-        self.rows.curvature(self.labels, weights, modes, phi, most, width, curvatures.reshape(-1))
+        found = np.empty((width, q, q))
+        self.rows.curvature(self.labels, weights, self.design.modes, phi, most, width, found.reshape(-1))
+        return found
+
+    def inverses(self, curvatures: NDArray[np.float64], penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return `inverse_of` each curvature with penalties: shape (width, q, q)."""
         own = ridge(self.design.groups, penalties, _OF_CONSTANT)
         return np.stack(in_threads(lambda one: inverse_of(one, own), list(curvatures)))
 
@@ -138,13 +144,13 @@ class _Rows:
         penalties: NDArray[np.float64],
         weights: NDArray[np.float64],
         inverses: NDArray[np.float64],
-        steps: int = _LONG,
+        end: tuple[int, float] = _LONG,
     ) -> NDArray[np.float64]:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
         modes, o = self.design.modes, self.outputs
         self.rows.fit(
-            self.labels, weights, modes, inverses.reshape(-1), own, steps, _TOLERANCE, o, found.reshape(-1)
+            self.labels, weights, modes, inverses.reshape(-1), own, *end, o, found.reshape(-1)
         )
         return found
 

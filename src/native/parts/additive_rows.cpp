@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "../selection/label_weights.hpp"
 #include "../selection/portable_math.hpp"
@@ -28,8 +29,23 @@ Place place_of(const Levels& levels, size_t column, const double* values, const 
 }
 
 // out += factor * other
-void add_scaled(double* out, const double* other, double factor, size_t n) {
+inline void add_scaled(double* out, const double* other, double factor, size_t n) {
     for (size_t j = 0; j < n; ++j) out[j] += factor * other[j];
+}
+
+// Calls a function with the width as a constant, so that short loops over outputs unroll; 0 stands for any width.
+template <class Function>
+void with_width(size_t width, const Function& function) {
+    switch (width) {
+        case 1: return function(std::integral_constant<size_t, 1>());
+        case 3: return function(std::integral_constant<size_t, 3>());
+        case 4: return function(std::integral_constant<size_t, 4>());
+        case 5: return function(std::integral_constant<size_t, 5>());
+        case 6: return function(std::integral_constant<size_t, 6>());
+        case 7: return function(std::integral_constant<size_t, 7>());
+        case 8: return function(std::integral_constant<size_t, 8>());
+        default: return function(std::integral_constant<size_t, 0>());
+    }
 }
 
 class PenalisedLoss final : public Loss {
@@ -169,7 +185,10 @@ void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* 
 
 void AdditiveRows::score(size_t row, const double* coefficients, size_t outputs, double* out) const {
     std::fill(out, out + outputs, 0.0);
-    for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out, coefficients + index_[e] * outputs, value_[e], outputs);
+    with_width(outputs, [&](auto constant) {
+        const size_t width = constant ? constant : outputs;
+        for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out, coefficients + index_[e] * width, value_[e], width);
+    });
     for (size_t k = 0; k < outputs; ++k) out[k] *= 1.0 / HAT;
 }
 
@@ -186,14 +205,20 @@ void AdditiveRows::add_gram(const int64_t* counts, const int64_t* targets, int64
 }
 
 void AdditiveRows::add_products(size_t row, const double* weights, size_t width, double* out) const {
-    for (int64_t a = starts_[row]; a < starts_[row + 1]; ++a) {
-        double* line = out + index_[a] * p_ * width;
-        for (int64_t b = a; b < starts_[row + 1]; ++b) add_scaled(line + index_[b] * width, weights, value_[a] * value_[b], width);
-    }
+    with_width(width, [&](auto constant) {
+        const size_t own = constant ? constant : width;
+        for (int64_t a = starts_[row]; a < starts_[row + 1]; ++a) {
+            double* line = out + index_[a] * p_ * own;
+            for (int64_t b = a; b < starts_[row + 1]; ++b) add_scaled(line + index_[b] * own, weights, value_[a] * value_[b], own);
+        }
+    });
 }
 
 void AdditiveRows::add_gradient(size_t row, const double* excess, size_t outputs, double* out) const {
-    for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out + index_[e] * outputs, excess, value_[e] * (1.0 / HAT), outputs);
+    with_width(outputs, [&](auto constant) {
+        const size_t width = constant ? constant : outputs;
+        for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out + index_[e] * width, excess, value_[e] * (1.0 / HAT), width);
+    });
 }
 
 double shares_of(const double* scores, size_t outputs, int32_t label, double* out) {
