@@ -32,7 +32,7 @@ from hammemo.paper.experiments.measuring import Row, cells, heading, seconds
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measures import JsonLines, options
-from mixed import OneHot, as_numbers, names_of
+from mixed import as_numbers, names_of, one_hot
 from tables import by_set
 
 if TYPE_CHECKING:
@@ -96,18 +96,18 @@ class CatBoosted(Categories):
         return as_numbers(X.assign(**{name: X[name].astype(str) for name in self.values}))
 
 
-class Arrays(OneHot):
+class Arrays(Categories):
     """Frequent names as columns of 0 and 1, missing numbers as the median."""
 
-    def fit(self, X: Any, y: Any) -> Arrays:
+    def fit(self, X: pd.DataFrame, y: Any) -> Arrays:
         """Learn the columns, then the rows."""
-        self.learner.classes_ = None  # asked for by what this builds on
-        super().fit(X, y)
+        self.columns = one_hot(X)
+        self.learner.fit(self.given(X), y)
         return self
 
-    def predict(self, X: pd.DataFrame) -> Any:
-        """Return the predicted numbers."""
-        return self.learner.predict(self.given(X))
+    def given(self, X: pd.DataFrame) -> Any:
+        """Return the array."""
+        return self.columns.transform(as_numbers(X))
 
 
 def _lightgbm() -> Any:
