@@ -519,9 +519,8 @@ class AdditiveRows:
         penalties: NDArray[np.float64],
         steps: int,
         tolerance: float,
-        outputs: int,
         phi: NDArray[np.float64],
-    ) -> float: ...
+    ) -> None: ...
 
 class DenseRatios:
     @staticmethod

@@ -27,6 +27,17 @@ for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):
     clf = MemoryClassifier().fit(table, labels)
     assert clf.report().n_trees
     print(clf.digest())
+from hammemo.kernels.cells.codes import ColumnCodes
+from hammemo.parts import class_base, number_base
+from hammemo.tokens.contexts import Examples
+examples = Examples.of(mixed[:, :7], y)
+codes = ColumnCodes.chosen("nnnnnns", examples.contexts, examples.multiplicity, np.empty((0, 2), int), 0)
+rows, words, counts = codes.distinct(examples, 0)
+values, names = codes.values(examples.contexts[rows]), codes.rows(examples.contexts[rows])[:, 6:7]
+labels, targets = examples.label_ranks[rows], np.rint(X[rows, 12] * 2.0**10).astype(int)
+print(class_base(codes, values, names, labels, 3, counts, words).digest())
+print(class_base(codes, values, names, labels // 2, 2, counts, words).digest())
+print(number_base(codes, values, names, targets, counts, words)[0].digest())
 mixed[:, 7] = np.where(np.arange(len(X)) % 3, mixed[:, 7], "d")
 for table, targets in ((mixed, X[:, 9]), load_diabetes(return_X_y=True)):
     reg = MemoryRegressor().fit(table, targets)
@@ -47,5 +58,5 @@ def digests(**environment: str) -> str:
 
 def test_another_processor_makes_the_same_models_of_names_and_of_numbers() -> None:
     here = digests()
-    assert here.count("\n") == 5
+    assert here.count("\n") == 8
     assert [digests(**other) for other in OTHERS] == [here] * len(OTHERS)

@@ -16,7 +16,7 @@ from hammemo._arrays.threads import threads_used
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.parts import AdditiveBase, AdditiveDesign, class_base, number_base, plain
 from hammemo.parts.additive import FOLDS, NAT, fold_counts
-from hammemo.parts.fit_numbers import Gram, gram_of, solved
+from hammemo.parts.fit_numbers import gram_of, solved
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
 
@@ -75,7 +75,7 @@ def design_of(rows: dict[str, Any], pairs: list[tuple[int, int]]) -> AdditiveDes
 
 
 def plain_rows(design: AdditiveDesign, rows: dict[str, Any]) -> plain.AdditiveRows:
-    fine, coarse = (plain.AdditiveLevels.of(*design.levels(*most)) for most in ((12, 40, 1024), (5, 7, 0)))
+    fine, coarse = (plain.AdditiveLevels.of(*design.levels(*most)) for most in ((15, 40, 1024), (5, 7, 0)))
     return plain.AdditiveRows.of(rows["values"], rows["name_codes"], fine, coarse, design.pairs)
 
 
@@ -102,7 +102,11 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     asked["name_codes"] = rng.integers(0, 256, rows["name_codes"].shape).astype(np.uint8)
     for some in (rows, asked):
         made, twin = design.rows(some["values"], some["name_codes"]), plain_rows(design, some)
-        starts, index, value = np.empty(made.n + 1, np.int64), np.empty(made.n_entries, np.uint16), np.empty(made.n_entries, np.int16)
+        starts, index, value = (
+            np.empty(made.n + 1, np.int64),
+            np.empty(made.n_entries, np.uint16),
+            np.empty(made.n_entries, np.int16),
+        )
         made.entries(starts, index, value)
         dense = np.zeros((made.n, design.p), np.int64)
         dense[np.repeat(np.arange(made.n), np.diff(starts)), index] = value
@@ -116,7 +120,8 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
         twin.scores(coefficients, other)
         assert (one == other).all()
     targets, sums = rng.integers(-(2**30), 2**30, made.n), np.zeros((2, design.p * (design.p + 1)), np.int64)
-    for rows_of, out in zip((made, twin), sums, strict=True):
+    both: list[Any] = [made, twin]
+    for rows_of, out in zip(both, sums, strict=True):
         rows_of.add_gram(rows["counts"], targets, out[: design.p**2], out[design.p**2 :])
     assert (sums[0] == sums[1]).all()
     # numbers: equal up to rounding
@@ -135,10 +140,10 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
         assert loops.inverse_root(whole, inverses[0, k])
         assert plain.inverse_root(whole, inverses[1, k])
     np.testing.assert_allclose(inverses[0], inverses[1], rtol=1e-8, atol=1e-10)
-    ends, losses = np.stack([phi.ravel(), phi.ravel()]), []
-    for rows_of, own, end in zip((made, twin), (modes, twin_modes), ends, strict=True):
-        losses.append(rows_of.fit(labels, weights, own, inverses[0].ravel(), penalties, 500, 1e-13, outputs, end))
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6, atol=1e-9)
+    ends = np.stack([phi, phi])
+    both_modes: list[Any] = [modes, twin_modes]
+    for rows_of, own, end in zip(both, both_modes, ends, strict=True):
+        rows_of.fit(labels, weights, own, inverses[0].ravel(), penalties, 500, 1e-13, end)
     np.testing.assert_allclose(ends[0], ends[1], atol=2e-3)
     turned = np.empty((2, q * q))
     upper = rng.normal(size=(design.p, design.p))
@@ -146,9 +151,9 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     twin_modes.turn(upper, turned[1])
     np.testing.assert_allclose(turned[0], turned[1], rtol=1e-9, atol=1e-7)
     applied, back = np.empty((2, design.p * outputs)), np.empty((2, q))
-    for own, one, other in zip((modes, twin_modes), applied, back, strict=True):
-        own.apply(phi, one)
-        own.apply_turned(upper[0], other)
+    for own, to_rows, to_modes in zip(both_modes, applied, back, strict=True):
+        own.apply(phi, to_rows)
+        own.apply_turned(upper[0], to_modes)
     np.testing.assert_allclose(applied[0], applied[1], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(back[0], back[1], rtol=1e-9, atol=1e-9)
 
@@ -161,10 +166,11 @@ def test_shares_and_scores_of_pairs_are_those_of_the_plain_twins(case: tuple[int
     assert loops is not None
     n, columns = case[1], case[2] + case[3]
     scores, weights = rng.integers(-(2**21), 2**21, (n, outputs)), rng.random(n)
+    both: list[Any] = [loops, plain]
     labels, shares = rng.integers(0, max(outputs, 2), n).astype(np.int32), np.empty((2, n * outputs))
-    losses = [of.label_shares(scores, labels, weights, 13.0, out) for of, out in zip((loops, plain), shares, strict=True)]
+    losses = [of.label_shares(scores, labels, weights, 13.0, out) for of, out in zip(both, shares, strict=True)]
     np.testing.assert_allclose(shares[0], shares[1], rtol=1e-12)
-    np.testing.assert_allclose(*losses, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-10, atol=1e-12)
     sizes = rng.integers(1, 6, columns)
     cells = (rng.integers(0, 2**20, (columns, n)) % sizes[:, None]).astype(np.uint8)
     left, spread = rng.integers(-NAT, NAT, (n, outputs)), rng.integers(0, NAT, (n, outputs))
@@ -191,7 +197,11 @@ def test_order_of_rows_and_threads_change_no_byte_of_a_base_for_numbers() -> Non
         again, other = number_base(**shuffled(rows, 1))
     assert again.digest() == base.digest()
     assert (gram.products == other.products).all()
-    assert gram.squares == other.squares == sum(int(t) ** 2 * int(c) for t, c in zip(rows["targets"], rows["counts"], strict=True))
+    assert (
+        gram.squares
+        == other.squares
+        == sum(int(t) ** 2 * int(c) for t, c in zip(rows["targets"], rows["counts"], strict=True))
+    )
 
 
 def test_a_sum_of_effects_and_a_product_are_found() -> None:
@@ -199,7 +209,7 @@ def test_a_sum_of_effects_and_a_product_are_found() -> None:
     n = 3000
     values, names = rng.normal(size=(n, 4)), rng.integers(1, 5, (n, 1)).astype(np.uint8)
     f = np.abs(values[:, 0]) + np.array([0, -1, 0.5, 0, 1])[names[:, 0]] + 1.5 * np.sign(values[:, 1] * values[:, 2])
-    rows = {
+    rows: dict[str, Any] = {
         "codes": codes_of(4, 1),
         "values": values,
         "name_codes": names,
@@ -223,7 +233,6 @@ def test_a_sum_of_effects_and_a_product_are_found() -> None:
 def test_contributions_add_up_to_the_scores() -> None:
     rows = labelled(table(3, 900, 3, 2), 3)
     base = class_base(**rows)
-    base = replace(base, design=base.design)
     said = base.contributions(rows["values"], rows["name_codes"])
     assert said.shape == (900, 5, 3)
     scores = base.scores(rows["values"], rows["name_codes"])
@@ -259,7 +268,6 @@ def test_copies_of_a_row_lie_in_all_folds() -> None:
 def test_a_base_comes_back_from_its_arrays_and_damage_is_refused(make: str) -> None:
     rows = table(5, 300, 3, 2)
     base = class_base(**labelled(rows, 2)) if make == "classes" else number_base(**targeted(rows))[0]
-    base = replace(base, design=base.design)
     described, arrays = base.described(), base.arrays()
     again = AdditiveBase.restored(described, StoredArrays(arrays))
     assert again.digest() == base.digest()
@@ -324,8 +332,8 @@ def test_a_fold_without_rows_and_a_constant_target() -> None:
 def test_wide_tables_have_few_coordinates_in_each_column() -> None:
     rows = table(7, 120, 300, 0)
     base, _ = number_base(**targeted(rows))
-    assert base.design.p <= 1300
-    assert max(map(len, base.design.knots)) <= 3
+    assert base.design.p <= 1000
+    assert max(map(len, base.design.knots)) == 2
 
 
 def test_a_row_that_goes_rarely_moves_a_knot() -> None:
@@ -338,5 +346,5 @@ def test_a_row_that_goes_rarely_moves_a_knot() -> None:
         rest = np.delete(values, row, axis=0)
         found = AdditiveDesign.chosen(codes, rest, nothing[1:], counts[1:]).knots[0]
         moved += len(set(knots.tolist()) ^ set(found.tolist()))
-    assert 9 <= len(knots) <= 12
+    assert 12 <= len(knots) <= 15
     assert moved < 50 * 2 * len(knots) / 20

@@ -1,4 +1,7 @@
-"""What a table's vote combines: an additive base that is fitted to classes or numbers."""
+"""Parts of a table's answer: an additive base, fitted to classes or to numbers.
+
+Imports `kernels`, `tokens` and `_arrays`; models build on it.
+"""
 
 from hammemo.parts.additive import AdditiveBase, AdditiveDesign
 from hammemo.parts.fit_classes import class_base

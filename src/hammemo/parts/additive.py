@@ -43,7 +43,7 @@ FOLDS: Final = 5
 NAT: Final = 65536
 """Scores of labels are whole numbers of 1/65536 nats."""
 MAX_PAIRS: Final = 8
-_MAX_KNOTS: Final = 12
+_MAX_KNOTS: Final = 15
 _MAX_NAMES: Final = 40
 _MAX_COORDINATES: Final = 600
 """Of all columns together; wide tables have fewer knots and names in each column."""
@@ -63,7 +63,7 @@ def loops() -> CompiledLoops:
 
 
 def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many copies of each row lie in each fold: copy c of a row with hash w lies in fold (w + c) mod `FOLDS`.
+    """Return how many copies of rows lie in each fold: copy c of a row with hash w lies in fold (w + c) mod `FOLDS`.
 
     Examples
     --------
@@ -120,11 +120,13 @@ class AdditiveDesign:
         """Return the design for rows that occur so often, without pairs."""
         n_columns = values.shape[1] + name_codes.shape[1]
         room = _MAX_COORDINATES // max(n_columns, 1)
-        most_knots, most_names = min(_MAX_KNOTS, max(3, room)), min(_MAX_NAMES, max(3, room))
+        most_knots, most_names = min(_MAX_KNOTS, max(2, room)), min(_MAX_NAMES, max(2, room))
         knots = tuple(_knots(column[:_KNOT_ROWS], counts[:_KNOT_ROWS], most_knots) for column in values.T)
         names = tuple(_frequent(column, counts, most_names) for column in name_codes.T)
         owners = tuple(owner for (owner, *_) in codes.owners()[:n_columns])
-        return cls(knots, tuple(np.isnan(values).any(axis=0).tolist()), names, owners, np.empty((0, 2), np.int64))
+        return cls(
+            knots, tuple(np.isnan(column).any() for column in values.T), names, owners, np.empty((0, 2), np.int64)
+        )
 
     @property
     def n_columns(self) -> int:
@@ -133,7 +135,7 @@ class AdditiveDesign:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the coordinates of each column start, then those of each pair, and the end; coordinate 0 is constant."""
+        """Where the coordinates of each column, then of each pair, start, and the end; coordinate 0 is constant."""
         coarse = self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
         pairs = [int(coarse[a] * coarse[b]) for a, b in self.pairs.tolist()]
         return np.cumsum([1, *self._sizes(_MAX_KNOTS, _MAX_NAMES).tolist(), *pairs])
@@ -380,10 +382,19 @@ def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.in
     return np.rint(np.clip(theta * unit, -MAX_COEFFICIENT, MAX_COEFFICIENT)).astype(np.int64)
 
 
+_KNOT_SHARES: Final = (
+    (15, (1 / 128, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 1 / 3, 5 / 12)),
+    (11, (1 / 128, 1 / 24, 1 / 8, 1 / 4, 3 / 8)),
+    (7, (1 / 128, 1 / 24, 1 / 4)),
+    (2, (1 / 64,)),
+)
+"""By the most knots of a column, the shares of rows below its knots in the lower half; the upper half is alike."""
+
+
 def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
     """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
 
-    A knot is the roundest binary number near its quantile. A value that fills the neighbourhood of one is a knot itself.
+    A knot is the roundest binary number near its quantile. A value that fills this neighbourhood is a knot itself.
     A single value counts as an eighth of the rows at most, so that it leaves knots to the others.
     """
     present = np.isfinite(values)
@@ -393,15 +404,17 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
     weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
     upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
     total = int(upto[-1])
-    inner = (1 / 8, 1 / 4, 3 / 8) if most >= 11 else (1 / 4,) if most >= 7 else ()
-    outer = (1 / 256, 1 / 32) if most >= 7 else (1 / 64,)
-    below = np.array([*outer, *inner])
-    wanted = np.maximum(total * np.concatenate([below, [0.5], 1 - below[::-1]]), 1 + _BAND_ROWS)
+    below = np.array(next(shares for least, shares in _KNOT_SHARES if most >= least))
+    wanted = np.maximum(total * np.concatenate([below, [0.5] * (most > 2), 1 - below[::-1]]), 1 + _BAND_ROWS)
     wanted = np.minimum(wanted, total - _BAND_ROWS)
     band = 0.1 * np.minimum(wanted, total - wanted) + _BAND_ROWS
     first = np.searchsorted(upto, np.maximum(wanted - band, 1).astype(np.int64))
     last = np.searchsorted(upto, np.minimum(wanted + band, total).astype(np.int64))
-    found = np.where(first == last, distinct[first], round_numbers(distinct[first], distinct[np.maximum(last, first + 1) % len(distinct)]))
+    found = np.where(
+        first == last,
+        distinct[first],
+        round_numbers(distinct[first], distinct[np.maximum(last, first + 1) % len(distinct)]),
+    )
     found = np.unique(found)
     return found if len(found) > 1 else distinct[[0, -1]]
 

@@ -1,8 +1,8 @@
 """The additive base for classes: a penalised log-linear function, by Newton steps.
 
-Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one; the curvature is
-taken from the rows with the lowest hashes, the loss and its gradient from all. So the minimum does not depend on the
-curvature, only the way to it does.
+Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one. The curvature
+is taken from the rows with the lowest hashes, the loss and its gradient from all rows: the curvature changes the way to
+the minimum, not the minimum.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CURVATURE_WORK: Final = 2**28
 _OWN_CURVATURES: Final = 8
 """Labels up to which each has a curvature of its own."""
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
-_FRESH: Final = (0, 1, 3)
-"""Steps of the evidence that take the curvature again; later fits, from near their end on, do so once."""
+_FRESH: Final = 3
+"""Steps of the evidence with one curvature."""
 _SHORT, _LONG = (3, 1e-5), (30, 1e-6)
 """Steps of a fit, and the relative gain below which a step is the last one."""
 _OF_CONSTANT: Final = 1e-3
@@ -71,7 +71,8 @@ def class_base(
     values : (m, ordered columns); name_codes : (m, columns of names); labels, counts, words : (m,)
     """
     order = row_order(words, values, name_codes, labels)
-    values, name_codes, labels, counts, words = (a[order] for a in (values, name_codes, labels, counts, words))
+    values, name_codes, labels = values[order], name_codes[order], labels[order]
+    counts, words = counts[order], words[order]
     design = AdditiveDesign.chosen(codes, values, name_codes, counts)
     outputs, n_groups = n_outputs(n_labels), int(design.groups.max()) + 1
     if n_labels < 2 or not len(labels):
@@ -83,7 +84,7 @@ def class_base(
     most_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
     best, rounds = None, _FIRST_ROUNDS
     while True:
-        rows = _Rows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
+        rows = _LabelledRows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
         phi, penalties, inverses = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
         crossed = _crossed(rows, phi, penalties, inverses, counts, folded)
         loss, left, spread = _left_over(rows, crossed, folded)
@@ -100,7 +101,7 @@ def class_base(
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LabelledRows:
     """Rows with their labels, and fits to them; phi : (outputs, q), the coordinates of `AdditiveDesign.modes`."""
 
     design: AdditiveDesign
@@ -112,16 +113,16 @@ class _Rows:
         self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64], rounds: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return coefficients, penalties and the inverses of curvatures, after so many steps of the evidence."""
-        groups, most_fresh = self.design.groups, 1 if rounds < _FIRST_ROUNDS else len(_FRESH)
+        groups = self.design.groups
         for place in range(rounds):
-            if place in _FRESH[:most_fresh]:
+            if place % _FRESH == 0:
                 curvatures = self.curvatures(phi, weights)
             inverses = self.inverses(curvatures, penalties)
             phi = self.fitted(phi, penalties, weights, inverses, _SHORT)
             worths = worth(groups, penalties, list(inverses), self.outputs)
             squares = sum(group_sums(groups, one**2) for one in phi)
             penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
-        inverses = self.inverses(curvatures, penalties)
+        inverses = self.inverses(self.curvatures(phi, weights), penalties)
         return self.fitted(phi, penalties, weights, inverses), penalties, inverses
 
     def curvatures(self, phi: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -148,10 +149,7 @@ class _Rows:
     ) -> NDArray[np.float64]:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
-        modes, o = self.design.modes, self.outputs
-        self.rows.fit(
-            self.labels, weights, modes, inverses.reshape(-1), own, *end, o, found.reshape(-1)
-        )
+        self.rows.fit(self.labels, weights, self.design.modes, inverses.reshape(-1), own, *end, found)
         return found
 
     def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -170,7 +168,7 @@ def _prior(labels: NDArray[np.int64], n_labels: int, counts: NDArray[np.int64], 
 
 
 def _crossed(
-    rows: _Rows,
+    rows: _LabelledRows,
     phi: NDArray[np.float64],
     penalties: NDArray[np.float64],
     inverses: NDArray[np.float64],
@@ -190,7 +188,7 @@ def _crossed(
 
 
 def _left_over(
-    rows: _Rows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
+    rows: _LabelledRows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
 ) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
     """Return the loss of rows left out, and what their labels exceed the crossed shares by, with its spread."""
     observed = rows.labels[:, None] == (np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hammemo._arrays.threads import in_threads
 from hammemo.parts.additive import (
-    FOLDS,
-    MAX_COEFFICIENT,
     MAX_PAIRS,
     NAT,
     AdditiveBase,
@@ -76,7 +75,9 @@ class Gram:
         """Return the memory of rows with these targets, each so often; negative counts subtract."""
         total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
         if top > MAX_TARGET or total * max(top, _HAT) * 16 * _HAT >= 2**63:
-            raise OverflowError(f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit")
+            raise OverflowError(
+                f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit"
+            )
         found = cls.empty(p)
         rows.add_gram(counts, targets, found.products.reshape(-1), found.targets)
         high, low = targets >> _HALF_BITS, targets & (2**_HALF_BITS - 1)
@@ -132,7 +133,8 @@ def number_base(
     values : (m, ordered columns); name_codes : (m, columns of names); targets, counts, words : (m,)
     """
     order = row_order(words, values, name_codes, targets)
-    values, name_codes, targets, counts, words = (a[order] for a in (values, name_codes, targets, counts, words))
+    values, name_codes, targets = values[order], name_codes[order], targets[order]
+    counts, words = counts[order], words[order]
     design = AdditiveDesign.chosen(codes, values, name_codes, counts)
     cells, folded = design.cells(values, name_codes), fold_counts(words, counts)
     penalties = np.full(int(design.groups.max()) + 1, _FIRST_PENALTY)
@@ -140,7 +142,7 @@ def number_base(
     best, rounds = None, _FIRST_ROUNDS
     while True:
         rows = design.rows(values, name_codes)
-        grams = in_threads(lambda own, rows=rows, p=design.p: Gram.of_rows(rows, p, targets, own), list(folded))
+        grams = in_threads(partial(Gram.of_rows, rows, design.p, targets), list(folded))
         gram = sum(grams[1:], grams[0])
         penalties = _evidence(design, gram, penalties, rounds)
         crossed = _crossed(design, gram, grams, penalties)
@@ -200,13 +202,15 @@ def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64]
     for _ in range(rounds):
         phi, inverse = equations.solved(penalties)
         worths = worth(groups, penalties, [inverse], 1)
-        explained = float(_summed(phi * equations.targets)) + float(_summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2))
-        noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(gram.n - 1 - float(_summed(worths)), 1.0)
+        explained = _summed(phi * equations.targets) + _summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2)
+        noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(gram.n - 1 - _summed(worths), 1.0)
         penalties = np.clip(worths * noise / np.maximum(group_sums(groups, phi**2), 1e-30), 1e-6, 1e9)
     return penalties
 
 
-def _crossed(design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]) -> NDArray[np.int64]:
+def _crossed(
+    design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Return coefficients without each fold: shape (folds, p, 1)."""
     rounds = _FOLD_ROUNDS if gram.n <= _OWN_PENALTY_ROWS else 0
 
@@ -219,12 +223,12 @@ def _crossed(design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: N
 
 def _squares(left: NDArray[np.int64], folded: NDArray[np.int64]) -> float:
     """Return the sum of squares, each so often, row by row."""
-    return float(_summed((left.astype(np.float64) ** 2 * folded).ravel()))
+    return _summed((left.astype(np.float64) ** 2 * folded).ravel())
 
 
-def _summed(numbers: NDArray[np.float64]) -> np.float64:
+def _summed(numbers: NDArray[np.float64]) -> float:
     """Return the sum, in the order given."""
-    return np.cumsum(np.append(0.0, numbers))[-1]
+    return float(np.cumsum(np.append(0.0, numbers))[-1])
 
 
 def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:

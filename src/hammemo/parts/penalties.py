@@ -1,8 +1,8 @@
 """How far coefficients are pulled to zero, and which pairs of columns are worth coordinates.
 
-Coordinates of a fit have groups (:attr:`AdditiveDesign.groups`), and each group has one penalty: MacKay's fixed point of
-the evidence, where a penalty is the number of coefficients that the rows determine, divided by the sum of their squares.
-A fixed number of steps, so that penalties are a smooth function of the rows.
+Coordinates of a fit have groups (:attr:`AdditiveDesign.groups`), and each group has one penalty: MacKay's fixed point
+of the evidence, where a penalty is the number of coefficients that the rows determine, divided by the sum of their
+squares. The number of steps is fixed, so that penalties are a smooth function of the rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def inverse_of(curvature: NDArray[np.float64], penalties: NDArray[np.float64]) -
 def group_sums(groups: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sum of numbers in each group, the constant left out."""
     held = groups >= 0
-    return np.bincount(groups[held], weights=numbers[held], minlength=int(groups.max()) + 1)
+    found = np.bincount(groups[held], weights=numbers[held], minlength=int(groups.max()) + 1)
+    return found.astype(np.float64)
 
 
 def worth(
@@ -72,7 +73,7 @@ def next_pairs(
 ) -> NDArray[np.int64]:
     """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
 
-    Scores are compared by quarters of doublings, and near-equal pairs by a hash, so that a row rarely changes the choice.
+    Scores are compared by quarters of doublings, and near-equal pairs by a hash: a row rarely changes the choice.
 
     Shapes
     ------
@@ -86,7 +87,9 @@ def next_pairs(
     own = np.ascontiguousarray(cells[columns][:, :most])
     scores = np.empty(len(firsts))
     sizes = own.max(axis=1).astype(np.int64) + 1
-    loops().pair_scores(own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores)
+    loops().pair_scores(
+        own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores
+    )
     known = set(map(tuple, design.pairs.tolist()))
     is_new = np.array([pair not in known for pair in zip(firsts.tolist(), seconds.tolist(), strict=True)])
     found = np.flatnonzero((scores > _LEAST_SCORE) & is_new)

@@ -34,9 +34,9 @@ class AdditiveLevels:
         """Return the levels of arrays."""
         return cls(np.split(knots, starts[1:-1]) if len(starts) > 1 else [], has_missing, of_names, sizes, reach)
 
-    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[np.int64], ...]]:
+    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
-        found = []
+        found: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for knots, has_missing, x in zip(self.knots, self.has_missing, values.T, strict=True):
             gone = np.isnan(x)
             level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
@@ -128,7 +128,14 @@ class AdditiveRows:
         products += weighted.T @ targets
 
     def curvature(
-        self, labels: Any, weights: Any, modes: AdditiveModes, phi: Any, most: int, width: int, out: NDArray[np.float64]
+        self,
+        labels: Any,  # noqa: ARG002 (as the compiled function)
+        weights: Any,
+        modes: AdditiveModes,
+        phi: Any,
+        most: int,
+        width: int,
+        out: NDArray[np.float64],
     ) -> None:
         """Write the curvatures of the loss, by the first `most` rows with a weight: (width, q, q)."""
         own = np.flatnonzero(weights)[:most]
@@ -147,12 +154,11 @@ class AdditiveRows:
         penalties: Any,
         steps: int,
         tolerance: float,
-        outputs: int,
         phi: NDArray[np.float64],
-    ) -> float:
-        """Move phi to where the penalised loss is lowest, and return the loss."""
-        q = len(penalties)
-        B, start = self.matrix / HAT @ modes.matrix, phi.reshape(outputs, q).copy()
+    ) -> None:
+        """Move phi, (outputs, q), to where the penalised loss is lowest."""
+        outputs, q = phi.shape
+        B, start = self.matrix / HAT @ modes.matrix, phi.copy()
         T = np.broadcast_to(inverses.reshape(-1, q, q), (outputs, q, q))
         observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
 
@@ -164,9 +170,14 @@ class AdditiveRows:
             value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * at**2).sum()
             return float(value), np.einsum("kij,ki->kj", T, slopes).ravel()
 
-        found = minimize(loss, np.zeros(outputs * q), jac=True, options={"maxiter": steps, "ftol": tolerance, "gtol": 0}, method="L-BFGS-B")
-        phi[:] = (start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))).ravel()
-        return float(found.fun)
+        found = minimize(
+            loss,
+            np.zeros(outputs * q),
+            jac=True,
+            options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
+            method="L-BFGS-B",
+        )
+        phi[:] = start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))
 
 
 def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
@@ -185,7 +196,9 @@ def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: NDArr
     out[:] = shares.ravel()
     if shares.shape[1] == 1:
         shares = np.hstack([1 - shares, shares])
-    return float((weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum())
+    return float(
+        (weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum()
+    )
 
 
 def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: NDArray[np.float64]) -> None:
@@ -210,7 +223,7 @@ def _scattered(n: int, size: int, held: NDArray[np.bool_], entries: list[tuple[A
     return found
 
 
-def _shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(scores: Any) -> Any:
     if scores.shape[1] == 1:
         less = np.exp(-np.abs(scores))
         return np.where(scores < 0, less, 1.0) / (1.0 + less)

@@ -19,6 +19,8 @@ namespace {
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
 constexpr size_t MAX_COORDINATES = 1 << 14;
 
 template <class A>
@@ -131,14 +133,15 @@ void curvature(const AdditiveRows& rows, const Vector<int32_t>& labels, const Ve
     for (size_t k = 0; k < width; ++k) modes.turn(upper.data() + k, width, out.data() + k * q * q);
 }
 
-double fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Vector<double>& inverses,
-           const Vector<double>& penalties, size_t steps, double tolerance, size_t outputs, Output<double> phi) {
+void fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Vector<double>& inverses,
+           const Vector<double>& penalties, size_t steps, double tolerance, OutputMatrix phi) {
+    const size_t outputs = phi.shape(0);
     const ClassRows given = make_classes(rows, labels, weights, outputs);
     const size_t q = modes.q(), width = inverses.size() / std::max<size_t>(q * q, 1);
     require(rows.p() == modes.p() && (width == 1 || width == outputs), "modes of other coordinates");
     require_size(inverses, width * q * q), require_size(penalties, q), require_size(phi, outputs * q);
     const Released released;
-    return given.fit(modes, inverses.data(), width, penalties.data(), steps, tolerance, phi.data());
+    given.fit(modes, inverses.data(), width, penalties.data(), steps, tolerance, phi.data());
 }
 
 // Coordinates of the fit, (outputs, q), become those of rows, (p, outputs).
@@ -221,7 +224,7 @@ void bind_additive(nb::module_& m) {
         .def("add_gram", &gram, array("counts"), array("targets"), array("gram"), array("products"))
         .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), nb::arg("width"), array("out"))
         .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverses"), array("penalties"), nb::arg("steps"),
-             nb::arg("tolerance"), nb::arg("outputs"), array("phi"));
+             nb::arg("tolerance"), array("phi"));
     m.def("inverse_root", &inverse_root, array("a"), array("out"));
     m.def("label_shares", &label_shares, array("scores"), array("labels"), array("weights"), nb::arg("most"), array("out"));
     m.def("pair_scores", &pairs, array("cells"), array("sizes"), array("left"), array("spread"), nb::arg("shrinkage"), array("out"));

@@ -252,15 +252,13 @@ void ClassRows::curvature(const double* theta, size_t width, size_t most, double
     for (size_t i = 0; i < size; ++i) out[i] *= scale;
 }
 
-double ClassRows::fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance,
+void ClassRows::fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance,
                       double* phi) const {
-    std::vector<double> at(outputs * modes.q()), gradient(at.size());
+    std::vector<double> at(outputs * modes.q());
     PenalisedLoss loss(*this, modes, inverses, width, penalties, phi);
     descend(loss, at, steps, tolerance);
-    const double value = loss(at, gradient);
     const std::vector<double> found = loss.moved(at);
     std::copy(found.begin(), found.end(), phi);
-    return value;
 }
 
 void pair_scores(const uint8_t* cells, const std::vector<int64_t>& sizes, size_t n, const int64_t* left, const int64_t* spread, size_t outputs,

@@ -82,7 +82,7 @@ struct ClassRows {
     // Curvatures at theta (p, outputs), by the first `most` rows with a weight: upper halves (p, p, width). Width: all outputs, or 1, their mean.
     void curvature(const double* theta, size_t width, size_t most, double* out) const;
     // Minimises the penalised loss from phi (outputs, q); inverses: (width, q, q), upper, of the roots of the curvatures with penalties.
-    double fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance, double* phi) const;
+    void fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance, double* phi) const;
 };
 
 // Score tests of all pairs of columns. cells: (columns, n); left, spread: (n, outputs) whole numbers; out: one number for each pair a < b.
