@@ -54,7 +54,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     if cells is None:
         memory.update_one(context, label, by)
     else:
-        memory.updateone_row(cells, context, label, by)
+        memory.update_one_row(cells, context, label, by)
     if rows is not None:
         store = rows.changed_one(row, by)
     elif store is not None:
