@@ -297,6 +297,8 @@ def test_a_base_comes_back_from_its_arrays_and_damage_is_refused(make: str) -> N
         (np.empty((40, 0)), np.arange(80).reshape(40, 2) % 7),
         (HUGE * np.linspace(-1, 1, 80).reshape(40, 2), np.zeros((40, 0))),
         (np.array([5e-324, 1e300, -1e300, np.nan, 0, 1, 2, 3] * 10).reshape(40, 2), np.zeros((40, 0))),
+        (np.array([0.0, 5e-324] * 40).reshape(40, 2)[:, ::-1].copy(), np.zeros((40, 0))),
+        (np.array([0.0, 1.0, 5e-324, 5e-324] * 20).reshape(40, 2), np.zeros((40, 0))),
         (np.array([np.inf, -np.inf, 0.0, 1.0] * 20).reshape(40, 2), np.zeros((40, 0))),
         (np.empty((0, 3)), np.zeros((0, 1))),
         (np.ones((1, 1)), np.ones((1, 1))),

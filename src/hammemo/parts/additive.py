@@ -237,8 +237,9 @@ class AdditiveDesign:
         n_names = len(owners) - n_ordered
         lengths = stored.take("knot_lengths", "uint8", (n_ordered,)).tolist()
         knots = _split(stored.finite("knots", "float64", (None,)), lengths)
-        if any(len(known) == 1 or len(known) > _MAX_KNOTS or (np.diff(known) <= 0).any() for known in knots):
-            raise ValueError("the knots of a column are not ascending, or too few or too many")
+        for known in knots:
+            if len(known) > _MAX_KNOTS or (known[1:] <= known[:-1]).any() or (len(known) and not _has_range(known)):
+                raise ValueError("the knots of a column are not ascending, or too few or too many")
         has_missing = stored.take("has_missing", "uint8", (n_ordered,))
         name_lengths = stored.take("name_lengths", "uint8", (n_names,)).tolist()
         names = _split(stored.take("names", "uint8", (None,)), name_lengths)
@@ -400,7 +401,7 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
     present = np.isfinite(values)
     distinct, ranks = np.unique(values[present], return_inverse=True)
     if len(distinct) <= most:
-        return distinct if len(distinct) > 1 else distinct[:0]
+        return distinct if _has_range(distinct) else distinct[:0]
     weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
     upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
     total = int(upto[-1])
@@ -416,7 +417,12 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
         round_numbers(distinct[first], distinct[np.maximum(last, first + 1) % len(distinct)]),
     )
     found = np.unique(found)
-    return found if len(found) > 1 else distinct[[0, -1]]
+    return found if _has_range(found) else distinct[[0, -1]]
+
+
+def _has_range(knots: NDArray[np.float64]) -> bool:
+    """Return whether the range of knots can be divided; halves, because it may be too large for a number."""
+    return len(knots) > 1 and bool(0.5 * knots[-1] > 0.5 * knots[0])
 
 
 def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) -> NDArray[np.uint8]:

@@ -43,8 +43,10 @@ class AdditiveLevels:
             if len(knots):
                 level = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
                 low, high = 0.5 * knots[level], 0.5 * knots[level + 1]
+                width = high - low
                 with np.errstate(over="ignore"):
-                    share = (0.5 * np.where(gone, knots[0], x) - low) / (high - low) * HAT
+                    share = (0.5 * np.where(gone, knots[0], x) - low) / np.where(width > 0, width, 1.0) * HAT
+                share = np.where(width > 0, share, 0.0)
                 right = np.rint(np.clip(share, -self.reach, HAT + self.reach)).astype(np.int64)
             found.append((np.where(gone, len(knots) if has_missing else -1, level), np.where(gone, 0, right)))
         for levels, codes in zip(self.of_names, names.T, strict=True):

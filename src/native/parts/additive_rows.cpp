@@ -18,7 +18,7 @@ Place place_of(const Levels& levels, size_t column, double x) {
     const auto above = static_cast<int32_t>(std::upper_bound(knots, knots + k, x) - knots);
     const int32_t j = std::min(std::max(above - 1, 0), k - 2);
     const double low = 0.5 * knots[j], width = 0.5 * knots[j + 1] - low;  // halves: the difference of two numbers may be too large for one
-    const double right = (0.5 * x - low) / width * HAT;
+    const double right = width > 0 ? (0.5 * x - low) / width * HAT : 0.0;  // the smallest numbers have no halves
     return {j, static_cast<int32_t>(std::nearbyint(std::min(std::max(right, static_cast<double>(-levels.reach)), static_cast<double>(HAT + levels.reach))))};
 }
 
