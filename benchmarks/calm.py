@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 
 from hammemo import MemoryClassifier
+from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.codes import DIFFERENCE_CUTS
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.paper.experiments.measuring import Row, cells, heading
@@ -72,11 +73,11 @@ def named(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
 
 def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
     """Return the share of nodes, or of tuples, that both models have; None where the first has none."""
-    forests = [None if model.state.cells is None else model.state.cells.forest for model in (before, after)]
-    if forests[0] is None:
+    forests = [model.state.cells.forest for model in (before, after) if isinstance(model.state.cells, TreeCells)]
+    if len(forests) < 2:
         tuples = {site for site in before.sites_.positions if len(site) > 1}
         return len(tuples & set(after.sites_.positions)) / len(tuples) if tuples else None
-    pair = [forest for forest in forests if forest is not None]
+    pair = forests
     if len(pair) < 2:
         return 0.0
     cuts = [_cuts(model) for model in (before, after)]
@@ -96,9 +97,8 @@ def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | Non
 
 def _cuts(model: MemoryClassifier) -> NDArray[np.int64]:
     """Return what each step of each column of bytes stands for: (columns, 256)."""
-    assert model.state.cells is not None
+    assert isinstance(model.state.cells, TreeCells)
     codes = model.state.cells.codes
-    assert codes is not None
     of_columns = [
         *(cuts.view(np.int64) for cuts in codes.cuts),
         *(np.ascontiguousarray(names[:, :8]).view(np.int64).ravel() for names in codes.names),

@@ -44,7 +44,7 @@ from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import Edit
 from hammemo_server.models import erasable
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store import sqlite_log
 from hammemo_server.store.vault import Vault
 

@@ -21,7 +21,7 @@ from hammemo_server.edits.operations import Edit, NotStored, Unavailable
 from hammemo_server.http.tokens import ROLES, new_token, write_entries
 from hammemo_server.models.host import Host
 from hammemo_server.models.served import ServedModel
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line, Linked, Start, chained, first_broken, is_cut
 from postgres_server import postgres
 from running_servers import in_thread

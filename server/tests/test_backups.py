@@ -31,7 +31,7 @@ from hammemo_server.models import backups as backup_module
 from hammemo_server.models.backups import back_up, restore
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.host import Host, store_of
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import first_broken
 from hammemo_server.store.vault import Vault
 from pace import wait_until

@@ -21,7 +21,7 @@ from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from pace import patience, wait_until
 from postgres_server import postgres
 from service_hosts import done, hosts, printed_before_kill
@@ -220,7 +220,7 @@ KILLED = """
 import os, signal, sys
 from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from test_chosen_layouts import chosen, done, examples
 X, y = examples()
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))

@@ -32,7 +32,7 @@ from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.sqlite_log import SqliteLog
 from pace import patience
 from postgres_server import postgres
@@ -294,7 +294,7 @@ KILLED = """
 import os, signal, sys
 from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from test_documents import done, forget, learn
 from visit_models import now, visits
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))

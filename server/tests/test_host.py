@@ -34,7 +34,8 @@ from hammemo_server.edits.operations import (
 )
 from hammemo_server.models import writer as writing
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep, WrittenModel
+from hammemo_server.models.waiting import Upkeep
+from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store import sqlite_log
 from hammemo_server.store.log import LogError
 from hammemo_server.store.sqlite_log import SqliteLog

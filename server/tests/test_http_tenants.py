@@ -39,6 +39,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "describe": ("GET", "/v1/models/m", None),
     "learn": ("POST", "/v1/models/m/learn", {"op": "2", **EXAMPLE}),
     "forget": ("POST", "/v1/models/m/forget", {"op": "3", **EXAMPLE}),
+    "apply": ("POST", "/v1/models/m/apply", {"op": "5", "learn": EXAMPLE}),
     "learn-stream": ("POST", "/v1/models/visits/learn-stream", {"op": "2", "documents": [["a", "b"]]}),
     "forget-stream": ("POST", "/v1/models/visits/forget-stream", {"op": "3", "documents": [["a", "b"]]}),
     "refit": ("POST", "/v1/models/m/refit", {"op": "4"}),
@@ -203,4 +204,5 @@ def test_no_route_of_a_tenant_stops_others(
         finally:
             held.go_on.set()
         monkeypatch.undo()
-        assert all(answer.result() < 500 for answer in sent)
+        # 503: an edit that came while its model was being deleted
+        assert not {answer.result() for answer in sent} - {200, 201, 404, 409, 422, 503}

@@ -47,7 +47,7 @@ from hammemo_server.http.service import Service
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.sqlite_log import LOG, SqliteLog
 from pace import patience
 from postgres_server import postgres
@@ -175,7 +175,7 @@ def test_a_model_without_a_sample_says_what_to_do(tmp_path: Path) -> None:
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", tmp_path / "m")
         before = weights(model)
-        with pytest.raises(NothingKept, match=r"keep=False.*upload"):
+        with pytest.raises(NothingKept, match=r"keeps no rows.*upload"):
             done(model, Edit("1", REFIT))
         assert (model.version, weights(model)) == (0, before)
         assert done(model, Edit("1", "learn", X[:1], y[:1])).version == 1  # the id of a refused edit is free
@@ -260,7 +260,7 @@ KILLED = """
 import os, signal, sys
 from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from test_refit import examples
 X, y = examples()
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))

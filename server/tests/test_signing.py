@@ -15,7 +15,7 @@ from hammemo.receipts.verifying import Result, check_documents, check_rows
 from hammemo_server.edits.operations import Acknowledgement, Edit, Malformed, NotStored, OpReused, Unavailable
 from hammemo_server.models.backups import back_up, restore
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import first_broken
 from pace import wait_until
 from postgres_server import postgres

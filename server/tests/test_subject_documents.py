@@ -15,7 +15,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits.operations import Acknowledgement, Edit, Malformed, NotStored
 from hammemo_server.models.backups import back_up, restore
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from pace import patience
 from postgres_server import postgres
 from running_servers import in_thread

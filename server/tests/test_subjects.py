@@ -41,7 +41,7 @@ from hammemo_server.edits.operations import (
 from hammemo_server.erasure import journal as journals
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import first_broken
 from hammemo_server.store.log import LogDamaged
 from hammemo_server.store.vault import Cipher, KeyGone, Vault

@@ -29,7 +29,8 @@ from hammemo_server.http.admission import Strangers
 from hammemo_server.http.app import make_app
 from hammemo_server.http.server import ServerSettings, _alone, _remove_old_sockets
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep, WrittenModel
+from hammemo_server.models.waiting import Upkeep
+from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store import base_log
 from hammemo_server.store.log import LogError
 from pace import wait_until

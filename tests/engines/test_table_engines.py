@@ -98,7 +98,7 @@ def check_equal(model: MemoryClassifier, expected: MemoryClassifier, tmp_path: P
 def test_the_file_is_that_of_fit_however_rows_are_grouped(kind: str, tmp_path: Path) -> None:
     frame = rows(numbers=KINDS[kind].get("numeric") != "none")
     where, expected = parquet(tmp_path / "t", frame), twin(frame, KINDS[kind])
-    assert isinstance(expected.state.store, KeptRows) == (kind != "no row needed")
+    assert isinstance(expected.state.kept, KeptRows) == (kind not in ("no row needed", "digests"))
     cuts: list[Any] = [{}, {"shard_bytes": 4000, "group_size": 1}, {"shard_bytes": 6000, "group_size": 5, "workers": 2}]
     for options in cuts:
         check_equal(learnt(where, KINDS[kind], **options), expected, tmp_path)
@@ -296,7 +296,7 @@ def test_a_folder_of_another_job_is_refused(tmp_path: Path) -> None:
     frame = rows()
     where = parquet(tmp_path / "t", frame)
     learnt(where, resume=str(tmp_path / "states"))
-    with pytest.raises(ValueError, match=r"belongs to another job: kept is \[0, 250"):
+    with pytest.raises(ValueError, match=r"belongs to another job: kept is \{.*250"):
         learnt(where, {"keep": 100}, resume=str(tmp_path / "states"))
     parquet(tmp_path / "t", frame[::-1])
     with pytest.raises(ValueError, match="belongs to another job: "):

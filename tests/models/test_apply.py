@@ -16,6 +16,7 @@ from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.files.models import load, save
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import NotStoredError
+from hammemo.stores import Digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 MODELS: dict[str, Callable[[], MemoryClassifier]] = {
     "auto": lambda: MemoryClassifier(random_state=1),
-    "digests": lambda: MemoryClassifier("positional", Hashed(64), "sum", random_state=1, keep="3+digests"),
+    "digests": lambda: MemoryClassifier("positional", Hashed(64), "sum", random_state=1, keep=Digests(3)),
     "no rows": lambda: MemoryClassifier("positional", Exact(), "sum", random_state=1, keep=False),
 }
 rows = st.lists(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo_server.edits.operations import NotStored
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo_server.edits.operations import NotStored, ServiceError
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store import postgres_log, sqlite_log
 from service_history import SETTINGS, edit_of, is_refused
 

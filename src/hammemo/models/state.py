@@ -229,7 +229,7 @@ class ModelState(RowsState):
 
     @property
     def carried(self) -> dict[str, Any]:
-        """What a state that is made anew of the same rows takes over."""
+        """What a state that is made again from the same rows takes over."""
         return {"witness": self.witness, "position": self.position}
 
     @property

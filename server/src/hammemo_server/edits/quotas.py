@@ -49,7 +49,10 @@ class Usage(NamedTuple):
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Return all together."""
-    return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
+    labels = examples = size = 0
+    for usage in usages:
+        labels, examples, size = labels + usage[0], examples + usage[1], size + usage[2]
+    return Usage(labels, examples, size)
 
 
 def most_of(limits: Limits) -> Usage:
@@ -95,7 +98,8 @@ class Quota:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self._check(more)
-            self._set(model, total((self._used.get(model, Usage()), more)))
+            self._used[model] = total((self._used.get(model, Usage()), more))
+            self._total = total((self._total, more))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
@@ -125,15 +129,19 @@ def usage_of(model: MemoryClassifier | None, snapshot: int, log: int) -> Usage:
     labels = examples = table = 0
     if model is not None:
         counts = model.memory_.label_counts
-        labels, examples = len(counts), int(counts.sum())
-        rows = sketch_rows(model.memory_, len(model.state.sites.positions))
-        table = _table_bytes(rows, labels, int(counts.max(initial=1)) if rows else 1)
+        labels, examples, table = len(counts), int(counts.sum()), len(counts) * label_bytes(model)
     return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
 
 
-def _table_bytes(rows: int, labels: int, largest: int) -> int:
-    """Return the size of a sketch: counts are as narrow as the largest allows, and there are spare columns."""
-    return rows * labels * int(np.min_scalar_type(largest).itemsize) * 5 // 4 if rows else 0
+def label_bytes(model: MemoryClassifier) -> int:
+    """Return the bytes that one label takes in the sketch of a model; 0 where it has none."""
+    rows = sketch_rows(model.memory_, len(model.state.sites.positions))
+    return column_bytes(rows, int(model.memory_.label_counts.max(initial=1))) if rows else 0
+
+
+def column_bytes(rows: int, largest: int = 1) -> int:
+    """Return the bytes of a column of counts, as narrow as the largest of them allows, and a quarter of a spare one."""
+    return rows * int(np.min_scalar_type(largest).itemsize) * 5 // 4
 
 
 def list_bytes(size: int, items: int) -> int:
@@ -141,18 +149,19 @@ def list_bytes(size: int, items: int) -> int:
     return 2 * size + _LIST_ITEM_BYTES * items
 
 
-def needed_by(content: Content, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
-    """Return what an edit adds whose sketch has so many rows: labels that the model has not, examples, and bytes."""
+def needed_by(content: Content, size: int, model: MemoryClassifier | None, a_label: int) -> Usage:
+    """Return what an edit adds: labels that the model has not, each of `a_label` bytes, examples, and bytes."""
     content = _learnt(content)
     if not content.kind.startswith("learn"):
         return Usage()
     labels: list[Any] = content.labels if isinstance(content, LoggedRows) else []
     if isinstance(content, LoggedDocuments):
         labels = [token for document in content.documents for token in document]
-    return _added(_new_labels(labels, model), content.n_rows, size, model, rows)
+    new = _new_labels(labels, model)
+    return Usage(new, content.n_rows, new * a_label + (1 + _IN_MEMORY) * size)
 
 
-def most_needed(edits: Iterable[tuple[Content, int]], model: MemoryClassifier | None, rows: int) -> Usage:
+def most_needed(edits: Iterable[tuple[Content, int]], a_label: int) -> Usage:
     """Return what edits add at most, if every example has a new label: this takes no time."""
     n = size = 0
     for content, length in edits:
@@ -160,17 +169,12 @@ def most_needed(edits: Iterable[tuple[Content, int]], model: MemoryClassifier | 
         if learnt.kind.startswith("learn"):
             n += learnt.n_rows
             size += length
-    return _added(n, n, size, model, rows)
+    return Usage(n, n, n * a_label + (1 + _IN_MEMORY) * size)
 
 
 def _learnt(content: Content) -> Content:
     """Return what an edit learns, if it forgets and learns."""
     return content.learnt if isinstance(content, LoggedChange) else content
-
-
-def _added(labels: int, examples: int, size: int, model: MemoryClassifier | None, rows: int) -> Usage:
-    largest = int(model.memory_.label_counts.max(initial=1)) if rows and model is not None else 1
-    return Usage(labels, examples, _table_bytes(rows, labels, largest) + (1 + _IN_MEMORY) * size)
 
 
 def _new_labels(labels: list[Any], model: MemoryClassifier | None) -> int:

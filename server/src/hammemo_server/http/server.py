@@ -51,7 +51,7 @@ from hammemo_server.http.messages import Answer, Call, pieces
 from hammemo_server.http.service import Service
 from hammemo_server.http.tokens import Tokens
 from hammemo_server.models.host import Host
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

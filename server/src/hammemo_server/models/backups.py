@@ -56,7 +56,7 @@ from hammemo_server.erasure.journal import (
 from hammemo_server.erasure.wanted_receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
-from hammemo_server.models.writer import Upkeep
+from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN

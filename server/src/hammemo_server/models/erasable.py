@@ -31,7 +31,8 @@ from hammemo_server.edits.operations import (
 from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
 from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
-from hammemo_server.models.writer import Upkeep, Waiting, WrittenModel, entry_of, forgets, reused
+from hammemo_server.models.waiting import Upkeep, Waiting
+from hammemo_server.models.writer import WrittenModel, entry_of, forgets, reused
 from hammemo_server.store.log import Entry, Erasure
 from hammemo_server.store.vault import KeyGone
 

@@ -30,9 +30,7 @@ import logging
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -54,18 +52,19 @@ from hammemo_server.edits.operations import (
     ServiceError,
     TooMany,
     Unavailable,
-    asked_rows,
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import Usage, most_needed, needed_by, total, usage_of
-from hammemo_server.edits.settings import check_parts, sketch_rows
+from hammemo_server.edits.quotas import Usage, column_bytes, label_bytes, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
+from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.store.log import Entry, LogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo_server.edits.operations import Content, Edit
@@ -87,66 +86,6 @@ _LONG_EDIT_ROWS: Final = 1_000
 
 _RETRY_SECONDS: Final = 30.0
 """Seconds before a snapshot that failed is tried again."""
-
-
-@dataclass(frozen=True)
-class Upkeep:
-    """When things are done that no request asks for."""
-
-    group: int = 500
-    """The most edits of one transaction."""
-    group_bytes: int = 16 * 2**20
-    """The bytes of bodies after which no more are taken into it."""
-    snapshot_edits: int = 20_000
-    """Edits without a snapshot after which one is made."""
-    snapshot_bytes: int = 64 * 2**20
-    """Bytes of their bodies after which one is made."""
-    snapshot_seconds: float = 300.0
-    """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
-    retention: float = 7 * 86_400.0
-    """Seconds of running for which ids are kept: how long a client may send an edit again."""
-    audit: float = 3 * 365 * 86_400.0
-    """Seconds for which the audit record keeps a line."""
-    at_close: bool = True
-    """Whether to make a last snapshot."""
-    choose: bool = True
-    """Whether models choose again when their examples have doubled."""
-
-
-@dataclass(eq=False)
-class Waiting:
-    """An edit on its way."""
-
-    op: str
-    body: bytes
-    content: Content
-    digest: bytes
-    began: tuple[int, int] | None = None
-    """Of a choice: how many refits and how many edits that forget there had been when it began."""
-    token: str = ""
-    receipt: bool = False
-    """Whether a receipt is to be issued."""
-    issued: SignedReceipt | None = None
-    """The receipt."""
-    future: Future[Acknowledgement] = field(default_factory=Future)
-
-    @property
-    def given_op(self) -> str:
-        """The operation id as the client gave it."""
-        return self.op
-
-    def asked(self) -> Iterable[list[Any]]:
-        """Return what is forgotten, as a receipt hashes it."""
-        return asked_rows(self.content)
-
-    def acknowledge(self, version: int) -> None:
-        """Answer that it was applied, with its receipt."""
-        receipt = "" if self.issued is None else self.issued.encoded().decode()
-        self.future.set_result(Acknowledgement(version, "applied", receipt))
-
-    def refuse(self, error: BaseException) -> None:
-        """Answer with an error."""
-        self.future.set_exception(error)
 
 
 class _Stale(Exception):  # noqa: N818
@@ -185,6 +124,8 @@ class WrittenModel(ServedModel):
         """What all models of the tenant may hold together."""
         self._disk = 0, 0
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
+        self._a_label: int | None = None
+        """The bytes of a label in the sketch of the model; None where there is no model yet."""
         self._taken = Usage()
         """What was learnt at most since the quota was told what the model holds."""
         self._queue: deque[Waiting] = deque()
@@ -318,7 +259,9 @@ class WrittenModel(ServedModel):
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
         self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
         if self._quota is not None and (
-            self._quota.is_much(self._taken) or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
+            self._a_label is None
+            or self._quota.is_much(self._taken)
+            or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
         ):
             self._note_usage()
         for waiting in group:
@@ -340,12 +283,14 @@ class WrittenModel(ServedModel):
     def _note_usage(self) -> None:
         if self._quota is not None:
             self._taken, (snapshot, log) = Usage(), self._disk
-            self._quota.note(self.name, usage_of(self._state.model, snapshot, log + self._unsaved_bytes))
+            model = self._state.model
+            self._a_label = None if model is None else label_bytes(model)
+            self._quota.note(self.name, usage_of(model, snapshot, log + self._unsaved_bytes))
 
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
-        model, rows = self._state.model, self._sketch_rows(fresh[0].content)
-        most = most_needed(((waiting.content, len(waiting.body)) for waiting in fresh), model, rows)
+        a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
+        most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
         with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
             quota.take(self.name, most)
             self._taken = total((self._taken, most))
@@ -354,20 +299,17 @@ class WrittenModel(ServedModel):
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed_by(waiting.content, len(waiting.body), model, rows))
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model, a_label))
                 allowed.append(waiting)
             except QuotaReached as error:
                 waiting.refuse(error)
         return allowed
 
-    def _sketch_rows(self, first: Content) -> int:
-        """Return how many rows the sketch of the model has, or will have once it is made for the first edit."""
-        model = self._state.model
-        if model is not None:
-            return sketch_rows(model.memory_, len(model.state.sites.positions))
+    def _first_label(self, first: Content) -> int:
+        """Return the bytes of a label in the sketch of a model that is made for its first edit."""
         h = self._settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
         with suppress(ServiceError):  # then the edit is refused
-            return check_parts(self._settings.model(), h, self._limits)
+            return column_bytes(check_parts(self._settings.model(), h, self._limits))
         return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:

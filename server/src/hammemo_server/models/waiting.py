@@ -1,0 +1,75 @@
+"""An edit on its way to the writer of a model, and when the writer does what no request asks for."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hammemo_server.edits.operations import Acknowledgement, asked_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hammemo.receipts.receipt import SignedReceipt
+    from hammemo_server.edits.operations import Content
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """When things are done that no request asks for."""
+
+    group: int = 500
+    """The most edits of one transaction."""
+    group_bytes: int = 16 * 2**20
+    """The bytes of bodies after which no more are taken into it."""
+    snapshot_edits: int = 20_000
+    """Edits without a snapshot after which one is made."""
+    snapshot_bytes: int = 64 * 2**20
+    """Bytes of their bodies after which one is made."""
+    snapshot_seconds: float = 300.0
+    """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
+    retention: float = 7 * 86_400.0
+    """Seconds of running for which ids are kept: how long a client may send an edit again."""
+    audit: float = 3 * 365 * 86_400.0
+    """Seconds for which the audit record keeps a line."""
+    at_close: bool = True
+    """Whether to make a last snapshot."""
+    choose: bool = True
+    """Whether models choose again when their examples have doubled."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """An edit on its way."""
+
+    op: str
+    body: bytes
+    content: Content
+    digest: bytes
+    began: tuple[int, int] | None = None
+    """Of a choice: how many refits and how many edits that forget there had been when it began."""
+    token: str = ""
+    receipt: bool = False
+    """Whether a receipt is to be issued."""
+    issued: SignedReceipt | None = None
+    """The receipt."""
+    future: Future[Acknowledgement] = field(default_factory=Future)
+
+    @property
+    def given_op(self) -> str:
+        """The operation id as the client gave it."""
+        return self.op
+
+    def asked(self) -> Iterable[list[Any]]:
+        """Return what is forgotten, as a receipt hashes it."""
+        return asked_rows(self.content)
+
+    def acknowledge(self, version: int) -> None:
+        """Answer that it was applied, with its receipt."""
+        receipt = "" if self.issued is None else self.issued.encoded().decode()
+        self.future.set_result(Acknowledgement(version, "applied", receipt))
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with an error."""
+        self.future.set_exception(error)
