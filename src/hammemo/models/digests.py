@@ -21,6 +21,7 @@ from hammemo.models.choose import held_out
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.models.number_state import NumberState
     from hammemo.models.state import ModelState
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
@@ -62,6 +63,24 @@ def part_digests(parameters_of: BaseEstimator, state: ModelState) -> dict[str, s
     found["weights"] = _of_arrays(state.vote.state())
     found["kept rows"] = _of_arrays({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
+
+
+def number_digests(parameters_of: BaseEstimator, state: NumberState) -> dict[str, str]:
+    """Return the same for a model that predicts numbers."""
+    parameters, columns, kept = _described(parameters_of), state.columns, state.kept
+    if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
+        parameters["params"]["random_state"] = state.seed
+    names = None if columns.names is None else [str(name) for name in columns.names]
+    described = {
+        "parameters": [parameters, state.seed],
+        "layout": [state.layout.digest, state.pinned],
+        "declared": [names, columns.kinds, columns.types],
+        "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
+    }
+    found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
+    found["counts"], found["weights"] = _of_arrays(state.memory.arrays()), _of_arrays(state.vote.arrays())
+    found["kept rows"] = _of_arrays({} if kept is None else kept.state())
+    return {name: found[name] for name in PARTS if name in found}
 
 
 def whole_digest(parts: Mapping[str, str]) -> str:
