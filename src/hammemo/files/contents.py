@@ -28,6 +28,7 @@ from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
 from hammemo.models.digests import UNSTORED
 from hammemo.models.editing import take_state
+from hammemo.models.learners import Learner
 from hammemo.models.number_state import NumberLayout, NumberMemory, NumberState, NumberVote
 from hammemo.models.predictor import Predictor
 from hammemo.models.regressor import MemoryRegressor
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.votes import Vote
 
-Savable: TypeAlias = "MemoryClassifier | MemoryRegressor | Predictor"
+Savable: TypeAlias = Learner | Predictor
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
@@ -87,7 +88,7 @@ def file_pieces(
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
 
-def file_bytes(model: MemoryClassifier | MemoryRegressor) -> bytes:
+def file_bytes(model: Learner) -> bytes:
     """Return the file of a model as bytes, for another process; `from_bytes` undoes it."""
     return b"".join(file_pieces(model.now(), None))
 

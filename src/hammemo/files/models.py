@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, MissingFileError, refusing
 from hammemo.files.atomic import delete_leftovers, write_file
-from hammemo.files.contents import file_pieces, restored
+from hammemo.files.contents import Savable, file_pieces, restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def save(
-    model: MemoryClassifier | MemoryRegressor | Predictor,
+    model: Savable,
     path: str | os.PathLike[str],
     *,
     notes: Mapping[str, str] | None = None,

@@ -400,6 +400,11 @@ class NumberState(RowsState):
         """How many rows it holds."""
         return self.memory.gram.n
 
+    @property
+    def fingerprint(self) -> str:
+        """A short name of the layout."""
+        return self.layout.digest[:32]
+
     @cached_property
     def _leaf_values(self) -> list[NDArray[np.float64]]:
         return list(map(leaf_values, self.layout.forests, self.memory.cells, self.vote.weights))

@@ -13,7 +13,7 @@ from hammemo._versions import Versioned
 from hammemo.models import numbers
 from hammemo.models.answering import row_slices
 from hammemo.models.column_changes import check_names
-from hammemo.models.digests import number_digests, whole_digest
+from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.number_state import SeenRows
 from hammemo.models.settings import NumberSettings
@@ -316,7 +316,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
             Whether to return the digests of parameters, layout, memory, vote and kept rows, by name.
         """
         check_is_fitted(self)
-        found = number_digests(self, self.state)
+        found = part_digests(self, self.state)
         return found if parts else whole_digest(found)
 
     def snapshot(self: Self) -> Self:
