@@ -179,3 +179,15 @@ def test_labels_and_numbers_are_not_merged(folder: Path, tmp_path: Path) -> None
     save(MemoryClassifier().fit([["a"]], ["x"]), tmp_path / "m")
     for models in ((folder / "houses.model", tmp_path / "m"), (tmp_path / "m", folder / "houses.model")):
         assert "takes another Memory" in run("merge", *models, "--out", tmp_path / "sum", code=1).stderr
+
+
+def test_evaluate_measures_numbers(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    line = ("evaluate", folder / "all.csv", *TARGET)
+    found = json.loads(run(*line, "--folds", 2, "--json").stdout)
+    assert found["asked"] == N
+    assert found["learners"]["this model"]["rmse"] < 0.5 * found["learners"]["mean"]["rmse"]
+    told = run(*line, "--time", "built", "--plot", tmp_path / "p.png").stdout
+    assert "the last 20% of rows in time" in told
+    assert all(word in told for word in ("RMSE", "MAE", "R²", "pinball", "in 80 % interval"))
+    assert (tmp_path / "p.png").stat().st_size
