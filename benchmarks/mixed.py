@@ -117,18 +117,23 @@ class OneHot(Wrapped):
 
     def fit(self, X: Any, y: Any) -> Wrapped:
         """Learn the columns, then the examples."""
-        names = names_of(X)
-        numbers = [name for name in X if name not in names]
-        self.columns = make_column_transformer(
-            (OneHotEncoder(handle_unknown="ignore", min_frequency=5), names),
-            (SimpleImputer(strategy="median"), numbers),
-            sparse_threshold=0,
-        ).fit(as_numbers(X))
+        self.columns = one_hot(X)
         return super().fit(X, y)
 
     def given(self, X: Any) -> Any:
         """Return the array."""
         return self.columns.transform(as_numbers(X))
+
+
+def one_hot(X: pd.DataFrame) -> Any:
+    """Return what makes frequent names columns of 0 and 1 and missing numbers the median, fitted to a frame."""
+    names = names_of(X)
+    numbers = [name for name in X if name not in names]
+    return make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", min_frequency=5), names),
+        (SimpleImputer(strategy="median"), numbers),
+        sparse_threshold=0,
+    ).fit(as_numbers(X))
 
 
 def as_numbers(X: pd.DataFrame) -> pd.DataFrame:

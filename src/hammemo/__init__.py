@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hammemo.memories import NotStoredError as NotStoredError
     from hammemo.models.classifiers import MemoryClassifier as MemoryClassifier
     from hammemo.models.predictor import Predictor as Predictor
+    from hammemo.models.regressor import MemoryRegressor as MemoryRegressor
     from hammemo.models.rolling import Rolling as Rolling
     from hammemo.paper.memo import MeMoClassifier as MeMoClassifier
     from hammemo.tokens.contexts import windows as windows
@@ -29,6 +30,7 @@ _HOMES = {
     "files": ("FileError", "compact", "editing", "load", "save"),
     "memories": ("LayoutError", "NotStoredError"),
     "models.classifiers": ("MemoryClassifier",),
+    "models.regressor": ("MemoryRegressor",),
     "paper.memo": ("MeMoClassifier",),
     "models.predictor": ("Predictor",),
     "models.rolling": ("Rolling",),

@@ -350,7 +350,7 @@ class ScoreTable:
 def grow_tree(
     codes: NDArray[np.uint8],
     names: NDArray[np.uint8],
-    labels: NDArray[np.int32],
+    targets: NDArray[np.int32],
     weights: NDArray[np.int32],
     bag: NDArray[np.int32],
     n_labels: int,
@@ -360,6 +360,16 @@ def grow_tree(
     seed: int,
     words: NDArray[np.uint64],
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]: ...
+def number_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    amounts: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None: ...
 def tree_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],

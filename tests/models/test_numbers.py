@@ -254,14 +254,18 @@ def test_cuts_lie_between_values(values: list[float], most: int) -> None:
         assert len(np.unique(steps)) == len(present)
 
 
+@pytest.mark.parametrize("are_labels", [True, False])
 @settings(max_examples=60)
-@given(st.integers(0, 2**32 - 1))
-def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
+@given(seed=st.integers(0, 2**32 - 1))
+def test_compiled_trees_are_those_of_the_plain_twin(are_labels: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n_columns, n, n_labels = rng.integers(1, 7), rng.integers(1, 60), int(rng.integers(1, 5))
     codes = rng.integers(0, rng.integers(1, 256), (n_columns, n)).astype(np.uint8)
     names = rng.integers(0, 2, n_columns).astype(np.uint8)
     labels, weights = rng.integers(0, n_labels, n).astype(np.int32), rng.integers(1, 4, n).astype(np.int32)
+    if not are_labels:
+        most = int(rng.choice([1, 100, 2**31 - 1]))
+        labels, n_labels = rng.integers(-most, most, n, endpoint=True).astype(np.int32), 0
     bag = np.flatnonzero(np.append(True, rng.random(n - 1) < 0.7)).astype(np.int32)
     least, most = int(rng.integers(1, 4)), int(rng.integers(1, n_columns + 1))
     words = np.sort(rng.integers(0, 2**64, n, np.uint64))

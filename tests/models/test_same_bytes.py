@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(
 
 DIGESTS = """
 import numpy as np
-from sklearn.datasets import load_wine
-from hammemo import MemoryClassifier
+from sklearn.datasets import load_diabetes, load_wine
+from hammemo import MemoryClassifier, MemoryRegressor
 from hammemo.datasets import load_table
 X, y = load_table("car")
 print(MemoryClassifier().fit(X[:500], y[:500]).digest(), MemoryClassifier().fit(X[:500, :4], X[:500, 5]).digest())
@@ -38,6 +38,10 @@ labels, targets = examples.label_ranks[rows], np.rint(X[rows, 12] * 2.0**10).ast
 print(class_base(codes, values, names, labels, 3, counts, words).digest())
 print(class_base(codes, values, names, labels // 2, 2, counts, words).digest())
 print(number_base(codes, values, names, targets, counts, words)[0].digest())
+mixed[:, 7] = np.where(np.arange(len(X)) % 3, mixed[:, 7], "d")
+for table, targets in ((mixed, X[:, 9]), load_diabetes(return_X_y=True)):
+    reg = MemoryRegressor().fit(table, targets)
+    print(reg.digest(), reg.predict_interval(table).tobytes().hex()[:4000])
 """
 OTHERS = [
     {"OPENBLAS_CORETYPE": "Haswell"},
@@ -54,5 +58,5 @@ def digests(**environment: str) -> str:
 
 def test_another_processor_makes_the_same_models_of_names_and_of_numbers() -> None:
     here = digests()
-    assert here.count("\n") == 6
+    assert here.count("\n") == 8
     assert [digests(**other) for other in OTHERS] == [here] * len(OTHERS)

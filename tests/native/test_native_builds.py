@@ -23,7 +23,11 @@ PACKED = "tests/memories/exact/test_packed.py"
 SCAN = "tests/kernels/test_auto_sites.py::test_the_compiled_scan_gives_the_sums_of_the_definition"
 SCORES = "tests/memories/exact/test_score_table.py"
 TREES = [
-    f"tests/models/test_numbers.py::test_compiled_{name}_are_those_of_the_plain_twin" for name in ("trees", "features")
+    *(
+        f"tests/models/test_numbers.py::test_compiled_{name}_are_those_of_the_plain_twin"
+        for name in ("trees", "features")
+    ),
+    "tests/models/test_regressor.py::test_compiled_features_of_numbers_are_those_of_the_plain_twin",
 ]
 DENSE = "tests/votes/test_dense_fitting.py"
 LOOPS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]

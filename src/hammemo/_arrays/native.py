@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TooWideError = compiled.TooWideError
         add_row_shares = staticmethod(compiled.add_row_shares)
         grow_tree = staticmethod(compiled.grow_tree)
+        number_features = staticmethod(compiled.number_features)
         inverse_root = staticmethod(compiled.inverse_root)
         label_shares = staticmethod(compiled.label_shares)
         pack_rows = staticmethod(compiled.pack_rows)

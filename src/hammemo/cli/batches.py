@@ -9,26 +9,28 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from hammemo.cli.console import progress_bar
+from hammemo.cli.console import counted, progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
-from hammemo.models.editing import take_state
+from hammemo.models.editing import known_state, take_state
 from hammemo.models.names import is_auto
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
 from hammemo.tokens.column_evidence import Evidence
-from hammemo.tokens.contexts import check_column_names
+from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema
 
 
@@ -38,13 +40,13 @@ def _chooses(model: MemoryClassifier) -> bool:
     return is_auto(model.kernel) and chooses_sites(memory, resolved_vote(model.vote, memory))
 
 
-def declared(model: MemoryClassifier) -> set[Any]:
+def declared(model: Any) -> set[Any]:
     """Return the labels that the model was told to predict."""
     return set(model.memory_.declared.tolist())
 
 
 def learn_batches(
-    model: MemoryClassifier,
+    model: Learner,
     schema: Schema,
     files: Sequence[str],
     file_format: str | None,
@@ -57,7 +59,9 @@ def learn_batches(
     A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
     cannot be read twice, such as standard input, is chosen from while all rows are kept.
     """
-    fresh = not hasattr(model, "memory_")
+    fresh = known_state(model) is None
+    if isinstance(model, MemoryRegressor):
+        return _learn_targets(model, schema, files, file_format)
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
         return _learn_sequences(model, schema, files, file_format, layout=layout, classes=classes)
     chooses = fresh and layout is None and _chooses(model)
@@ -76,7 +80,7 @@ def learn_batches(
             seen += len(batch.y)
             if not len(y):
                 continue
-            if not hasattr(model, "memory_"):
+            if known_state(model) is None:
                 check_column_names(batch.columns)
                 with _numbers_of(model, batch.kinds, X):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
@@ -93,16 +97,47 @@ def learn_batches(
     elif fresh and layout is None and kept is not None:
         model.refit()
     if fresh and isinstance(schema, TableSchema):
-        decided = zip(kinds_of_model(model.state.columns.kinds, len(kinds) - 1), kinds, strict=True)
-        kinds = "".join(now if now in ORDERED else MIXED if read in ORDERED else read for now, read in decided)
-        schema = replace(schema, columns=columns, kinds=known_kinds(kinds))
+        schema = _as_learnt(schema, model, columns, kinds)
     elif fresh:
         schema = replace(schema, kinds=known_kinds(kinds))
     return schema, {"examples": learnt}
 
 
+def _learn_targets(
+    model: MemoryRegressor, schema: Schema, files: Sequence[str], file_format: str | None
+) -> tuple[Schema, dict[str, Any]]:
+    """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
+    fresh, learnt, read, kinds = known_state(model) is None, 0, [], ""
+    with progress_bar("Learning") as tell:
+        for batch in schema.examples(files, file_format):
+            if fresh:
+                read.append(batch)
+                kinds = merged_kinds(kinds, batch.kinds)
+            else:
+                model.partial_fit(batch.X, batch.y, choose=False)
+            learnt += len(batch.y)
+            tell(learnt, None)
+    if not learnt:
+        raise ValueError(_nothing(schema, 0, "learn"))
+    if fresh and isinstance(schema, TableSchema):
+        columns = read[0].columns
+        check_column_names(columns)
+        X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
+        with _numbers_of(model, kinds, X):
+            model.fit(X, y)
+        schema = _as_learnt(schema, model, columns, kinds)
+    return schema, {"examples": learnt}
+
+
+def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | None, kinds: str) -> TableSchema:
+    """Return the schema with the columns of a table as a new model has learnt them; `kinds` are those of its rows."""
+    decided = zip(kinds_of_model(model.state.columns.kinds, len(kinds) - 1)[:-1], kinds[:-1], strict=True)
+    found = "".join(now if now in ORDERED else MIXED if read in ORDERED else read for now, read in decided)
+    return replace(schema, columns=columns, kinds=known_kinds(found + kinds[-1]))
+
+
 @contextmanager
-def _numbers_of(model: MemoryClassifier, kinds: str, X: NDArray[Any]) -> Iterator[None]:
+def _numbers_of(model: Learner, kinds: str, X: NDArray[Any]) -> Iterator[None]:
     """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
@@ -137,7 +172,7 @@ def _learn_sequences(
     return read, facts
 
 
-def _chosen(model: MemoryClassifier, schema: SequenceSchema) -> list[Any] | None:
+def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
     """Return the labels that the model learns of sequences; None for all."""
     return sorted(declared(model)) if schema.chosen else None
 
@@ -148,7 +183,7 @@ def _can_be_read_twice(where: str) -> bool:
 
 
 def forget_batches(
-    model: MemoryClassifier,
+    model: Any,
     schema: Schema,
     files: Sequence[str],
     file_format: str | None,
@@ -187,7 +222,7 @@ def forget_batches(
 
 
 def read_batches(
-    model: MemoryClassifier,
+    model: Any,
     schema: Schema,
     files: Sequence[str],
     file_format: str | None,
@@ -205,7 +240,7 @@ def read_batches(
         note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
 
 
-def _are_documents(schema: Schema, model: MemoryClassifier, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
+def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
     """Return whether whole documents are forgotten."""
     return isinstance(schema, SequenceSchema) and (bool(only) or model.state.documents is not None)
 
@@ -215,7 +250,7 @@ def _rows(X: NDArray[Any], y: NDArray[Any]) -> Iterator[list[Any]]:
     return ([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
-def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> int:
+def _first_refused(model: Learner, X: NDArray[Any], y: NDArray[Any]) -> int:
     """Return the first row such that the rows up to it cannot all be removed; the model is then not to be used."""
     low, high = 0, len(y)  # the first `low` rows can be removed, the first `high` cannot
     while high - low > 1:
@@ -242,6 +277,13 @@ def _nothing(schema: Schema, seen: int, verb: str) -> str:
     return f"There is nothing to {verb}: no document has more than h={schema.h} tokens. Fit with a smaller --h."
 
 
-def example_count(model: MemoryClassifier) -> int:
-    """Return how many examples a model holds."""
-    return int(model.memory_.label_counts.sum())
+def held_facts(model: Learner) -> dict[str, int]:
+    """Return how many examples a model holds and, where it predicts labels, of how many labels."""
+    labels = {} if isinstance(model, MemoryRegressor) else {"labels": len(model.classes_)}
+    return {"examples": model.state.n_examples, **labels}
+
+
+def shown_facts(facts: Mapping[str, Any]) -> str:
+    """Return the same in words."""
+    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
+    return f"{counted(facts['examples'], 'example')}{of_labels}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.cli.refit import Refitted
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema
 
 
@@ -90,7 +90,7 @@ def _change(
     as_json: bool,
     only: Sequence[str] = (),
 ) -> None:
-    from hammemo.cli.batches import example_count, forget_batches, learn_batches, read_batches
+    from hammemo.cli.batches import forget_batches, held_facts, learn_batches, read_batches
     from hammemo.cli.models import changing, open_model
     from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
@@ -99,7 +99,7 @@ def _change(
     files = edit.files or [STANDARD_INPUT]
     with changing(target, [edit.model], edit.wait):
         opened = open_model(edit.model, opt.read_key(key_file))
-        learner = opened.learner(edit.model)
+        learner: Any = opened.learner(edit.model)
         schema = given.changed(opened.rows_schema, edit.label)
         _check_only(only, schema)
         reading = (learner, schema, files, given.file_format, only)
@@ -122,16 +122,15 @@ def _change(
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
         elif by_id:
             read(evidence.note)
-            before = example_count(learner)
-            changed = before - example_count(learner.forget_cases(only))
+            before = learner.state.n_examples
+            changed = before - learner.forget_cases(only).state.n_examples
         else:
             changed = forget_batches(*reading, evidence.note)
         refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
         evidence.write(opened, edit.model, target, edit.wait)
     facts: dict[str, Any] = {
         verb: changed,
-        "examples": example_count(learner),
-        "labels": len(learner.classes_),
+        **held_facts(learner),
         **refitted.facts,
         **({"stale": learner.state.stale} if verb == "forgotten" else {}),
         "out": str(target),
@@ -147,15 +146,16 @@ def _tell(
     facts: dict[str, Any],
     verb: str,
     refitted: Refitted,
-    learner: MemoryClassifier,
+    learner: Learner,
     target: Path,
     evidence: ReceiptFiles,
 ) -> None:
     """Print what was changed, and what is left to do."""
+    from hammemo.cli.batches import shown_facts
     from hammemo.cli.models import left_to_do
 
     changed = facts[verb]
-    holds = f"the model holds {counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}."
+    holds = f"the model holds {shown_facts(facts)}."
     told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
     typer.echo(" ".join(filter(None, told)))
     if verb == "forgotten" and (left := left_to_do(learner, target)):

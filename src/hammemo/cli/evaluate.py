@@ -24,9 +24,10 @@ from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
-    from hammemo.evaluation.measures import Evaluation, Measures
+    from hammemo.evaluation.measures import Evaluation
+    from hammemo.evaluation.numbers import NumberEvaluation
     from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
 _FOLDS: Final = 5
@@ -50,7 +51,9 @@ def evaluate_files(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw confusion and calibration: .png, .svg or .pdf."),
+        typer.Option(
+            metavar="FILE", help="Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
+        ),
     ] = None,
     *,
     given: NewInputOptions,
@@ -61,19 +64,22 @@ def evaluate_files(
     """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 
     The options are those of fit. Rows of a table are split by label (stratified); documents and cases stay whole. All
-    examples are held in memory.
+    examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
+    mean.
     """
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)
-        model, _ = parameters.classifiers()
         schema, classes = sequences.refined(given.schema())
+        model, _ = parameters.learners(schema)
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, folds, holdout, parameters.seed)
         from hammemo.evaluation.measures import evaluate
+        from hammemo.evaluation.numbers import evaluate_numbers
 
+        measure: Any = evaluate if not getattr(material, "is_target", False) else evaluate_numbers
         with progress_bar("Evaluating") as tell:
-            found = evaluate(model, material, split, tell)
+            found: Evaluation | NumberEvaluation = measure(model, material, split, tell)
         if plot is not None:
             found.plot().savefig(plot, dpi=150)
     if as_json:
@@ -95,9 +101,7 @@ def _check_before_work(folds: int | None, holdout: float | None, plot: Path | No
         check_writable(plot, "--plot")
 
 
-def _material(
-    model: MemoryClassifier, schema: Schema, files: list[str], file_format: str | None, classes: Any
-) -> Material:
+def _material(model: Learner, schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
     from hammemo.sources.schemas import TableSchema
 
     if isinstance(schema, TableSchema):
@@ -105,7 +109,7 @@ def _material(
     return _documents(schema, files, file_format, classes)
 
 
-def _rows(model: MemoryClassifier, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
+def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
     """Return all rows of tables, and tell the model which columns are numbers."""
     from hammemo.evaluation.splits import TableMaterial
     from hammemo.sources.kinds import ordered_columns
@@ -126,7 +130,7 @@ def _rows(model: MemoryClassifier, schema: TableSchema, files: list[str], file_f
     if not found:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
     X, y = joined([X for X, _ in parts]), joined([y for _, y in parts])
-    return TableMaterial(X, y, None if schema.time is None else moments)
+    return TableMaterial(X, y, None if schema.time is None else moments, is_target=schema.is_target)
 
 
 def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> DocumentMaterial:
@@ -163,9 +167,11 @@ def _split(material: Material, number: int | None, share: float | None, seed: in
     return splits.folds(material, _FOLDS if number is None else number, seed)
 
 
-def _print(found: Evaluation) -> None:
+def _print(found: Evaluation | NumberEvaluation) -> None:
+    n_labels, n_not_learnt = getattr(found, "n_labels", None), getattr(found, "n_not_learnt", 0)
+    labels = "" if n_labels is None else f"{counted(n_labels, 'label')}; "
     typer.echo(
-        f"{counted(found.n_asked, 'answer')}, {found.split}; {counted(found.n_labels, 'label')}; "
+        f"{counted(found.n_asked, 'answer')}, {found.split}; {labels}"
         f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s a fit."
     )
     table = Table()
@@ -176,15 +182,19 @@ def _print(found: Evaluation) -> None:
     for name, cells in shown.items():
         table.add_row(name, *cells.values())
     console().print(table)
-    if found.n_not_learnt:
+    if n_not_learnt:
         typer.echo(
-            f"{counted(found.n_not_learnt, 'answer')} could not be right, because the label was not learnt: counted as "
+            f"{counted(n_not_learnt, 'answer')} could not be right, because the label was not learnt: counted as "
             "wrong, and left out of the log-loss."
         )
 
 
-def _cells(measures: Measures) -> dict[str, str]:
+def _cells(measures: Any) -> dict[str, str]:
     """Return the figures of one learner by their titles."""
+    if not hasattr(measures, "accuracy"):
+        titles = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pinball": "pinball", "coverage": "in 80 % interval"}
+        found = {title: getattr(measures, name) for name, title in titles.items()}
+        return {title: "none" if number is None else f"{number:.4g}" for title, number in found.items()}
     spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
     numbers = {} if measures.top_5 is None else {"top-5": measures.top_5}
     if measures.roc_auc is not None:

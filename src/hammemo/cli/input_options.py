@@ -24,7 +24,11 @@ NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of -
 
 NewLabel: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Table: the column to predict (its number with --no-header)."),
+    typer.Option(metavar="COLUMN", help="Table: the column of labels to predict (its number with --no-header)."),
+]
+NewTarget: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Table: the column of numbers to predict (its number with --no-header)."),
 ]
 NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")]
 Numeric: TypeAlias = Annotated[
@@ -39,7 +43,11 @@ Numeric: TypeAlias = Annotated[
 KnownLabel: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="The column with the labels (its number with --no-header).", rich_help_panel=_PANEL
+        "--label",
+        "--target",
+        metavar="COLUMN",
+        help="The column with the labels or targets (its number with --no-header).",
+        rich_help_panel=_PANEL,
     ),
 ]
 
@@ -119,14 +127,21 @@ class InputOptions:
         ),
     ] = None
 
-    def new_schema(self, label: str | None, h: int | None, numeric: str | None = None) -> Schema:
-        """Return how input is read that no model knows yet: rows of a table with --label, sequences with --h."""
+    def new_schema(
+        self, label: str | None, h: int | None, numeric: str | None = None, target: str | None = None
+    ) -> Schema:
+        """Return how new input is read: rows of a table with --label or --target, sequences with --h."""
         from hammemo.sources.schemas import SequenceSchema, TableSchema
 
-        if h is None and label is None:
-            raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
+        if h is None and label is None and target is None:
+            raise UsageError(
+                "Name the column that is to be predicted with --label, or --target for numbers, or learn sequences "
+                "with --h."
+            )
         if h is not None and label is not None:
             raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
+        if target is not None and (label is not None or h is not None):
+            raise UsageError("--target predicts numbers, --label names and --h sequences: give one of them.")
         if h is not None:
             for_tables = {**self._for_tables, "numeric": numeric}
             refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
@@ -136,7 +151,8 @@ class InputOptions:
             listed: Any = column_list(numeric, "--numeric")
         else:
             listed = numeric or "auto"
-        return TableSchema(label, **self._for_both, **self._for_tables, numeric=listed)
+        reading = {**self._for_both, **self._for_tables, "numeric": listed}
+        return TableSchema(label if target is None else target, **reading, is_target=target is not None)
 
     def changed(self, schema: Schema, label: str | None = None) -> Schema:
         """Return the schema of a model with what the command line says otherwise."""
@@ -174,12 +190,13 @@ class NewInputOptions(InputOptions):
     """What the command line says about input that no model knows yet."""
 
     label: NewLabel = None
+    target: NewTarget = None
     h: NewLength = None
     numeric: Numeric = None
 
     def schema(self) -> Schema:
         """Return how the input is read."""
-        return self.new_schema(self.label, self.h, self.numeric)
+        return self.new_schema(self.label, self.h, self.numeric, self.target)
 
 
 @dataclass(frozen=True)

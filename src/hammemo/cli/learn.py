@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines import GroupReport, Machines
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
 _ENGINE = "Large files"
@@ -138,21 +139,28 @@ def fit_files(
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
+    With --target, the model predicts numbers and intervals.
+
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.cli.batches import learn_batches
+    from hammemo.cli.batches import held_facts, learn_batches
     from hammemo.cli.models import OpenModel
+    from hammemo.models.regressor import MemoryRegressor
     from hammemo.sources.schemas import SequenceSchema, TableSchema
 
     started = time.perf_counter()
     with one_line_errors():
         _check_before_work(out, sequences, machines)
-        model, layout = parameters.classifiers()
         schema, classes = sequences.refined(given.schema())
+        model, layout = parameters.learners(schema)
         if isinstance(schema, TableSchema):
             schema = _for_layout(schema, layout, given.numeric)
             set_table_parameters(model, schema)
-        if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
+        if isinstance(model, MemoryRegressor):
+            refuse(machines.given, "is for labels: leave it out, or use --label instead of --target")
+            say_where_from(source)
+            schema, facts = learn_batches(model, schema, source, given.file_format)
+        elif isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
         elif isinstance(schema, TableSchema) and machines.given:
             model, schema, facts = _learn_table(model, schema, source, given.file_format, layout, machines, out)
@@ -161,11 +169,11 @@ def fit_files(
             say_where_from(source)
             schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
         OpenModel(model, schema, {}).write(out, wait)
-    facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
-    _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
+    facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
+    _report_learnt({**facts, "fingerprint": model.state.fingerprint, "out": str(out)}, as_json=as_json)
 
 
-def set_table_parameters(model: MemoryClassifier, schema: TableSchema) -> None:
+def set_table_parameters(model: Learner, schema: TableSchema) -> None:
     """Give a model the parameters that say how a table is read."""
     numeric = schema.numeric if isinstance(schema.numeric, str) else list(schema.numeric)
     model.set_params(missing=schema.missing, numeric=numeric)
@@ -264,7 +272,9 @@ def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
 
 def _learnt(facts: dict[str, Any]) -> str:
     """Return what was learnt; how, where the files were so large that they were cut into groups."""
-    learnt = f"{counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}"
+    from hammemo.cli.batches import shown_facts
+
+    learnt = shown_facts(facts)
     groups, resumed = facts.get("groups", 1), facts.get("groups_resumed", 0)
     if facts.get("tokens"):
         learnt += f" from {counted(facts['tokens'], 'token')}"

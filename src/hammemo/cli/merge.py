@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
+from hammemo.cli.console import check_model_writable, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ def merge_models(
     as_json: opt.AsJson = False,
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
-    from hammemo.cli.batches import example_count
+    from hammemo.cli.batches import held_facts, shown_facts
     from hammemo.cli.models import changing, left_to_do, open_model
     from hammemo.cli.refit import NOT_ASKED
     from hammemo.cli.refit import refit as fit_again
@@ -58,16 +58,14 @@ def merge_models(
             refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
             whole.write(out, wait)
     facts = {
-        "examples": example_count(learner),
-        "labels": len(learner.classes_),
+        **held_facts(learner),
         **refitted.facts,
         "out": str(out),
     }
     if as_json:
         print_json(facts)
     else:
-        examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
-        told = (f"{examples} of {labels}.", refitted.sentence, f"Written to {out}")
+        told = (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")
         typer.echo(" ".join(filter(None, told)))
         if left := left_to_do(learner, out):
             typer.echo(left)

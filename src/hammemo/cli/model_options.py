@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from hammemo.cli.console import UsageError
+from hammemo.cli.input_options import refuse
 from hammemo.cli.options import read_key
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.regressor import MemoryRegressor
+    from hammemo.sources.schemas import Schema
 
 _PANEL: Final = "The model"
 
@@ -111,6 +114,19 @@ class ModelOptions:
         part_of("vote", self.vote)  # refuses a name that is not known
         model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed, keep=keep)
         return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
+
+    def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
+        """Return what `classifiers` does; for a schema with targets, a model that predicts numbers."""
+        if not getattr(schema, "is_target", False):
+            return self.classifiers()
+        from hammemo.models.regressor import MemoryRegressor
+
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("keep", "seed")}
+        changed = {name.replace("_", "-"): value for name, value in given.items() if value != getattr(type(self), name)}
+        refuse(changed, "is for labels: leave it out, or use --label instead of --target")
+        if _has_digests(self.keep):
+            raise UsageError(f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of rows.")
+        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep)), None
 
 
 def part_of(kind: str, text: str) -> Any:

@@ -15,11 +15,13 @@ from hammemo.files.archive import FileError
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import mute_forgetting_warning, name_columns
+from hammemo.models.learners import Learner
 from hammemo.models.predictor import Predictor
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.token_types import TokenType, TokenTypes
 
 if TYPE_CHECKING:
@@ -46,9 +48,9 @@ class OpenModel:
         """Tokens per context."""
         return int(self.model.n_columns if isinstance(self.model, Predictor) else self.model.n_features_in_)
 
-    def learner(self, path: Path) -> MemoryClassifier:
-        """Return the classifier, or refuse a compiled predictor, which learns and forgets nothing."""
-        if not isinstance(self.model, MemoryClassifier):
+    def learner(self, path: Path) -> Learner:
+        """Return the model, or refuse a compiled predictor, which learns and forgets nothing."""
+        if not isinstance(self.model, Learner):
             raise ValueError(f"{path} is compiled for serving and cannot change: use the file it was compiled from.")
         mute_forgetting_warning(self.model)  # the commands say themselves what was refitted
         return self.model
@@ -61,15 +63,15 @@ class OpenModel:
             return self.schema
         return SequenceSchema(self.h, short="drop" if cutting is None else cutting.short)
 
-    def as_written(self, path: Path) -> MemoryClassifier:
-        """Return a version of the classifier as `write` writes it, for its digest."""
+    def as_written(self, path: Path) -> Learner:
+        """Return a version of the model as `write` writes it, for its digest."""
         model = self.learner(path).snapshot()
         self._name_columns(model)
         return model
 
     def _name_columns(self, model: Any) -> None:
         columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
-        if columns is not None and isinstance(model, MemoryClassifier):
+        if columns is not None and isinstance(model, Learner):
             name_columns(model, np.array(columns, dtype=object))
 
     def write(self, path: Path, wait: float | None) -> None:
@@ -103,7 +105,7 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     """Load a model file and how its input is read."""
     notes = _notes_of(path)
     model = load(path, key=key)
-    columns = name_columns(model, None) if isinstance(model, MemoryClassifier) else None
+    columns = name_columns(model, None) if isinstance(model, Learner) else None
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     return opened
@@ -111,7 +113,7 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
 
 def left_to_do(model: Any, path: Path) -> str:
     """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
-    if not isinstance(model, MemoryClassifier) or not model.state.stale:
+    if not isinstance(model, Learner) or not model.state.stale:
         return ""
     how = f"run hammemo refit {path}"
     if not model.state.refits_whole:
@@ -132,14 +134,18 @@ _NAMES_OF: Final = dict(zip(TokenType, (WHOLE_NUMBERS, STRINGS, MIXED), strict=T
 
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
-    kept, label = model.state.rows if isinstance(model, MemoryClassifier) else None, model.label_dtype_
+    kept = model.state.rows if isinstance(model, Learner) else None
     types = TokenTypes.of(kept.examples().contexts).letters if kept is not None and len(kept) else TokenType.UNKNOWN * h
     letters = "".join(_NAMES_OF[TokenType(one)] for one in types)
-    cells = model.state.cells if isinstance(model, MemoryClassifier) else model.cells
-    if cells is not None:
-        pairs = zip(cells.kinds, letters, strict=True)
-        letters = "".join(kind if kind in ORDERED else name for kind, name in pairs)
-    return letters + {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS}.get(label.kind, MIXED)
+    if isinstance(model, Learner):
+        kinds = model.state.columns.kinds
+    else:
+        kinds = None if model.cells is None else model.cells.kinds
+    if kinds is not None:
+        letters = "".join(kind if kind in ORDERED else name for kind, name in zip(kinds, letters, strict=True))
+    if isinstance(model, MemoryRegressor):
+        return letters + ColumnKind.NUMBERS
+    return letters + {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS}.get(model.label_dtype_.kind, MIXED)
 
 
 def _notes_of(path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.answers import answer_writer
 from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
-from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import InputOptions, refuse
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -34,29 +35,55 @@ Out = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class AnswerOptions:
+    """What is printed beside each answer."""
+
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the probability of the answer (log-linear vote or mixture).")
+    ] = False
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
+    ] = False
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="Numbers: add the ends of an interval that holds this share of targets, such as 0.8."
+        ),
+    ] = None
+
+    def check(self, model: Any) -> None:
+        """Refuse what the model has no answers for."""
+        predicts_numbers = hasattr(model, "predict_interval")
+        of_labels = {"proba": self.proba or None, "certify": self.certify or None}
+        if predicts_numbers:
+            refuse(of_labels, "is for a model of labels, and this one predicts numbers: leave it out")
+        else:
+            refuse({"interval": self.interval}, "is for a model of numbers, and this one predicts labels: leave it out")
+
+
 def predict_rows(
     model: opt.Model,
     files: Files = None,
     out: Out = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of the answer (log-linear vote or mixture).")
-    ] = False,
-    certify: Annotated[
-        bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
-    ] = False,
     *,
+    wanted: AnswerOptions,
     given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Print the most likely label of each row, or the most likely next token of each document, one per line."""
+    """Print the most likely label, the expected number, or the most likely next token of a document, one per line."""
 
     def answer(model: Any, queries: Queries) -> Answers:
+        wanted.check(model)
         predicted = model.predict(queries.X)
         answers: Answers = {"prediction": predicted.tolist()}
-        if proba:
+        if wanted.interval is not None:
+            low, high = model.predict_interval(queries.X, wanted.interval).T.tolist()
+            answers |= {"low": low, "high": high}
+        if wanted.proba:
             answers["probability"] = probabilities(model, queries).max(axis=1).tolist()
-        if certify:
+        if wanted.certify:
             answers["proven"] = model.certify(queries.X).tolist()
         return answers
 

@@ -6,7 +6,7 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.tokens.contexts import Contexts
 
 
@@ -82,24 +83,35 @@ def refit_model(
         typer.echo(evidence.sentence)
 
 
-def refit(learner: MemoryClassifier, path: Path) -> Refitted:
+def refit(learner: Learner, path: Path) -> Refitted:
     """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model."""
+    from hammemo.models.regressor import MemoryRegressor
+
+    if isinstance(learner, MemoryRegressor):
+        check_can_refit(learner, path)
+        before = learner.digest(parts=True)["weights"]
+        is_same = learner.refit().digest(parts=True)["weights"] == before
+        kept = counted(len(learner.state.kept or ()), "kept example")
+        return _fitted_to(kept, "unchanged" if is_same else "changed")
     if not learner.vote_.fits_weights:
         return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
-    before, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
+    vote, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
     asked, kinds = _last_rows(learner), learner.state.columns.kinds
     labels = None if asked is None else _labels(learner, asked)
     after = learner.refit().vote_
-    weights = "unchanged" if after.is_fitted_like(before) else "changed"
+    weights = "unchanged" if after.is_fitted_like(vote) else "changed"
     if not after.state():
         return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
-    how = "are as they were" if weights == "unchanged" else "have changed"
-    sentence = f"The weights were fitted to {kept} and {how}."
+    found = _fitted_to(kept, weights)
     if asked is None or labels is None or learner.state.columns.kinds != kinds:
-        return Refitted(weights, sentence)
-    changed = float((labels != _labels(learner, asked)).mean())
-    return Refitted(weights, sentence, changed)
+        return found
+    return replace(found, changed_labels=float((labels != _labels(learner, asked)).mean()))
+
+
+def _fitted_to(kept: str, weights: str) -> Refitted:
+    how = "are as they were" if weights == "unchanged" else "have changed"
+    return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
 
 
 def _last_rows(learner: MemoryClassifier) -> Contexts | None:
@@ -114,9 +126,14 @@ def _labels(learner: MemoryClassifier, rows: Contexts) -> NDArray[Any]:
     return found
 
 
-def check_can_refit(learner: MemoryClassifier, path: Path) -> None:
+def check_can_refit(learner: Learner, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
-    if learner.vote_.fits_weights and learner.state.kept is None:
+    from hammemo.models.regressor import MemoryRegressor
+
+    if isinstance(learner, MemoryRegressor):
+        if learner.state.kept is None:
+            raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
+    elif learner.vote_.fits_weights and learner.state.kept is None:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
             "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "

@@ -52,6 +52,8 @@ def top_k_rows(
     """Print the k most likely labels of each row or document, best first, separated by tabs."""
 
     def answer(model: Any, queries: Queries) -> Answers:
+        if not hasattr(model, "top_k"):
+            raise ValueError("The model predicts numbers, not labels: use hammemo predict --interval.")
         seen = queries.documents or "seen"
         gone, only = (
             None if path is None else _listed(path, model.classes_) for path in (wanted.exclude, wanted.allow)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hammemo.cli.models import OpenModel
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.receipts.receipt import SignedReceipt
 
 _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and fits again"
@@ -123,7 +123,7 @@ def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: Signed
     return Verdict(check.result.value, sentence, check.rows, check.same, problem.get(check.result, ""))
 
 
-def _by_kept(path: Path, learner: MemoryClassifier, signed: SignedReceipt | None) -> Verdict:
+def _by_kept(path: Path, learner: Learner, signed: SignedReceipt | None) -> Verdict:
     """Make the model again from the rows that it keeps itself."""
     kept = learner.state.kept
     if kept is None or not kept.holds_all:
@@ -175,7 +175,7 @@ def _stated(given: Given, receipts: list[SignedReceipt]) -> list[str]:
     return found
 
 
-def _facts(verdict: Verdict, learner: MemoryClassifier) -> dict[str, Any]:
+def _facts(verdict: Verdict, learner: Learner) -> dict[str, Any]:
     return {
         "result": verdict.result,
         "sentence": verdict.sentence,
@@ -186,7 +186,7 @@ def _facts(verdict: Verdict, learner: MemoryClassifier) -> dict[str, Any]:
     }
 
 
-def _print(verdict: Verdict, learner: MemoryClassifier, signed: SignedReceipt | None, stated: list[str]) -> None:
+def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, stated: list[str]) -> None:
     if verdict.same:
         table = Table("part", "digest", "made again from the rows")
         for part, digest in learner.digest(parts=True).items():

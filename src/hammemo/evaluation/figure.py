@@ -7,7 +7,7 @@ right in 8 of 10 cases. Beside a point stands how many answers are in its bin, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+
+MOST_DOTS: Final = 2000
+_COLOUR: Final = "#0072B2"
 
 
 def draw(
@@ -39,17 +42,47 @@ def draw(
         One for each bin: "probability", "right" and "asked"; none where there are no probabilities.
     calibration_error : float or None
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    n_panels = 2 if calibration else 1
-    figure = Figure(figsize=(5.4 * n_panels, 4.8), layout="constrained")
-    axes = figure.subplots(1, n_panels, squeeze=False)[0]
+    figure, axes = _panels(2 if calibration else 1)
     _draw_confusion(axes[0], confusion, labels, n_asked)
     if calibration:
         _draw_calibration(axes[1], calibration, calibration_error)
     return figure
+
+
+def draw_numbers(
+    targets: NDArray[np.float64], predicted: NDArray[np.float64], coverage: Sequence[tuple[float, float]], rmse: float
+) -> Figure:
+    """Return a new figure: predictions against targets, and for each interval the share of targets inside.
+
+    Of many targets, about `MOST_DOTS` are drawn, evenly spaced in the order of the targets.
+    """
+    figure, (left, right) = _panels(2)
+    shown = np.argsort(targets, kind="stable")[:: max(1, len(targets) // MOST_DOTS)]
+    ends = [float(min(targets.min(), predicted.min())), float(max(targets.max(), predicted.max()))]
+    left.plot(ends, ends, color="0.6", linewidth=1)
+    left.scatter(predicted[shown], targets[shown], s=10, color=_COLOUR, alpha=0.4, linewidth=0)
+    left.set_xlabel("prediction")
+    left.set_ylabel("target")
+    left.set_title(f"{len(targets):,} held-out rows; RMSE {rmse:.4g}", loc="left", fontsize=10)
+    right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+    right.plot(*zip(*coverage, strict=True), "o-", color=_COLOUR, linewidth=1, markersize=5)
+    right.set_xlim(0, 1)
+    right.set_ylim(0, 1)
+    right.set_xlabel("share of targets that an interval should hold")
+    right.set_ylabel("share that it holds")
+    right.set_title("coverage of intervals", loc="left", fontsize=10)
+    for ax in (left, right):
+        ax.grid(visible=True, alpha=0.3)
+    return figure
+
+
+def _panels(number: int) -> tuple[Figure, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
+    figure = Figure(figsize=(5.4 * number, 4.8), layout="constrained")
+    return figure, figure.subplots(1, number, squeeze=False)[0]
 
 
 def _draw_confusion(ax: Axes, counts: NDArray[np.int64], labels: Sequence[str], n_asked: int) -> None:
@@ -72,12 +105,12 @@ def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: 
         np.array([one[name] for one in calibration]) for name in ("probability", "right", "asked")
     )
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
-    ax.plot(probability, right, color="#0072B2", linewidth=1)
+    ax.plot(probability, right, color=_COLOUR, linewidth=1)
     for x, y, n in zip(probability.tolist(), right.tolist(), asked.tolist(), strict=True):
         away = 1 if y > x else -1  # from the diagonal
         place: dict[str, Any] = {"xytext": (-9 * away, 5 * away), "textcoords": "offset points", "va": "center"}
         ax.annotate(f"{int(n):,}", (x, y), fontsize=7, color="0.2", ha="right" if away > 0 else "left", **place)
-    ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color="#0072B2", alpha=0.8, edgecolor="white")
+    ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color=_COLOUR, alpha=0.8, edgecolor="white")
     ax.set_xlim(0, 1.1)
     ax.set_ylim(0, 1.03)
     ax.set_xlabel("highest probability; beside each dot its answers")

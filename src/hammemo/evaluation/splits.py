@@ -1,6 +1,7 @@
 """What an evaluation learns and what it asks: examples in units that are not cut, and ways to split them.
 
-Rows of a table are split one by one, each fold with about the same share of every label. Documents (texts, sessions,
+Rows of a table are split one by one, each fold with about the same share of every label, or of every tenth of the
+targets. Documents (texts, sessions,
 the cases of an event log) are never cut: all examples of one are learnt, or all are held out. A split by
 time holds out the latest ones and learns all before them; a document's time is that of its first event.
 """
@@ -64,6 +65,8 @@ class TableMaterial(Material):
     y: NDArray[Any]
     moments: Sequence[Any] | None = None
     unit: str = "rows"
+    is_target: bool = False
+    """Whether y holds numbers that are to be predicted."""
 
     def __len__(self) -> int:
         return len(self.y)
@@ -73,13 +76,15 @@ class TableMaterial(Material):
         return np.ones(len(self), np.int64)
 
     def strata(self) -> NDArray[np.int64]:
-        """Return the number of each row's label."""
+        """Return the number of each row's label; for targets, which tenth of them each row belongs to."""
+        if self.is_target:
+            return np.argsort(np.argsort(self.y, kind="stable"), kind="stable") * 10 // max(len(self), 1)
         numbers: dict[Any, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in self.y.tolist()], np.int64)
 
-    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
+    def learnt_by(self, model: Any, units: NDArray[np.int64]) -> Any:
         """Return a copy of the model that has learnt these rows."""
-        learner: MemoryClassifier = clone(model)
+        learner = clone(model)
         return learner.fit(self.X[units], self.y[units])
 
     def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -28,7 +28,10 @@ from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
 from hammemo.models.digests import UNSTORED
 from hammemo.models.editing import take_state
+from hammemo.models.learners import Learner
+from hammemo.models.number_state import NumberLayout, NumberMemory, NumberState, NumberVote
 from hammemo.models.predictor import Predictor
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept import EVERYTHING
@@ -36,6 +39,7 @@ from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import TokenTypes
 
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.votes import Vote
 
+Savable: TypeAlias = Learner | Predictor
+
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
@@ -61,7 +67,7 @@ _OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 
 
 def file_pieces(
-    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, segmented: SignedSum | None = None
+    model: Savable, notes: Mapping[str, str] | None, segmented: SignedSum | None = None
 ) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
@@ -69,6 +75,9 @@ def file_pieces(
     """
     if isinstance(model, Predictor):
         arrays, about = _predictor_parts(model)
+    elif isinstance(model, MemoryRegressor):
+        check_is_fitted(model)
+        arrays, about = _regressor_parts(model)
     else:
         check_is_fitted(model)
         arrays, about = _classifier_parts(model, segmented)
@@ -79,12 +88,12 @@ def file_pieces(
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
 
-def file_bytes(model: MemoryClassifier) -> bytes:
+def file_bytes(model: Learner) -> bytes:
     """Return the file of a model as bytes, for another process; `from_bytes` undoes it."""
     return b"".join(file_pieces(model.now(), None))
 
 
-def from_bytes(data: bytes) -> MemoryClassifier | Predictor:
+def from_bytes(data: bytes) -> Savable:
     """Return the model in the bytes of a file, checked as `load` does; `FileError` where they are none."""
     with refusing("the model"):
         return restored(Archive.of_bytes(data), Restorer(Registry(), None), verify=True, folder="")
@@ -136,10 +145,8 @@ def _classifier_parts(
         **({descriptions.STALE: True} if state.stale else {}),
         **({} if state.position is None else {"position": state.position}),
     }
-    rows = {}
-    if state.store is not None:
-        about["kept"] = kept
-        rows = {f"kept.{name}": array for name, array in state.store.state().items()}
+    rows, described = _kept_parts(state.store)
+    about.update(described)
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
         about["segments"] = folders.described_segments(segmented)
@@ -148,6 +155,45 @@ def _classifier_parts(
         stored = memory.state()
     arrays = {**stored, "declared": declared, **_vote_arrays(state.vote), **_cell_arrays(state.cells), **rows}
     return {**arrays, **descriptions.codes_arrays(memory)}, about
+
+
+def _kept_parts(store: ModelStore | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays of what is stored of rows, and the entry of the description."""
+    if store is None:
+        return {}, {}
+    return {f"kept.{name}": array for name, array in store.state().items()}, {"kept": store.described()}
+
+
+def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    state, names = model.state, model.state.columns.names
+    if type(model) is not MemoryRegressor:
+        raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
+    params = {
+        name: descriptions.plain(name, value)
+        for name, value in model.get_params(deep=False).items()
+        if name not in UNSTORED and name != "random_state"
+    }
+    has_seed = isinstance(model.random_state, (int, np.integer, type(None)))
+    params["random_state"] = descriptions.plain("random_state", model.random_state) if has_seed else state.seed
+    rows, described = _kept_parts(state.store)
+    about = {
+        "kind": "regressor",
+        "class": type(model).__name__,
+        "params": params,
+        "n_features_in": state.columns.n,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "seed": state.seed,
+        "layout": state.layout.described(),
+        "pinned": state.pinned,
+        "chosen_at": state.chosen_at,
+        "weighed_at": state.vote.rows,
+        **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
+        **({descriptions.STALE: True} if state.stale else {}),
+        **described,
+    }
+    parts = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
+    arrays = {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
+    return {**arrays, **rows}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -182,7 +228,7 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
     return {f"vote.{name}": array for name, array in vote.state().items()}
 
 
-def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
+def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> Savable:
     """Return the model in a file, checked; `folder` is where the segments lie that it may name."""
     about = archive.about
     kind = field(about, "kind", str)
@@ -193,6 +239,8 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
         return _classifier(archive, restorer, verify=verify, folder=folder)
     if kind == "predictor":
         return _predictor(archive, restorer, verify=verify)
+    if kind == "regressor":
+        return _regressor(archive, restorer)
     raise ValueError(f"it holds a {kind!r}, which is not known")
 
 
@@ -249,6 +297,38 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         position=checked_position(field(about, "position", str)) if "position" in about else None,
     )
     take_state(model, state)
+    return model
+
+
+def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
+    about, arrays = archive.about, dict(archive.arrays)
+    entries = ("checksum", "format", "version", "kind", "class", "params", "n_features_in", "feature_names_in", "seed")
+    optional = ("kept", "types", descriptions.STALE, "notes")
+    exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
+    cls = restorer.registry.find("regressor", field(about, "class", str))
+    params = field(about, "params", dict)
+    exactly(params, *descriptions.stored_parameters(cls))
+    field(params, "random_state", int, type(None))
+    model: MemoryRegressor = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
+    check_missing_rule(model.missing)
+    described, n = field(about, "layout", dict), field(about, "n_features_in", int)
+    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"))
+    exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
+    store = _stored_store(about, arrays, n, restorer.key)
+    if store is not None and store.kept_rows is not store:
+        raise ValueError("it keeps something that is not rows")
+    stored = StoredArrays(arrays)
+    layout = NumberLayout.restored(described, stored.part("layout"))
+    seed, chosen_at, weighed_at = (field(about, name, int) for name in ("seed", "chosen_at", "weighed_at"))
+    if len(layout.codes.kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
+        raise ValueError("its columns, its seed or its numbers of rows cannot be")
+    memory = NumberMemory.restored(layout, stored.part("memory"))
+    vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
+    stored.finish()
+    kinds = layout.codes.kinds
+    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds)
+    flags = {"pinned": field(about, "pinned", bool), "stale": descriptions.stored_flag(about, descriptions.STALE)}
+    take_state(model, NumberState(layout, memory, vote, columns, seed, store, chosen_at=chosen_at, **flags))
     return model
 
 

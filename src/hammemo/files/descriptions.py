@@ -267,6 +267,8 @@ class Restorer:
         """Return a parameter of a class of classifiers."""
         if (given := self._given(cls, name, value)) is not None:
             return given
+        if name == "numeric" and not isinstance(value, (str, list, type(None))):
+            raise ValueError("its parameter numeric is neither a word nor a list of columns")
         return self.part(name, value) if name in DESCRIBED and isinstance(value, dict) else _plain_value(value)
 
     def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:

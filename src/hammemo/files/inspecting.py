@@ -51,22 +51,14 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
     with refusing(path):
         head = folders.head_of(path)
         archive = Archive(head, verify=False)
-        about, stored = archive.about, StoredArrays(archive.arrays, trusted=True)
-        counts = stored.whole_numbers("label_counts", (None,), below=2**53)
-        fitted: dict[str, Any] = {"vote": about.get("vote")}
-        if about.get("kind") == "classifier":
-            fitted = field(about, "fitted", dict)
+        about = archive.about
         groups: Counter[str] = Counter()
         for array_name, array in sorted(archive.arrays.items()):
             groups[array_name.split(".")[0]] += array.nbytes
         return {
             **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
-            **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
             "context_length": about.get("n_features_in"),
-            "sites": len(field(field(about, "sites", dict), "positions", list)),
-            "labels": len(counts),
-            "examples": int(counts.sum(dtype=np.uint64)),
-            "label_dtype": about.get("label_dtype"),
+            **_inspected_memory(about, StoredArrays(archive.arrays, trusted=True)),
             "seed": about.get("seed"),
             "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
             "notes": descriptions.stored_notes(about),
@@ -81,9 +73,25 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
         }
 
 
+def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[str, Any]:
+    """Return how many examples are held and, for labels, by which parts."""
+    if about.get("kind") == "regressor":
+        return {"examples": int(stored.part("memory").take("sizes", "uint64", (2,))[0])}
+    counts = stored.whole_numbers("label_counts", (None,), below=2**53)
+    is_classifier = about.get("kind") == "classifier"
+    fitted: Mapping[str, Any] = field(about, "fitted", dict) if is_classifier else {"vote": about.get("vote")}
+    return {
+        **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
+        "sites": len(field(field(about, "sites", dict), "positions", list)),
+        "labels": len(counts),
+        "examples": int(counts.sum(dtype=np.uint64)),
+        "label_dtype": about.get("label_dtype"),
+    }
+
+
 def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """Return how many rows or documents a model keeps in plain text, whether these are all, and if it needs a refit."""
-    if about.get("kind") != "classifier":
+    if about.get("kind") not in ("classifier", "regressor"):
         return {}
     kept, digests = field({"kept": {}, **about}, "kept", dict), None
     if kept.get("of") == "digests":

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, MissingFileError, refusing
 from hammemo.files.atomic import delete_leftovers, write_file
-from hammemo.files.contents import file_pieces, restored
+from hammemo.files.contents import Savable, file_pieces, restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
@@ -30,6 +30,7 @@ from hammemo.files.remote import cached
 from hammemo.memories.exact import InSegments
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def save(
-    model: MemoryClassifier | Predictor,
+    model: Savable,
     path: str | os.PathLike[str],
     *,
     notes: Mapping[str, str] | None = None,
@@ -59,8 +60,8 @@ def save(
 
     Parameters
     ----------
-    model : MemoryClassifier, MeMoClassifier or Predictor
-        A fitted classifier, which can continue learning after `load`; or a compiled predictor, for serving only.
+    model : MemoryClassifier, MemoryRegressor, MeMoClassifier or Predictor
+        A fitted model, which can continue learning after `load`; or a compiled predictor, for serving only.
     path : str or path
         The destination; an existing file is replaced and its permissions are kept.
     notes : mapping of str to str, optional
@@ -84,7 +85,7 @@ def save(
     >>> again.partial_fit([["c", "e"]], ["z"]).predict([["c", "d"], ["a", "b"]]).tolist()
     ['y', 'x']
     """
-    if not isinstance(model, (MemoryClassifier, Predictor)):
+    if not isinstance(model, (MemoryClassifier, MemoryRegressor, Predictor)):
         raise TypeError(_what_to_save(model))
     if _is_for_folder(model, path, segments) and isinstance(model, MemoryClassifier):
         _save_folder(model, os.fspath(path), notes, segments, force=force)
@@ -103,7 +104,8 @@ def save(
 
 def _what_to_save(model: Any) -> str:
     """Return why something cannot be saved, and what can be."""
-    wanted = f"save takes a fitted MemoryClassifier or a compiled Predictor, not a {type(model).__name__}. "
+    kinds = "a fitted MemoryClassifier or MemoryRegressor, or a compiled Predictor"
+    wanted = f"save takes {kinds}, not a {type(model).__name__}. "
     if isinstance(model, Pipeline):
         step = next((name for name, part in model.steps if isinstance(part, MemoryClassifier)), None)
         if step is not None:

@@ -13,18 +13,18 @@ from weakref import WeakKeyDictionary
 from hammemo.files.archive import FileError, stated_checksum
 
 if TYPE_CHECKING:
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo._versions import Versioned
     from hammemo.models.predictor import Predictor
 
 _origins: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
 
 
-def remember(model: MemoryClassifier | Predictor, path: str | os.PathLike[str], checksum: str) -> None:
+def remember(model: Versioned | Predictor, path: str | os.PathLike[str], checksum: str) -> None:
     """Take note that a model is what a file with this checksum holds."""
     _origins[model] = (os.path.realpath(path), checksum)
 
 
-def refuse_to_undo(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> None:
+def refuse_to_undo(model: Versioned | Predictor, path: str | os.PathLike[str]) -> None:
     """Refuse to save a model to the file it came from, if that file has been written since; its lock must be held."""
     file, checksum = _origins.get(model, (None, None))
     if file != os.path.realpath(path) or not os.path.exists(path) or stated_checksum(path) == checksum:

@@ -36,6 +36,7 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.stores.digest_store import Digests
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 
@@ -49,6 +50,7 @@ def _by_name(*classes: type) -> dict[str, type]:
 
 BUILT_IN: Final = {
     "classifier": _by_name(MemoryClassifier),
+    "regressor": _by_name(MemoryRegressor),
     "kernel": _by_name(
         PositionalHamming,
         SiteKernel,

@@ -40,7 +40,7 @@ def _has_probabilities(self: Answering) -> bool:
     return True
 
 
-def _row_slices(X: Any) -> list[Any]:
+def row_slices(X: Any) -> list[Any]:
     """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
     rows = X.iloc if hasattr(X, "iloc") else X if isinstance(X, (list, np.ndarray)) else None
     if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
@@ -124,7 +124,7 @@ class Answering(ABC):
 
     def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]) -> tuple[ModelView, NDArray[Any]]:
         """Return the version that answers, and the answers to all rows, some rows at a time."""
-        first, *others = _row_slices(X)
+        first, *others = row_slices(X)
         view, contexts = self._question(first)
         found = [ask(view.scorer, contexts), *(ask(view.scorer, view.read(rows)) for rows in others)]
         return view, found[0] if len(found) == 1 else np.concatenate(found)

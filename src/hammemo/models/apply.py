@@ -24,7 +24,8 @@ LONGEST_POSITION: Final = 1_024
 
 def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: bool) -> ModelState:
     """Return the state of a model after it has forgotten rows, or everything, and then learnt rows."""
-    settings, state = model.settings(), known_state(model)
+    state: ModelState | None = known_state(model)
+    settings = model.settings()
     if forget is not None:
         check_is_fitted(model)
         before: ModelState = model.state

@@ -14,8 +14,11 @@ Here kinds are decided and kept rows converted; who decides counts the rows agai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven, asked_columns, converted, holds_time, is_time
@@ -26,15 +29,15 @@ from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import evidence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
+    from hammemo.models.state import RowsState
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.user_input import ReadingRules
 
 
 _NO_TIMES: Final = frozenset({str, int, float, bool})
@@ -43,23 +46,23 @@ _NO_TIMES: Final = frozenset({str, int, float, bool})
 _UNTYPED: Final = HowGiven.UNTYPED  # for single edits: to look up a member takes time in Python 3.11
 
 
-def asked(settings: ModelSettings, columns: ColumnSchema) -> Asked:
+def asked(settings: ReadingRules, columns: ColumnSchema) -> Asked:
     """Return which columns the parameter says are numbers; those that are, where it names columns without names."""
     numeric = "none" if settings.numeric is None else settings.numeric
-    is_list = not isinstance(numeric, str)
+    is_list = isinstance(numeric, (Sequence, np.ndarray)) and not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
         return {j for j, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
     return asked_columns(numeric, columns.listed(), columns.n)
 
 
-def can_decide(state: ModelState) -> bool:
+def can_decide(state: RowsState) -> bool:
     """Return whether kinds can be decided again: the rows are all there, and no layout was given."""
     if state.columns.types is None or state.pinned:
         return False
     return state.can_choose_by_rows or (state.holds_nothing and (state.store is None or state.rows is not None))
 
 
-def undecided(settings: ModelSettings, columns: ColumnSchema) -> ColumnSchema:
+def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
     """Return columns as of unknown kinds: those that `numeric` names are numbers."""
     if settings.numeric is None:
         return replace(columns, types=None)
@@ -68,7 +71,7 @@ def undecided(settings: ModelSettings, columns: ColumnSchema) -> ColumnSchema:
     return replace(columns, types=types).of_kinds(kinds)
 
 
-def check_numeric(settings: ModelSettings, state: ModelState) -> None:
+def check_numeric(settings: ReadingRules, state: RowsState) -> None:
     """Refuse a parameter that was set since, where kinds cannot be decided again."""
     columns = state.columns
     if columns.types is None or can_decide(state):
@@ -90,7 +93,7 @@ def rows_of(store: ModelStore) -> Examples:
 
 
 def decided_by_rows(
-    settings: ModelSettings, columns: ColumnSchema, store: ModelStore
+    settings: ReadingRules, columns: ColumnSchema, store: ModelStore
 ) -> tuple[ColumnSchema, ModelStore]:
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
@@ -100,7 +103,7 @@ def decided_by_rows(
     return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
 
 
-def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterable[Any]) -> ColumnSchema:
+def decided_by_tables(settings: ReadingRules, state: RowsState, tables: Iterable[Any]) -> ColumnSchema:
     """Decide kinds by tables that hold all rows."""
     columns = state.columns
     if columns.types is None or state.pinned:
@@ -115,7 +118,7 @@ def decided_by_tables(settings: ModelSettings, state: ModelState, tables: Iterab
 
 
 def with_kinds(
-    settings: ModelSettings, columns: ColumnSchema, store: ModelStore, kinds: str
+    settings: ReadingRules, columns: ColumnSchema, store: ModelStore, kinds: str
 ) -> tuple[ColumnSchema, ModelStore]:
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, rows_of(store), columns.letters, kinds)
@@ -123,13 +126,13 @@ def with_kinds(
     return columns, store.emptied().changed(examples, 1)
 
 
-def as_kinds(settings: ModelSettings, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:
+def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:
     """Return examples whose columns were of some kinds as of other kinds."""
     contexts = converted(examples.contexts, before, after, settings.missing, columns.listed())
     return replace(examples, contexts=contexts)
 
 
-def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: bool) -> ColumnSchema:
+def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bool) -> ColumnSchema:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
     Without `choose`, only columns that cannot stay names become of another kind.
@@ -154,7 +157,7 @@ def decided_with(settings: ModelSettings, state: ModelState, X: Any, *, choose: 
     return replace(columns, types=together.types).of_kinds(after)
 
 
-def waits_for(settings: ModelSettings, state: ModelState, row: Sequence[Any]) -> bool:
+def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
     if types is None or _UNTYPED not in types or len(row) != len(types):
@@ -164,7 +167,7 @@ def waits_for(settings: ModelSettings, state: ModelState, row: Sequence[Any]) ->
     return any(kind == _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
-def evidence(state: ModelState) -> Evidence:
+def evidence(state: RowsState) -> Evidence:
     """Return what the rows show; a model that keeps not all of them shows that there are values."""
     types = state.columns.types
     assert types is not None
@@ -174,7 +177,7 @@ def evidence(state: ModelState) -> Evidence:
 
 
 def like_layout(
-    settings: ModelSettings, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
+    settings: ReadingRules, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
 ) -> tuple[ColumnSchema, Examples]:
     """Return the first rows of a model as of the kinds of a layout, where their values do not say otherwise."""
     theirs, mine = layout.kinds or ColumnKind.NAMES * examples.contexts.h, columns.letters

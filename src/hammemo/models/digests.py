@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,11 +17,12 @@ from sklearn.base import BaseEstimator
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.models.choose import held_out
+from hammemo.models.number_state import NumberState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.models.state import ModelState
+    from hammemo.models.state import RowsState
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -31,37 +32,54 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
-def part_digests(parameters_of: BaseEstimator, state: ModelState) -> dict[str, str]:
+def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, str]:
     """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
-    memory, kept, measured, columns = state.memory.now(), state.kept, held_out(state), state.columns
-    cutting, parameters = state.cutting, _described(parameters_of)
+    columns, kept, parameters = state.columns, state.kept, _described(parameters_of)
+    names = None if columns.names is None else [str(name) for name in columns.names]
+    parts = _number_parts(state, names) if isinstance(state, NumberState) else _label_parts(state, names)
     if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
-        parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
+        parameters["params"]["random_state"] = parts.seed  # as in files: a generator is described by its address
     described = {
-        "parameters": [parameters, memory.seed],
-        "layout": [
-            memory.layout(),
-            state.sites.weights.tolist(),
-            state.pinned,
-            None if state.cells is None else state.cells.digest(),
-            None if measured is None else list(vars(measured).values()),
-        ],
-        "declared": [
-            memory.declared.tolist(),
-            state.label_dtype.str,
-            None if columns.names is None else [str(name) for name in columns.names],
-            None if cutting is None else [cutting.short, cutting.pad],
-            columns.kinds,
-            columns.types,
-        ],
-        "vote settings": _described(state.vote),
+        "parameters": [parameters, parts.seed],
+        "layout": parts.layout,
+        "declared": [*parts.declared, columns.kinds, columns.types],
+        "vote settings": parts.vote,
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
     found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
-    found["counts"] = memory.state_digest()
-    found["weights"] = _of_arrays(state.vote.state())
+    found |= {"counts": parts.counts, "weights": _of_arrays(parts.weights)}
     found["kept rows"] = _of_arrays({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
+
+
+class _StateParts(NamedTuple):
+    """What the states of labels and of numbers do not have in common, ready for JSON."""
+
+    seed: int
+    layout: list[Any]
+    declared: list[Any]
+    vote: Any
+    counts: str
+    weights: Mapping[str, NDArray[Any]]
+
+
+def _label_parts(state: Any, names: list[str] | None) -> _StateParts:
+    memory, measured, cutting = state.memory.now(), held_out(state), state.cutting
+    layout = [
+        memory.layout(),
+        state.sites.weights.tolist(),
+        state.pinned,
+        None if state.cells is None else state.cells.digest(),
+        None if measured is None else list(vars(measured).values()),
+    ]
+    cut = None if cutting is None else [cutting.short, cutting.pad]
+    declared = [memory.declared.tolist(), state.label_dtype.str, names, cut]
+    return _StateParts(memory.seed, layout, declared, _described(state.vote), memory.state_digest(), state.vote.state())
+
+
+def _number_parts(state: NumberState, names: list[str] | None) -> _StateParts:
+    counts = _of_arrays(state.memory.arrays())
+    return _StateParts(state.seed, [state.layout.digest, state.pinned], [names], None, counts, state.vote.arrays())
 
 
 def whole_digest(parts: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
 from hammemo.models.learn import refuse_to_record
 from hammemo.models.state import way_to_refit
+from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.user_input import CheckedRows
 
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._versions import Versioned
-    from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
+    from hammemo.models.state import RowsState
+    from hammemo.tokens.user_input import ReadingRules
 
 Front = TypeVar("Front", bound="Versioned")
 
 
-def edit(model: Versioned, change: Callable[[Any], ModelState]) -> None:
+def edit(model: Versioned, change: Callable[[Any], RowsState]) -> None:
     """Let a model take the state that `change` makes of a private version of it, as the next version."""
 
     def changed(private: Any) -> None:
         known = private.__dict__
-        before: ModelState | None = model.__dict__.get("_state")
+        before: RowsState | None = model.__dict__.get("_state")
         if before is not None:
             known["_state"] = before.but(refitted=frozenset()) if before.refitted else before
         known.pop("_bits", None)  # `Report.bits` of the version before
@@ -57,12 +58,12 @@ def edit(model: Versioned, change: Callable[[Any], ModelState]) -> None:
     model.edited(changed)
 
 
-def known_state(model: object) -> ModelState | None:
+def known_state(model: object) -> Any:
     """Return the state of a model; None before it has learnt anything."""
     return vars(model).get("_state")
 
 
-def take_state(model: object, state: ModelState) -> None:
+def take_state(model: object, state: RowsState) -> None:
     """Give a private version of a model a state, and what scikit-learn keeps of its columns."""
     known = model.__dict__
     before = known.get("_state")
@@ -80,7 +81,7 @@ def take_state(model: object, state: ModelState) -> None:
 
 def name_columns(model: object, names: NDArray[Any] | None) -> NDArray[Any] | None:
     """Give the columns of a fitted model other names, or none; return those that they had."""
-    state: ModelState = model.__dict__["_state"]
+    state: RowsState = model.__dict__["_state"]
     take_state(model, state.but(columns=replace(state.columns, names=names)))
     return state.columns.names
 
@@ -89,9 +90,9 @@ def apart(model: Front) -> Front:
     """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
     check_is_fitted(model)
     version = model.snapshot()
-    state: ModelState = version.__dict__.pop("_state")
+    state: RowsState = version.__dict__.pop("_state")
     copied = copy.deepcopy(version)
-    take_state(copied, state.with_memory(state.memory.snapshot(), vote=copy.deepcopy(state.vote)))
+    take_state(copied, state.apart())
     return copied
 
 
@@ -109,13 +110,19 @@ def warn_of_forgotten_rows(model: object) -> None:
     )
 
 
-def read_rows(model: Any, X: Any, y: Any, state: ModelState | None, sample_weight: Any = None) -> CheckedRows:
+def read_rows(
+    model: Any,
+    X: Any,
+    y: Any,
+    state: RowsState | None,
+    sample_weight: Any = None,
+    read_targets: Callable[[Any], NDArray[Any]] = label_array,
+) -> CheckedRows:
     """Return what a user hands over to be learnt or forgotten, checked; without a state, as the first rows."""
-    settings: ModelSettings = model.settings()
+    settings: ReadingRules = model.settings()
     check_missing_rule(settings.missing)
-    if state is None:
-        return CheckedRows.from_user(model, settings, None, X, y, sample_weight)
-    return CheckedRows.from_user(model, settings, state.columns, state.cut(X), y, sample_weight)
+    columns, X = (None, X) if state is None else (state.columns, state.cut(X))
+    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight, read_targets)
 
 
 def mute_forgetting_warning(model: Versioned) -> None:
@@ -123,7 +130,7 @@ def mute_forgetting_warning(model: Versioned) -> None:
     model.__dict__["_warned"] = True
 
 
-def _n_rows(state: ModelState) -> int:
+def _n_rows(state: RowsState) -> int:
     """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
     return state.n_examples + (0 if state.witness is None else state.witness.rows)
 

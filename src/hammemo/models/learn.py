@@ -24,7 +24,7 @@ from hammemo.models.column_changes import (
 )
 from hammemo.models.count import count, count_batch, empty_memory
 from hammemo.models.names import is_auto
-from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part
+from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part, RowsState
 from hammemo.models.weigh import check_class_weight, weigh
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -270,7 +270,7 @@ def with_other_kinds(
     return again.with_memory(count(again.memory.snapshot(), again.cells, [examples]), store=store)
 
 
-def refuse_to_record(state: ModelState | None) -> None:
+def refuse_to_record(state: RowsState | None) -> None:
     """Refuse an edit that learns or merges while a receipt is made of what is forgotten."""
     if state is not None and state.witness is not None:
         raise ValueError(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.user_input import ReadingRules
 
 
 def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any], label: Any, by: int) -> ModelState:
@@ -40,7 +41,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     if by > 0 and not holds_label(dtype, label):
         dtype = common_label_dtype(label_array([label]), label_ends(state))
     if state.columns.kinds is not None:
-        context = _one_row(settings, state.columns, state.columns.kinds, context)
+        context = one_row(settings, state.columns, state.columns.kinds, context)
     (layout, held), store = state.parts[0], state.store
     memory, cells = held.snapshot(), layout.cells
     if store is not None:
@@ -59,7 +60,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
 
 
-def _one_row(settings: ModelSettings, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
+def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
     """Return the tokens of one row with numbers."""
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]

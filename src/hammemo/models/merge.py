@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hammemo.memories.errors import LayoutError
@@ -23,24 +24,28 @@ from hammemo.models.weigh import with_forgotten
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
+    from hammemo.models.state import ModelState, RowsState, State
     from hammemo.stores.kept import ModelStore
+    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.user_input import ReadingRules
     from hammemo.votes import Vote
 
 
 def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
-    state, other = _with_same_kinds(settings, state, given)
+    state, other = with_same_kinds(settings, state, given, partial(_with_other_kinds, settings))
     dtype = common_label_dtype(state.classes, other.classes)
     cutting = joint_cutting(state, other.cutting, other.memory)
     memory = state.memory.snapshot()
     try:
         _check_cells(state, other)
         memory.merge(other.memory)
-        state = state.with_memory(memory, store=_store_with(state, other, 1))
+        state = state.with_memory(memory, store=store_with(state, other, 1))
     except LayoutError as error:
         state = _merge_rows(state, other, error)
     learnt = state.columns.learnt
@@ -50,12 +55,12 @@ def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> Mode
 
 def unmerge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Remove all that another model has learnt."""
-    other = _with_kinds_of(settings, state, given)
+    other = as_kinds_of(settings, state, given)
     memory, rows = state.memory.snapshot(), other.all_kept
     try:
         _check_cells(state, other)
         memory.unmerge(other.memory)
-        store = _store_with(state, other, -1)
+        store = store_with(state, other, -1)
         if store is not None and store.knows_all:  # it has looked up every row
             memory.forgot_unchecked = state.memory.forgot_unchecked or other.memory.forgot_unchecked
         state = state.with_memory(memory, store=store)
@@ -89,8 +94,17 @@ def _merge_rows(state: ModelState, other: ModelState, error: LayoutError) -> Mod
     return merged.with_memory(memory, store=store, pinned=state.pinned or other.pinned)
 
 
-def _with_same_kinds(settings: ModelSettings, state: ModelState, other: ModelState) -> tuple[ModelState, ModelState]:
-    """Return both models with columns of the same kinds, where rows decide them."""
+def _with_other_kinds(settings: ModelSettings, state: ModelState, columns: ColumnSchema) -> ModelState:
+    return with_other_kinds(settings, state, columns, choose_again=False)
+
+
+def with_same_kinds(
+    settings: ReadingRules, state: State, other: State, with_columns: Callable[[State, ColumnSchema], State]
+) -> tuple[State, State]:
+    """Return both models with columns of the same kinds, where rows decide them.
+
+    `with_columns` returns a state whose columns are of other kinds, with the rows counted again.
+    """
     mine, theirs = state.columns, other.columns
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
         check_kinds(mine, theirs)
@@ -104,14 +118,11 @@ def _with_same_kinds(settings: ModelSettings, state: ModelState, other: ModelSta
     if not can_be or not may_become(mine.letters, after, held) or not may_become(theirs.letters, after, shown):
         check_kinds(mine, theirs)
     columns = replace(mine, types=together.types)
-    if mine.letters == after:
-        state = state.but(columns=columns)
-    else:
-        state = with_other_kinds(settings, state, columns.of_kinds(after), choose_again=False)
+    state = state.but(columns=columns) if mine.letters == after else with_columns(state, columns.of_kinds(after))
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
 
 
-def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState) -> ModelState:
+def as_kinds_of(settings: ReadingRules, state: State, other: State) -> State:
     """Return another model with its rows as those of a table with the kinds of this one's columns."""
     mine, theirs = state.columns, other.columns
     if mine.kinds == theirs.kinds or mine.n != theirs.n:
@@ -125,7 +136,7 @@ def _with_kinds_of(settings: ModelSettings, state: ModelState, other: ModelState
         raise LayoutError(str(error)) from None
 
 
-def _as_kinds(settings: ModelSettings, state: ModelState, kinds: str) -> ModelState:
+def _as_kinds(settings: ReadingRules, state: State, kinds: str) -> State:
     """Return a model of which only the rows are needed, with these as of other kinds."""
     if state.store is None or state.rows is None:
         return state.but(columns=state.columns.of_kinds(kinds))
@@ -138,7 +149,7 @@ def _check_cells(state: ModelState, other: ModelState) -> None:
         raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
 
 
-def _store_with(state: ModelState, other: ModelState, sign: int) -> ModelStore | None:
+def store_with(state: RowsState, other: RowsState, sign: int) -> ModelStore | None:
     """Return what is stored with the other's added or subtracted; None where one of them stores nothing."""
     mine, theirs = state.store, other.store
     if _has_digests(mine) != _has_digests(theirs):

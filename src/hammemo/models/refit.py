@@ -160,7 +160,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
             yield checked.examples()
 
     if kept is None or not choose.is_sample_enough(kept):
-        listed = list(_pairs(rows))  # they are needed for the choice, too
+        listed = list(pairs_of(rows))  # they are needed for the choice, too
         state = state.but(columns=decided_by_tables(settings, state, [X for X, _ in listed]))
         examples = joined_examples(list(batches(listed, state)))
         again = fit_examples(settings, state.columns, dtypes[0], examples, seed, declared)
@@ -170,7 +170,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
     again, memory = started(settings, plan, state.columns, state.label_dtype), empty_memory(plan, kept)
     store = again.store
     memory.declare_labels(declared)
-    for examples in batches(_pairs(rows), again):
+    for examples in batches(pairs_of(rows), again):
         count_batch(memory, plan.layout.cells, examples)
         store = None if store is None else store.changed(examples, 1)
     if not memory.label_counts.any():
@@ -181,7 +181,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
     return weigh(settings, again).but(refitted=EVERYTHING_FITTED)
 
 
-def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:
+def pairs_of(rows: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (X, y), or each pair of an iterable."""
     wanted = "rows= takes (X, y), or an iterable of such pairs"
     if not isinstance(rows, Iterable):

@@ -89,16 +89,46 @@ class ModelSettings(NamedTuple):
 
     def _empty_kept(self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
-        if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
-            known = "', '".join(["auto", *DIGEST_NAMES])
-            raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False, a number of rows, or Digests().")
-        if not isinstance(keep, (str, bool)) and keep < 1:
-            raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
-        is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
+        most, is_needed = most_kept(keep, digests=True), vote.fits_weights or isinstance(self.kernel, AutoSites)
         if keep is False or (keep == "auto" and not is_needed):
             return None
-        most = None if isinstance(keep, (str, bool)) else int(keep)
         return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
+
+
+class NumberSettings(NamedTuple):
+    """The parameters of `MemoryRegressor`, as they are now."""
+
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether whole numbers of lists and arrays are numbers: always."""
+        return True
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def empty_store(self, h: int, seed: int) -> KeptRows:
+        """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
+        return KeptRows.empty(h, seed, most_kept(self.keep))
+
+
+def most_kept(keep: Any, *, digests: bool = False) -> int | None:
+    """Return how many rows the parameter `keep` says are kept at most, None where it gives no number, or refuse it.
+
+    `digests` says whether the error also names the ways to store digests.
+    """
+    if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
+        known = "', '".join(["auto", *(DIGEST_NAMES if digests else ())])
+        end = ", a number of rows, or Digests()." if digests else " or a number of rows."
+        raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False{end}")
+    if not isinstance(keep, (str, bool)) and keep < 1:
+        raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
+    return None if isinstance(keep, (str, bool)) else int(keep)
 
 
 def seed_of(random_state: Any) -> int:

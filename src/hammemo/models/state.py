@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from hammemo.memories.exact import InSegments
 from hammemo.tokens.labels import classes_array
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 WEIGHTS_FITTED: Final = frozenset({"weights"})
 EVERYTHING_FITTED: Final = frozenset({"layout", "weights"})
+
+
+State = TypeVar("State", bound="RowsState")
 
 
 class Witness(Protocol):
@@ -92,8 +95,93 @@ class Part(NamedTuple):
     memory: Memory
 
 
+class RowsState:
+    """What the states of all models have in common: columns, and the rows or documents that are kept."""
+
+    columns: ColumnSchema
+    store: ModelStore | None
+    cutting: Cutting | None
+    pinned: bool
+    stale: bool
+    refitted: frozenset[str]
+    witness: Witness | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "witness": None}
+
+    def but(self: State, **changes: Any) -> State:
+        """Return it with other values: `dataclasses.replace`, quickly, because single edits take microseconds."""
+        changed = object.__new__(type(self))
+        object.__setattr__(changed, "__dict__", {**self.__dict__, **changes})
+        return changed
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples it holds."""
+        raise NotImplementedError
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether no example is held."""
+        return not self.n_examples
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name of the layout: models with equal ones can be merged."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> frozenset[Any]:
+        """The labels that have examples or were declared; none where numbers are predicted."""
+        return frozenset()
+
+    def apart(self: State) -> State:
+        """Return a state that shares nothing which an edit changes."""
+        raise NotImplementedError
+
+    def cut(self, X: Any) -> Any:
+        """Return contexts of one length where it is known how to make them of shorter and longer ones."""
+        return X if self.cutting is None else self.cutting.contexts(X, self.columns.n)
+
+    @property
+    def kept(self) -> Kept | None:
+        """The rows or documents that are kept; None where none are."""
+        return None if self.store is None else self.store.kept
+
+    @property
+    def rows(self) -> KeptRows | None:
+        """The rows that are kept; None where none or documents are."""
+        return None if self.store is None else self.store.kept_rows
+
+    @property
+    def documents(self) -> KeptDocuments | None:
+        """The documents that are kept; None where none or rows are."""
+        return None if self.store is None else self.store.kept_documents
+
+    @property
+    def all_kept(self) -> Kept | None:
+        """The rows or documents that are kept, where these are all that the model holds."""
+        kept = self.kept
+        return kept if kept is not None and kept.holds_all else None
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether another layout may be chosen by the kept rows or documents: all are kept, and none was given."""
+        return self.all_kept is not None and not self.pinned
+
+    @property
+    def can_choose_by_rows(self) -> bool:
+        """Whether these are rows: by documents only `refit` chooses."""
+        return self.rows is not None and self.can_choose
+
+    @property
+    def refits_whole(self) -> bool:
+        """Whether `refit` needs no data to make a model that depends on no forgotten row."""
+        return self.kept is not None and (self.kept.holds_all or self.pinned)
+
+
 @dataclass(frozen=True, eq=False)
-class ModelState:
+class ModelState(RowsState):
     """All that a model has learnt.
 
     Parameters
@@ -137,15 +225,6 @@ class ModelState:
     witness: Witness | None = None
     position: str | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "witness": None}
-
-    def but(self, **changes: Any) -> ModelState:
-        """Return it with other values: `dataclasses.replace`, quickly, because single edits take microseconds."""
-        changed = object.__new__(ModelState)
-        object.__setattr__(changed, "__dict__", {**self.__dict__, **changes})
-        return changed
-
     def with_memory(self, memory: Memory, **changes: Any) -> ModelState:
         """Return it with another memory of the same layout."""
         return self.but(parts=(Part(self.parts[0].layout, memory),), **changes)
@@ -183,35 +262,20 @@ class ModelState:
         """What is compared."""
         return self.parts[0].layout.sites
 
-    def cut(self, X: Any) -> Any:
-        """Return contexts of one length where it is known how to make them of shorter and longer ones."""
-        return X if self.cutting is None else self.cutting.contexts(X, self.columns.n)
-
-    @property
-    def kept(self) -> Kept | None:
-        """The rows or documents that are kept; None where none are."""
-        return None if self.store is None else self.store.kept
-
-    @property
-    def rows(self) -> KeptRows | None:
-        """The rows that are kept; None where none or documents are."""
-        return None if self.store is None else self.store.kept_rows
-
-    @property
-    def documents(self) -> KeptDocuments | None:
-        """The documents that are kept; None where none or rows are."""
-        return None if self.store is None else self.store.kept_documents
-
-    @property
-    def all_kept(self) -> Kept | None:
-        """The rows or documents that are kept, where these are all that the model holds."""
-        kept = self.kept
-        return kept if kept is not None and kept.holds_all else None
-
     @property
     def n_examples(self) -> int:
         """How many examples it holds."""
         return int(self.memory.label_counts.sum())
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name of the layout."""
+        return self.memory.fingerprint()
+
+    @property
+    def labels(self) -> frozenset[Any]:
+        """The labels that have examples or were declared."""
+        return frozenset(self.memory.labels.tolist())
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -225,18 +289,12 @@ class ModelState:
 
     @property
     def can_choose(self) -> bool:
-        """Whether another layout may be chosen by the kept rows or documents: all are kept, and none was given."""
-        return self.all_kept is not None and not self.pinned and not is_in_segments(self.memory)
+        """Whether another layout may be chosen: no table in segments is counted again."""
+        return super().can_choose and not is_in_segments(self.memory)
 
-    @property
-    def can_choose_by_rows(self) -> bool:
-        """Whether these are rows: by documents only `refit` chooses."""
-        return self.rows is not None and self.can_choose
-
-    @property
-    def refits_whole(self) -> bool:
-        """Whether `refit` needs no data to make a model that depends on no forgotten row."""
-        return self.kept is not None and (self.kept.holds_all or self.pinned)
+    def apart(self) -> ModelState:
+        """Return a state with a memory and a vote of its own; what is stored is not copied."""
+        return self.with_memory(self.memory.snapshot(), vote=copy.deepcopy(self.vote))
 
 
 def is_in_segments(memory: Memory) -> bool:
@@ -244,7 +302,7 @@ def is_in_segments(memory: Memory) -> bool:
     return isinstance(memory, InSegments) and memory.segmented is not None
 
 
-def way_to_refit(state: ModelState) -> str:
+def way_to_refit(state: RowsState) -> str:
     """Return the call after which nothing depends on forgotten rows."""
     if state.refits_whole:
         return "refit()"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
 
@@ -47,7 +47,7 @@ class Moment:
     refitted: frozenset[str]
 
     @classmethod
-    def of(cls, model: MemoryClassifier, version: int | None = None) -> Moment:
+    def of(cls, model: Learner, version: int | None = None) -> Moment:
         """Return it for a fitted model as it is now; `version` is what a log counts, where there is one."""
         check_is_fitted(model)
         now = model.now()
@@ -56,7 +56,7 @@ class Moment:
             getattr(now, "version_", 0) if version is None else version,
             part_digests(now, state),
             state.n_examples,
-            frozenset(state.memory.labels.tolist()),
+            state.labels,
             state.refitted,
         )
 
@@ -116,16 +116,14 @@ class Record:
 
 
 @contextmanager
-def recorded(
-    model: MemoryClassifier, keys: Keys, request: str, *, previous: SignedReceipt | None = None
-) -> Iterator[Record]:
+def recorded(model: Learner, keys: Keys, request: str, *, previous: SignedReceipt | None = None) -> Iterator[Record]:
     """Make a signed receipt of what a block of code does to a model with `forget`, `forget_stream` and `refit`.
 
     To learn or to merge in the block is refused. If the block ends with an error, there is no receipt.
 
     Parameters
     ----------
-    model : MemoryClassifier
+    model : MemoryClassifier or MemoryRegressor
         A fitted model.
     keys : Keys
         From `read_keys`.
@@ -160,10 +158,10 @@ def recorded(
     record.receipt = after.receipt_since(before, forgotten, request, None if previous is None else previous.hash)
 
 
-def _set_witness(model: MemoryClassifier, witness: RowHash | None) -> None:
+def _set_witness(model: Learner, witness: RowHash | None) -> None:
     """Let a model count and hash what it forgets from now on, or no longer; it is no edit of the model."""
 
-    def change(private: MemoryClassifier) -> None:
+    def change(private: Learner) -> None:
         if witness is not None and model.state.witness is not None:
             raise ValueError("A receipt of this model is being made already: begin another one after its block.")
         take_state(private, model.state.but(witness=witness))

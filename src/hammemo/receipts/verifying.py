@@ -10,22 +10,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sklearn.base import clone
 
 from hammemo.memories import Gaussian
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.digests import part_digests
 from hammemo.models.editing import take_state
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.streams import known_cutting
 from hammemo.receipts.receipt import used_libraries, used_processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.receipts.receipt import Receipt, SignedReceipt
+
+AnyModel = TypeVar("AnyModel", MemoryClassifier, MemoryRegressor)
 
 _SUMS: Final = ("counts", "kept rows", "threshold")
 """The parts that are sums over rows under a layout."""
@@ -79,12 +82,12 @@ class Check:
         }[self.result]
 
 
-def check_rows(model: MemoryClassifier, rows: Any) -> Check:
+def check_rows(model: Learner, rows: Any) -> Check:
     """Compare a model with one that is made of the rows that should remain.
 
     Parameters
     ----------
-    model : MemoryClassifier
+    model : MemoryClassifier or MemoryRegressor
         It is not changed.
     rows : (X, y), or an iterable of such pairs
         All rows that should remain.
@@ -103,14 +106,14 @@ def check_rows(model: MemoryClassifier, rows: Any) -> Check:
     model = model.snapshot()
     pairs = [rows] if isinstance(rows, tuple) and len(rows) == 2 else list(rows)
     pairs = [(X, y) for X, y in pairs if len(y)]
-    fresh = _emptied(model)
+    fresh: Any = _emptied(model)
     if pairs:
         fresh.refit(rows=pairs)
     else:
         _refit_nothing(fresh)
     if _same(model, fresh):
         return _proven(model)
-    counted = _emptied(model)
+    counted: Any = _emptied(model)
     for X, y in pairs:
         counted.partial_fit(X, y, choose=False)
     return _lesser(model, fresh, counted)
@@ -209,15 +212,21 @@ def made_elsewhere(receipt: Receipt) -> str:
     return "; ".join(f"{name} {there.get(name, 'none')} there and {here.get(name, 'none')} here" for name in names)
 
 
-def _emptied(model: MemoryClassifier) -> MemoryClassifier:
+def _emptied(model: AnyModel) -> AnyModel:
     """Return a model of the same layout and declared labels that holds nothing."""
     fresh = model.empty_like()
-    fresh.memory_.declare_labels(model.memory_.declared)
+    if isinstance(model, MemoryClassifier) and isinstance(fresh, MemoryClassifier):
+        fresh.memory_.declare_labels(model.memory_.declared)
     return fresh
 
 
-def _refit_nothing(fresh: MemoryClassifier) -> None:
+def _refit_nothing(fresh: Learner) -> None:
     """Make what `refit` makes of a model that keeps everything and holds nothing."""
+    if isinstance(fresh, MemoryRegressor):
+        take_state(fresh, fresh.state.but(pinned=False))
+        if fresh.state.kept is not None:
+            fresh.refit()
+        return
     state = fresh.state
     if state.store is not None and state.kept is not None:
         is_of_documents, seed = state.documents is not None, state.store.seed
@@ -226,41 +235,37 @@ def _refit_nothing(fresh: MemoryClassifier) -> None:
         fresh.refit()
 
 
-def _compared(model: MemoryClassifier, other: MemoryClassifier) -> dict[str, bool]:
+def _compared(model: Learner, other: Learner) -> dict[str, bool]:
     mine, theirs = part_digests(model, model.state), part_digests(other, other.state)
     return {part: digest == theirs[part] for part, digest in mine.items()}
 
 
-def _same(model: MemoryClassifier, other: MemoryClassifier) -> bool:
+def _same(model: Learner, other: Learner) -> bool:
     return all(_compared(model, other).values())
 
 
-def _proven(model: MemoryClassifier) -> Check:
-    return Check(Result.PROVEN, _n_rows(model), dict.fromkeys(part_digests(model, model.state), True))
+def _proven(model: Learner) -> Check:
+    return Check(Result.PROVEN, model.state.n_examples, dict.fromkeys(part_digests(model, model.state), True))
 
 
-def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryClassifier) -> Check:
+def _lesser(model: Learner, fresh: Learner, counted: Learner) -> Check:
     """Return what is proven of a model that is not equal to the fresh one."""
     same, sums, kept = _compared(model, fresh), _compared(model, counted), model.state.kept
     if not all(sums[part] for part in _SUMS):
-        _refuse_rounding(model.memory_)
+        _refuse_rounding(model.state.memory)
         different = {part: sums[part] for part in _SUMS}
-        return Check(Result.REFUTED, _n_rows(counted), different)
+        return Check(Result.REFUTED, counted.state.n_examples, different)
     same |= dict.fromkeys(_SUMS, True)  # they differ from those of the fresh one by its other layout only
     if kept is not None and not kept.holds_all:
         again = model.snapshot().refit(what="weights")
         if _compared(model, again)["weights"]:
-            return Check(Result.COUNTS_UNDER_LAYOUT, _n_rows(model), same)
-    return Check(Result.COUNTS, _n_rows(model), same)
+            return Check(Result.COUNTS_UNDER_LAYOUT, model.state.n_examples, same)
+    return Check(Result.COUNTS, model.state.n_examples, same)
 
 
-def _refuse_rounding(memory: Memory) -> None:
+def _refuse_rounding(memory: Any) -> None:
     if isinstance(memory, Gaussian) and not memory.exact:
         raise ValueError(
             "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to rounding. Use "
             "Gaussian(exact=True); or keep rows, refit the model, and verify it again."
         )
-
-
-def _n_rows(model: MemoryClassifier) -> int:
-    return int(model.memory_.label_counts.sum())

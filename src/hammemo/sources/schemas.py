@@ -68,7 +68,7 @@ class TableSchema:
     Parameters
     ----------
     label : str, optional
-        The column with the labels; needed to learn and to forget, not to ask.
+        The column with the labels, or the targets; needed to learn and to forget, not to ask.
     columns : tuple of str, optional
         The columns of the context, in this order; by default all but the label.
     header : bool
@@ -78,12 +78,15 @@ class TableSchema:
     missing : {"token", "empty", "refuse"}
         What a missing value of the context becomes: a token of its own, a position without a token, or an error.
     kinds : str
-        What each column of the context holds, the label last: n, d, s, i or m. Empty before anything was learnt.
+        What each column of the context holds, the label last: n, d, s, i or m; n for targets. Empty before anything was
+        learnt.
     time : str, optional
         The column with the time of each row: no part of the context, unless `columns` names it.
     numeric : "auto", "none" or tuple of str
         Which columns are numbers, while `kinds` is empty: those that hold nothing else in the first rows, none, or the
         ones named. With "auto", dates of Parquet files are dates; a text is a number in CSV and TSV files only.
+    is_target : bool
+        Whether the label is a number that is to be predicted.
 
     Examples
     --------
@@ -106,6 +109,7 @@ class TableSchema:
     kinds: str = ""
     time: str | None = None
     numeric: str | tuple[str, ...] = "none"
+    is_target: bool = False
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
@@ -114,7 +118,7 @@ class TableSchema:
         if self.columns is not None and self.label in self.columns:
             raise ValueError(f"columns= holds the label {self.label!r}: a label cannot be part of its own context.")
         if not isinstance(self.numeric, str) and self.label in self.numeric:
-            raise ValueError(f"numeric= holds the label {self.label!r}: a label is always a name.")
+            raise ValueError(f"numeric= holds the label {self.label!r}, not a column of the context: leave it out.")
 
     def examples(self, files: Sequence[str], file_format: str | None = None) -> Iterator[Labelled]:
         """Yield the examples in files, some at a time."""
@@ -130,7 +134,8 @@ class TableSchema:
         """Return the examples of some rows; the columns and their kinds are known."""
         assert self.columns is not None
         assert self.label is not None
-        X, y = self.values(batch), as_kind(batch.tokens(self.label), self.kinds[-1])
+        X = self.values(batch)
+        y = batch.targets(self.label) if self.is_target else as_kind(batch.tokens(self.label), self.kinds[-1])
         kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
         return Labelled(side_by_side(X), y, self.columns, "".join(kinds), batch)
 
@@ -238,7 +243,8 @@ class TableSchema:
     def with_kinds(self, found: str) -> TableSchema:
         """Return the schema with the kinds of its columns, given what their values say."""
         assert self.columns is not None
-        return replace(self, kinds=kinds_of_model(ordered_kinds(found, self.numeric, self.columns), len(self.columns)))
+        kinds = kinds_of_model(ordered_kinds(found, self.numeric, self.columns), len(self.columns))
+        return replace(self, kinds=kinds[:-1] + ColumnKind.NUMBERS if self.is_target else kinds)
 
     def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[NDArray[Any]]:
         """Return columns of a batch as the model learnt them."""
@@ -470,7 +476,8 @@ def schema_from_notes(
     if len(kinds) != h + 1:
         kinds = known_kinds()
     names = None if columns is None else tuple(map(str, columns))
-    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "token"), kinds)
+    reading = (header, delimiter, notes.get("missing", "token"), kinds)
+    return TableSchema(notes.get("label"), names, *reading, is_target=kinds[-1:] == ColumnKind.NUMBERS)
 
 
 def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:

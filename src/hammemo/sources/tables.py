@@ -119,10 +119,7 @@ class Batch:
         Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
         ones if `missing` is "refuse".
         """
-        values = self.column(name)
-        if values.dtype.kind == "O":
-            values = object_array([_read(value, kind) if isinstance(value, str) else value for value in values])
-        found = ordered_values(values, kind, f"Column {name!r}")
+        values, found = self._ordered(name, kind)
         for row in np.flatnonzero(np.isnan(found)).tolist():
             if not is_missing(values[row]):
                 raise ValueError(
@@ -132,6 +129,25 @@ class Batch:
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
         return with_large_numbers(found, values, np.isnan(found)) if kind == ColumnKind.NUMBERS else values
+
+    def targets(self, name: str) -> NDArray[np.float64]:
+        """Return a column of numbers that are to be predicted: every row needs one."""
+        values, found = self._ordered(name, ColumnKind.NUMBERS)
+        for row in np.flatnonzero(~np.isfinite(found)).tolist():
+            if is_missing(values[row]):
+                self._refuse_missing(name, row, None)
+            raise ValueError(
+                f"{self.place(row)}: the target {name!r} is {values[row]!r}, which is not a finite number. Correct it, "
+                "drop the row, or predict names with label=."
+            )
+        return found
+
+    def _ordered(self, name: str, kind: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the values of a column, texts read as its kind, and the same as floats: NaN for all others."""
+        values = self.column(name)
+        if values.dtype.kind == "O":
+            values = object_array([_read(value, kind) if isinstance(value, str) else value for value in values])
+        return values, ordered_values(values, kind, f"Column {name!r}")
 
     def _refuse_missing(self, name: str, row: int, missing: str | None) -> NoReturn:
         ways = "Give it one, or drop the row."

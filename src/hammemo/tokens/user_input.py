@@ -40,7 +40,7 @@ from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -84,10 +84,11 @@ class CheckedRows:
         X: Any,
         y: Any,
         sample_weight: ArrayLike | None = None,
+        read_targets: Callable[[Any], NDArray[Any]] = label_array,
     ) -> CheckedRows:
         """Return rows after scikit-learn's checks; without columns, the rows say what their columns are.
 
-        In the second case the estimator takes the number and the names of columns.
+        In the second case the estimator takes the number and the names of columns. `read_targets` checks y.
 
         Examples
         --------
@@ -99,7 +100,7 @@ class CheckedRows:
         ([['a', '1'], ['b', '<missing>']], 1)
         """
         columns, table = _table(estimator, rules, columns, X, y=y, learning=True)
-        tokens, labels = np.array(table), np.array(label_array(y))
+        tokens, labels = np.array(table), np.array(read_targets(y))
         check_shapes(tokens, labels)
         return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)), columns)
 

@@ -40,4 +40,27 @@ void TreeFeatures::write(float* out) const {
     }
 }
 
+void NumberFeatures::write(double* out) const {
+    const size_t per_kind = n_levels * n_amounts, n_features = n_kinds * per_kind;
+    std::vector<int64_t> seen(n_kinds);
+    for (size_t i = 0; i < n_rows; ++i, out += n_features) {
+        std::fill(out, out + n_features, 0.0);
+        std::fill(seen.begin(), seen.end(), 0);
+        for (size_t tree = 0; tree < n_trees; ++tree) {
+            if (!is_out[i * n_trees + tree]) continue;
+            const size_t kind = tree % n_kinds;
+            ++seen[kind];
+            const auto node = static_cast<size_t>(leaves[i * n_trees + tree]);
+            for (size_t level = 0; level < n_levels; ++level) {
+                const auto cell = static_cast<size_t>(cells[level * n_nodes + node]);
+                const auto count = static_cast<double>(std::max<int64_t>(counts[cell] - 1, 0));
+                const auto sum = static_cast<double>(sums[cell] - numbers[i]);
+                double* at = out + kind * per_kind + level * n_amounts;
+                for (size_t j = 0; j < n_amounts; ++j) at[j] += sum / (count + amounts[j]);
+            }
+        }
+        for (size_t f = 0; f < n_features; ++f) out[f] /= static_cast<double>(std::max<int64_t>(seen[f / per_kind], 1));
+    }
+}
+
 }  // namespace hammemo

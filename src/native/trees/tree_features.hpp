@@ -28,4 +28,20 @@ struct TreeFeatures {
     void write(float* out) const;
 };
 
+// The same where cells hold how many rows there are, n, and the sum s of their numbers: the feature of (kind, level, amount a) is
+// the mean over these trees of s / (n + a), both without one copy of the row itself.
+struct NumberFeatures {
+    const int32_t* leaves;   // (rows, trees): a node
+    const uint8_t* is_out;   // (rows, trees): whether the row did not grow the tree
+    const int32_t* cells;    // (levels, nodes): a cell
+    const int64_t* counts;   // (cells,)
+    const int64_t* sums;     // (cells,)
+    const int64_t* numbers;  // (rows,): what the row adds to sums
+    const double* amounts;   // (amounts,)
+    size_t n_rows, n_trees, n_levels, n_nodes, n_kinds, n_amounts;  // tree t is of kind t % n_kinds
+
+    // out: (rows, kinds * levels * amounts), zeros where a kind has no tree.
+    void write(double* out) const;
+};
+
 }  // namespace hammemo

@@ -25,49 +25,155 @@ struct Split {
     double score = -1;  // with the share of one row that its hash adds
 };
 
-// The weights of labels on the two sides of a split that moves from right to left.
-struct Sides {
-    std::vector<int64_t> left, right;
-    int64_t left_weight = 0, right_weight = 0, left_squares = 0, right_squares = 0;
-
-    void start(const std::vector<int64_t>& all, int64_t weight, int64_t squares) {
-        left.assign(all.size(), 0);
-        right = all;
-        left_weight = 0, right_weight = weight, left_squares = 0, right_squares = squares;
-    }
-    void from_left(const std::vector<int64_t>& all, int64_t weight) {
-        left_weight = left_squares = right_squares = 0;
-        for (size_t label = 0; label < all.size(); ++label) {
-            const int64_t own = left[label], other = all[label] - own;
-            left_weight += own, left_squares += own * own, right_squares += other * other;
-        }
-        right_weight = weight - left_weight;
-    }
-    void move(size_t label, int64_t weight) {
-        left_squares += weight * (2 * left[label] + weight);
-        right_squares += weight * (weight - 2 * right[label]);
-        left[label] += weight, right[label] -= weight;
-        left_weight += weight, right_weight -= weight;
-    }
-    void move_back(size_t label, int64_t weight) {
-        right_squares += weight * (2 * right[label] + weight);
-        left_squares += weight * (weight - 2 * left[label]);
-        left[label] -= weight, right[label] += weight;
-        left_weight -= weight, right_weight += weight;
-    }
-    bool is_allowed(int64_t least) const { return left_weight >= least && right_weight >= least; }
-    double score() const {
-        return static_cast<double>(left_squares) / static_cast<double>(left_weight) +
-               static_cast<double>(right_squares) / static_cast<double>(right_weight);
-    }
+// Some of the rows that a node holds: all of them, or those with one code.
+struct Group {
+    uint8_t code;
+    int32_t target;  // a label; 0 where targets are numbers
+    int64_t weight, sum;
 };
 
+// The weights of labels on the two sides of a split that moves from right to left: (sum of squared weights) / weight is high
+// where a side has few labels.
+class LabelSums {
+   public:
+    explicit LabelSums(size_t n_labels) : totals_(n_labels) {}
+
+    // Takes the rows of a node.
+    void take(const int32_t* labels, const int32_t* weights, size_t n) {
+        std::fill(totals_.begin(), totals_.end(), 0);
+        for (size_t i = 0; i < n; ++i) totals_[static_cast<size_t>(labels[i])] += weights[i];
+        weight_ = squares_ = 0;
+        for (int64_t total : totals_) weight_ += total, squares_ += total * total;
+    }
+    int64_t weight() const { return weight_; }
+    bool is_pure() const { return squares_ == weight_ * weight_; }
+    // What one row changes a score by: the impurity.
+    double one_row() const {
+        const auto whole = static_cast<double>(weight_);
+        return 1 - static_cast<double>(squares_) / (whole * whole);
+    }
+    size_t n_bins() const { return totals_.size(); }
+    static Group group(uint8_t code, int32_t label, int32_t weight) { return {code, label, weight, 0}; }
+
+    // Adds the groups of a node whose codes begin at `low`, from a table by code and label.
+    void add_groups(const uint8_t* codes, const int32_t* labels, const int32_t* weights, size_t n, uint8_t low, size_t bins,
+                    std::vector<Group>& groups) {
+        const size_t width = totals_.size();
+        by_code_.assign(bins * width, 0);
+        for (size_t i = 0; i < n; ++i)
+            by_code_[static_cast<size_t>(codes[i] - low) * width + static_cast<size_t>(labels[i])] += weights[i];
+        for (size_t bin = 0; bin < bins; ++bin)
+            for (size_t label = 0; label < width; ++label)
+                if (const int64_t weight = by_code_[bin * width + label])
+                    groups.push_back({static_cast<uint8_t>(low + bin), static_cast<int32_t>(label), weight, 0});
+    }
+    // Puts the rows on the left that go there; without a branch that no processor can foresee.
+    template <class GoesLeft>
+    void put_left(const int32_t* labels, const int32_t* weights, size_t n, GoesLeft goes_left) {
+        left_.assign(totals_.size(), 0);
+        for (size_t i = 0; i < n; ++i) left_[static_cast<size_t>(labels[i])] += weights[i] & -static_cast<int32_t>(goes_left(i));
+        left_weight_ = left_squares_ = right_squares_ = 0;
+        for (size_t label = 0; label < totals_.size(); ++label) {
+            const int64_t own = left_[label], other = totals_[label] - own;
+            left_weight_ += own, left_squares_ += own * own, right_squares_ += other * other;
+        }
+        right_weight_ = weight_ - left_weight_;
+    }
+    void put_all_right() {
+        left_.assign(totals_.size(), 0);
+        right_ = totals_;
+        left_weight_ = 0, right_weight_ = weight_, left_squares_ = 0, right_squares_ = squares_;
+    }
+    void move(const Group& group) {
+        const auto label = static_cast<size_t>(group.target);
+        left_squares_ += group.weight * (2 * left_[label] + group.weight);
+        right_squares_ += group.weight * (group.weight - 2 * right_[label]);
+        left_[label] += group.weight, right_[label] -= group.weight;
+        left_weight_ += group.weight, right_weight_ -= group.weight;
+    }
+    void move_back(const Group& group) { move({group.code, group.target, -group.weight, 0}); }
+    bool is_allowed(int64_t least) const { return left_weight_ >= least && right_weight_ >= least; }
+    double score() const {
+        return static_cast<double>(left_squares_) / static_cast<double>(left_weight_) +
+               static_cast<double>(right_squares_) / static_cast<double>(right_weight_);
+    }
+
+   private:
+    std::vector<int64_t> totals_, left_, right_, by_code_;
+    int64_t weight_ = 0, squares_ = 0, left_weight_ = 0, right_weight_ = 0, left_squares_ = 0, right_squares_ = 0;
+};
+
+// The sums of targets that are numbers: sum * sum / weight, added up over both sides, is what the means of the sides take off the
+// squared error. Targets and weights have 31 bits, so sums are exact.
+class NumberSums {
+   public:
+    explicit NumberSums(size_t) {}
+
+    void take(const int32_t* targets, const int32_t* weights, size_t n) {
+        weight_ = total_ = 0;
+        squares_ = 0;
+        is_pure_ = true;
+        for (size_t i = 0; i < n; ++i) {
+            const int64_t weighted = int64_t{weights[i]} * targets[i];
+            weight_ += weights[i], total_ += weighted;
+            const double square = static_cast<double>(weighted) * targets[i];
+            squares_ += square;
+            is_pure_ &= targets[i] == targets[0];
+        }
+    }
+    int64_t weight() const { return weight_; }
+    bool is_pure() const { return is_pure_; }
+    // What one row changes a score by: the variance, from sums in the order of rows.
+    double one_row() const {
+        const auto whole = static_cast<double>(weight_);
+        const double mean = static_cast<double>(total_) / whole, square = mean * mean;
+        return std::max(squares_ / whole - square, 0.0);
+    }
+    size_t n_bins() const { return 1; }
+    static Group group(uint8_t code, int32_t target, int32_t weight) { return {code, 0, weight, int64_t{weight} * target}; }
+
+    void add_groups(const uint8_t* codes, const int32_t* targets, const int32_t* weights, size_t n, uint8_t low, size_t bins,
+                    std::vector<Group>& groups) {
+        const size_t first = groups.size();
+        for (size_t bin = 0; bin < bins; ++bin) groups.push_back({static_cast<uint8_t>(low + bin), 0, 0, 0});
+        for (size_t i = 0; i < n; ++i) {
+            Group& group = groups[first + static_cast<size_t>(codes[i] - low)];
+            group.weight += weights[i], group.sum += int64_t{weights[i]} * targets[i];
+        }
+        groups.erase(std::remove_if(groups.begin() + static_cast<ptrdiff_t>(first), groups.end(), [](const Group& g) { return !g.weight; }),
+                     groups.end());
+    }
+    template <class GoesLeft>
+    void put_left(const int32_t* targets, const int32_t* weights, size_t n, GoesLeft goes_left) {
+        left_weight_ = left_ = 0;
+        for (size_t i = 0; i < n; ++i) {
+            const int64_t weight = weights[i] & -static_cast<int32_t>(goes_left(i));
+            left_weight_ += weight, left_ += weight * targets[i];
+        }
+    }
+    void put_all_right() { left_weight_ = left_ = 0; }
+    void move(const Group& group) { left_weight_ += group.weight, left_ += group.sum; }
+    void move_back(const Group& group) { left_weight_ -= group.weight, left_ -= group.sum; }
+    bool is_allowed(int64_t least) const { return left_weight_ >= least && weight_ - left_weight_ >= least; }
+    double score() const {
+        const auto left = static_cast<double>(left_), right = static_cast<double>(total_ - left_);
+        return left * left / static_cast<double>(left_weight_) + right * right / static_cast<double>(weight_ - left_weight_);
+    }
+
+   private:
+    int64_t weight_ = 0, total_ = 0, left_weight_ = 0, left_ = 0;
+    double squares_ = 0;
+    bool is_pure_ = true;
+};
+
+// `Sums` are what splits are judged by: `LabelSums` or `NumberSums`.
+template <class Sums>
 class Grower {
    public:
     Grower(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules)
-        : rows_(rows), rules_(rules), bag_(std::move(bag)), totals_(rows.n_labels), order_(rows.n_columns) {
-        labels_.reserve(bag_.size()), weights_.reserve(bag_.size()), codes_.resize(bag_.size());
-        for (int32_t row : bag_) labels_.push_back(rows.labels[row]), weights_.push_back(rows.weights[row]);
+        : rows_(rows), rules_(rules), bag_(std::move(bag)), order_(rows.n_columns), sums_(rows.n_labels) {
+        targets_.reserve(bag_.size()), weights_.reserve(bag_.size()), codes_.resize(bag_.size());
+        for (int32_t row : bag_) targets_.push_back(rows.targets[row]), weights_.push_back(rows.weights[row]);
         for (size_t j = 0; j < rows.n_columns; ++j) column_words_.push_back(mixed(GOLDEN * (j + 3)));
     }
 
@@ -85,7 +191,7 @@ class Grower {
             if (range.parent) tree_.right[range.parent - 1] = static_cast<int32_t>(node);
             const Split split = best_split(range.first, range.last, range.path);
             tree_.column.push_back(split.column), tree_.step.push_back(split.step), tree_.right.push_back(0);
-            tree_.weight.push_back(weight_);
+            tree_.weight.push_back(sums_.weight());
             if (split.column == LEAF) continue;
             const size_t middle = parted(range.first, range.last, split);
             open.push_back({middle, range.last, node + 1, mixed(range.path + 2 * GOLDEN)});
@@ -98,14 +204,10 @@ class Grower {
     const uint8_t* codes_of(size_t column) const { return rows_.codes + column * rows_.n_rows; }
 
     Split best_split(size_t first, size_t last, uint64_t path) {
-        std::fill(totals_.begin(), totals_.end(), 0);
-        for (size_t i = first; i < last; ++i) totals_[static_cast<size_t>(labels_[i])] += weights_[i];
-        weight_ = squares_ = 0;
-        for (int64_t total : totals_) weight_ += total, squares_ += total * total;
+        sums_.take(targets_.data() + first, weights_.data() + first, last - first);
         Split best;
-        if (weight_ < 2 * rules_.min_weight || squares_ == weight_ * weight_) return best;  // too light, or one label only
-        const auto whole = static_cast<double>(weight_);
-        one_row_ = 1 - static_cast<double>(squares_) / (whole * whole);
+        if (sums_.weight() < 2 * rules_.min_weight || sums_.is_pure()) return best;
+        one_row_ = sums_.one_row();
         for (size_t j = 0; j < order_.size(); ++j) order_[j] = {mixed(path ^ column_words_[j]), j};
         const auto is_later = std::greater<std::pair<uint64_t, size_t>>();
         if (rules_.max_columns < order_.size()) std::make_heap(order_.begin(), order_.end(), is_later);
@@ -149,59 +251,51 @@ class Grower {
         }
     }
 
-    // One split needs no groups: the rows that go left are added up, without a branch that no processor can foresee.
+    // One split needs no groups.
     void try_one(size_t first, size_t last, size_t column, uint8_t step, Split& best) {
-        sides_.left.assign(totals_.size(), 0);
-        int64_t* left = sides_.left.data();
+        const uint8_t* codes = codes_.data() + first;
+        const int32_t *targets = targets_.data() + first, *weights = weights_.data() + first;
         if (rows_.names[column])
-            for (size_t i = first; i < last; ++i) left[labels_[i]] += weights_[i] & -static_cast<int32_t>(codes_[i] == step);
+            sums_.put_left(targets, weights, last - first, [=](size_t i) { return codes[i] == step; });
         else
-            for (size_t i = first; i < last; ++i) left[labels_[i]] += weights_[i] & -static_cast<int32_t>(codes_[i] <= step);
-        sides_.from_left(totals_, weight_);
+            sums_.put_left(targets, weights, last - first, [=](size_t i) { return codes[i] <= step; });
         take_better(column, step, best);
     }
 
-    // Tries a split behind every code, or around every name. Groups of equal codes come from a table by label, or from rows put
-    // in order where that table would be mostly empty.
+    // Tries a split behind every code, or around every name. Groups of equal codes come from a table, or from rows put in order
+    // where that table would be mostly empty.
     void try_all(size_t first, size_t last, size_t column, uint8_t low, uint8_t high, Split& best) {
-        const size_t width = rows_.n_labels, bins = static_cast<size_t>(high - low) + 1, n = last - first;
+        const size_t bins = static_cast<size_t>(high - low) + 1, n = last - first;
         groups_.clear();
-        if (bins * width > 8 * n) {
+        if (bins * sums_.n_bins() > 8 * n) {
             starts_.assign(bins + 1, 0);
             for (size_t i = first; i < last; ++i) ++starts_[static_cast<size_t>(codes_[i] - low) + 1];
             for (size_t bin = 0; bin < bins; ++bin) starts_[bin + 1] += starts_[bin];
             groups_.resize(n);
             for (size_t i = first; i < last; ++i)
-                groups_[starts_[static_cast<size_t>(codes_[i] - low)]++] = {codes_[i], labels_[i], weights_[i]};
+                groups_[starts_[static_cast<size_t>(codes_[i] - low)]++] = Sums::group(codes_[i], targets_[i], weights_[i]);
         } else {
-            by_code_.assign(bins * width, 0);
-            for (size_t i = first; i < last; ++i)
-                by_code_[static_cast<size_t>(codes_[i] - low) * width + static_cast<size_t>(labels_[i])] += weights_[i];
-            for (size_t bin = 0; bin < bins; ++bin)
-                for (size_t label = 0; label < width; ++label)
-                    if (const int64_t weight = by_code_[bin * width + label])
-                        groups_.push_back({static_cast<uint8_t>(low + bin), static_cast<int32_t>(label), weight});
+            sums_.add_groups(codes_.data() + first, targets_.data() + first, weights_.data() + first, n, low, bins, groups_);
         }
-        sides_.start(totals_, weight_, squares_);
+        sums_.put_all_right();
         const bool is_name = rows_.names[column] != 0;
         for (size_t begin = 0, end = 0; begin < groups_.size(); begin = end) {
             const uint8_t code = groups_[begin].code;
-            for (; end < groups_.size() && groups_[end].code == code; ++end)
-                sides_.move(static_cast<size_t>(groups_[end].label), groups_[end].weight);
+            for (; end < groups_.size() && groups_[end].code == code; ++end) sums_.move(groups_[end]);
             if (is_name) {
                 take_better(column, code, best);
-                for (size_t i = begin; i < end; ++i) sides_.move_back(static_cast<size_t>(groups_[i].label), groups_[i].weight);
+                for (size_t i = begin; i < end; ++i) sums_.move_back(groups_[i]);
             } else if (end < groups_.size()) {  // in the middle of the gap to the next code
                 take_better(column, static_cast<uint8_t>(code + (groups_[end].code - code - 1) / 2), best);
             }
         }
     }
 
-    // A row that comes or goes changes a score by about the impurity. A hash adds up to that much, so that the best of
+    // A row that comes or goes changes a score by about `one_row`. A hash adds up to that much, so that the best of
     // near-equal splits is a matter of the hash, not of the row.
     void take_better(size_t column, uint8_t step, Split& best) const {
-        if (!sides_.is_allowed(rules_.min_weight)) return;
-        const double plain = sides_.score();
+        if (!sums_.is_allowed(rules_.min_weight)) return;
+        const double plain = sums_.score();
         if (plain + one_row_ <= best.score) return;
         const double added = one_row_ * fraction(mixed(key_ ^ GOLDEN * (step + 1)));
         if (plain + added > best.score) best = {static_cast<int32_t>(column), step, plain + added};
@@ -216,39 +310,31 @@ class Grower {
         for (size_t i = first; i < last; ++i) {
             const uint8_t code = codes[bag_[i]];
             if (is_name ? code == split.step : code <= split.step) {
-                bag_[middle] = bag_[i], labels_[middle] = labels_[i], weights_[middle] = weights_[i];
+                bag_[middle] = bag_[i], targets_[middle] = targets_[i], weights_[middle] = weights_[i];
                 ++middle;
             } else {
-                aside_.push_back({bag_[i], labels_[i], weights_[i]});
+                aside_.push_back({bag_[i], targets_[i], weights_[i]});
             }
         }
         size_t place = middle;
-        for (const Row& row : aside_) bag_[place] = row.row, labels_[place] = row.label, weights_[place] = row.weight, ++place;
+        for (const Row& row : aside_) bag_[place] = row.row, targets_[place] = row.target, weights_[place] = row.weight, ++place;
         return middle;
     }
 
     struct Row {
-        int32_t row, label, weight;
-    };
-
-    struct Group {
-        uint8_t code;
-        int32_t label;
-        int64_t weight;
+        int32_t row, target, weight;
     };
 
     const GrowingRows& rows_;
     const GrowingRules& rules_;
-    std::vector<int32_t> bag_, labels_, weights_;
+    std::vector<int32_t> bag_, targets_, weights_;
     std::vector<uint8_t> codes_;
     std::vector<size_t> starts_;
     std::vector<Group> groups_;
-    std::vector<int64_t> totals_, by_code_;
     std::vector<uint64_t> column_words_;
     std::vector<std::pair<uint64_t, size_t>> order_;  // hashes of the node and the columns
     std::vector<Row> aside_;
-    Sides sides_;
-    int64_t weight_ = 0, squares_ = 0;
+    Sums sums_;
     double one_row_ = 0;  // what one row changes a score by
     uint64_t key_ = 0;    // of the node and the column
     Tree tree_;
@@ -257,7 +343,7 @@ class Grower {
 }  // namespace
 
 Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules) {
-    return Grower(rows, std::move(bag), rules).grown();
+    return rows.n_labels ? Grower<LabelSums>(rows, std::move(bag), rules).grown() : Grower<NumberSums>(rows, std::move(bag), rules).grown();
 }
 
 WalkedForest::WalkedForest(const Forest& forest)

@@ -1,14 +1,14 @@
-// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels differ between cells.
+// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels, or numbers, differ between cells.
 //
 // A column is ordered (the steps of a number) or holds names. A node sends a row to its left child where the row's code is at
 // most the node's step, or, in a column of names, where it equals the step. Nodes are numbered depth first, left before right,
 // so the left child of node i is node i + 1.
 //
 // A node tries columns in a random order until `max_columns` of them have more than one code in it. In each it takes the split
-// with the highest sum over both sides of (sum of squared label weights) / weight, or one random split. The highest sum wins;
-// among near-equal sums a hash decides. All that is random is a hash of the seed, the turns from the root, the column and the
-// step, so that one row more or less changes few nodes. Sums are whole numbers up to one division a side, so a tree is the same
-// on every processor.
+// with the highest sum over both sides of (sum of squared label weights) / weight, for numbers (sum of targets)^2 / weight, or one
+// random split. The highest sum wins; among near-equal sums a hash decides. All that is random is a hash of the seed, the turns
+// from the root, the column and the step, so that one row more or less changes few nodes. Sums are whole numbers up to one
+// division a side, so a tree is the same on every processor.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,11 @@ constexpr int32_t LEAF = -1;
 struct GrowingRows {
     const uint8_t* codes;  // (columns, rows)
     const uint8_t* names;  // (columns,): whether a column holds names
-    const int32_t* labels;
+    const int32_t* targets;  // labels, or numbers
     const int32_t* weights;
     const uint64_t* words;  // the hash of each row, ascending
-    size_t n_rows, n_columns, n_labels;
+    size_t n_rows, n_columns;
+    size_t n_labels;  // 0: targets are numbers
 };
 
 struct GrowingRules {

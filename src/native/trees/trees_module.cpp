@@ -32,25 +32,26 @@ Result<T> handed_over(std::vector<T> values) {
 using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
 
 // codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
-GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& labels,
+GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& targets,
                        const Vector<int32_t>& weights, const Vector<int32_t>& bag, size_t n_labels, int64_t min_weight,
                        size_t max_columns, bool random_split, uint64_t seed, const Vector<uint64_t>& words) {
-    require(codes.shape(0) == names.shape(0) && codes.shape(1) == labels.shape(0), "one code for each column and row");
-    require(weights.shape(0) == labels.shape(0) && words.shape(0) == labels.shape(0), "one weight and one hash for each row");
+    require(codes.shape(0) == names.shape(0) && codes.shape(1) == targets.shape(0), "one code for each column and row");
+    require(weights.shape(0) == targets.shape(0) && words.shape(0) == targets.shape(0), "one weight and one hash for each row");
     require(codes.shape(0) > 0 && codes.shape(0) < (size_t{1} << 31) && codes.shape(1) < (size_t{1} << 31), "too many rows, or no column");
-    require(bag.shape(0) > 0 && n_labels > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
-    require_aligned(labels), require_aligned(weights);
+    require(bag.shape(0) > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
+    require_aligned(targets), require_aligned(weights);
     const std::vector<uint64_t> own_words = copied<uint64_t>(words);
-    std::vector<int32_t> own_bag = copied<int32_t>(bag), own_labels = copied<int32_t>(labels), own_weights = copied<int32_t>(weights);
+    std::vector<int32_t> own_bag = copied<int32_t>(bag), own_targets = copied<int32_t>(targets), own_weights = copied<int32_t>(weights);
     int64_t total = 0;
     for (int32_t row : own_bag) {
-        require(row >= 0 && static_cast<size_t>(row) < own_labels.size(), "a row is outside the table");
+        require(row >= 0 && static_cast<size_t>(row) < own_targets.size(), "a row is outside the table");
         require(own_weights[static_cast<size_t>(row)] > 0, "weights are above zero");
         total += own_weights[static_cast<size_t>(row)];
         require(total < (int64_t{1} << 31), "the weights are too large together");
     }
-    for (int32_t label : own_labels) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
-    const GrowingRows rows{codes.data(), names.data(), own_labels.data(), own_weights.data(), own_words.data(),
+    if (n_labels)  // else they are numbers
+        for (int32_t label : own_targets) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
+    const GrowingRows rows{codes.data(), names.data(), own_targets.data(), own_weights.data(), own_words.data(),
                            codes.shape(1), codes.shape(0), n_labels};
     const GrowingRules rules{min_weight, max_columns, random_split, seed};
     Tree tree;
@@ -200,16 +201,41 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
     features.write(out.data());
 }
 
+// Writes out: (rows, kinds * levels * amounts).
+void write_number_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out, const Matrix<int32_t>& cells,
+                           const Vector<int64_t>& counts, const Vector<int64_t>& sums, const Vector<int64_t>& numbers,
+                           const Vector<double>& amounts, nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+    require_aligned(leaves), require_aligned(cells), require_aligned(out);
+    const std::vector<int64_t> own_counts = copied<int64_t>(counts), own_sums = copied<int64_t>(sums), own_numbers = copied<int64_t>(numbers);
+    const std::vector<double> own_amounts = copied<double>(amounts);
+    const size_t n = leaves.shape(0), n_trees = leaves.shape(1), per_kind = cells.shape(0) * own_amounts.size();
+    require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_numbers.size() == n, "one number and one bag for each row");
+    require(own_counts.size() == own_sums.size() && per_kind > 0, "one count and one sum for each cell");
+    require(out.shape(0) == n && out.shape(1) > 0 && out.shape(1) % per_kind == 0, "the features need room");
+    for (double amount : own_amounts) require(amount > 0, "amounts are above zero");
+    for (size_t i = 0; i < leaves.size(); ++i)
+        require(leaves.data()[i] >= 0 && static_cast<size_t>(leaves.data()[i]) < cells.shape(1), "a leaf is outside the trees");
+    for (size_t i = 0; i < cells.size(); ++i)
+        require(cells.data()[i] >= 0 && static_cast<size_t>(cells.data()[i]) < own_counts.size(), "a cell has no counts");
+    const NumberFeatures features{leaves.data(), is_out.data(), cells.data(), own_counts.data(), own_sums.data(), own_numbers.data(),
+                                  own_amounts.data(), n, n_trees, cells.shape(0), cells.shape(1), out.shape(1) / per_kind, own_amounts.size()};
+    const Released released;
+    features.write(out.data());
+}
+
 }  // namespace
 
 void bind_trees(nb::module_& m) {
-    m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("labels").noconvert(),
+    m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("targets").noconvert(),
           nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
           nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"), nb::arg("words").noconvert());
     m.def("tree_features", &write_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(), nb::arg("cells").noconvert(),
           nb::arg("counts").noconvert(), nb::arg("labels").noconvert(), nb::arg("kinds").noconvert(), nb::arg("n_kinds"),
           nb::arg("label_logs").noconvert(), nb::arg("own_logs").noconvert(), nb::arg("label_starts").noconvert(),
           nb::arg("total_logs").noconvert(), nb::arg("out").noconvert());
+    m.def("number_features", &write_number_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(),
+          nb::arg("cells").noconvert(), nb::arg("counts").noconvert(), nb::arg("sums").noconvert(), nb::arg("numbers").noconvert(),
+          nb::arg("amounts").noconvert(), nb::arg("out").noconvert());
     nb::class_<CheckedForest>(m, "Forest")
         .def(nb::new_(&make_forest), nb::arg("column").noconvert(), nb::arg("step").noconvert(), nb::arg("right").noconvert(),
              nb::arg("starts").noconvert(), nb::arg("names").noconvert())

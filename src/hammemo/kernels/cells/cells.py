@@ -19,7 +19,7 @@ from hammemo._arrays.integers import object_array, row_pieces
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
-from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
+from hammemo.kernels.cells.forest import Forest, copies_in_bag, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
@@ -203,8 +203,8 @@ class Cells:
         ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
         if not described["trees"]:
             return Cells(kinds, described["missing_is_cell"], ranges)
-        codes = _restored_codes(kinds, stored.part("codes"))
-        forest = _restored_forest(codes, stored.part("trees"))
+        codes = restored_codes(kinds, stored.part("codes"))
+        forest = restored_forest(codes.is_name, stored.part("trees"))
         tuples = _checked_tuples(described["tuples"], kinds)
         base = LabelBase.restored(described["base"], stored.part("base"))
         if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
@@ -315,8 +315,7 @@ class TreeCells(Cells):
         """Return the arrays, by name."""
         found = super().arrays()
         found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
-        for name in ("column", "step", "right", "level", "starts"):
-            found[f"trees.{name}"] = getattr(self.forest, name)
+        found.update({f"trees.{name}": array for name, array in forest_arrays(self.forest).items()})
         found.update({f"base.{name}": array for name, array in self.base.arrays().items()})
         return found
 
@@ -361,7 +360,8 @@ def _checked_tuples(told: Any, kinds: str) -> tuple[Site, ...]:
     return tuple(map(tuple, told))
 
 
-def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+def restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+    """Return the codes of a file, checked: undo `code_arrays`."""
     n_ordered = sum(6 if kind == ColumnKind.DATES else 1 for kind in kinds if kind != ColumnKind.NAMES)
     cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
     cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
@@ -372,16 +372,3 @@ def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
     names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
     key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
     return ColumnCodes(kinds, cuts, names, key, pairs, hash_cuts)
-
-
-def _restored_forest(codes: ColumnCodes, stored: StoredArrays) -> Forest:
-    column = stored.take("column", "int32", (None,))
-    n = len(column)
-    return checked_forest(
-        column,
-        stored.take("step", "uint8", (n,)),
-        stored.take("right", "int32", (n,)),
-        stored.take("level", "uint8", (n,)),
-        stored.take("starts", "int64", (None,)),
-        codes.is_name,
-    )

@@ -300,8 +300,9 @@ class ColumnCodes:
             return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
 
         rows, _, counts = distinct_examples(known_by(self.rows(contexts)[:, : self.n_ordered]), seed)
-        few = zip(self.hash_cuts, self.values(contexts).T, strict=True)
-        words = example_words(known_by(np.column_stack([_steps(cuts, column) for cuts, column in few])), seed)[rows]
+        few = [_steps(*pair) for pair in zip(self.hash_cuts, self.values(contexts).T, strict=True)]
+        steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
+        words = example_words(known_by(steps), seed)[rows]
         order = np.argsort(words, kind="stable")
         return rows[order], words[order], counts[order]
 

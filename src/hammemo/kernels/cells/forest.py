@@ -15,7 +15,7 @@ Compiled code (``src/native/trees``) grows the trees and finds the leaves; the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from hammemo.tokens.hashing import key_words, mix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo._native import Forest as CompiledForest
 
 LEVELS: Final = (2, 16, 128)
@@ -38,6 +39,30 @@ LEVELS: Final = (2, 16, 128)
 TREES_OF_A_KIND: Final = 24
 
 KINDS: Final = ("random cuts", "random cuts of one column", "best cuts")
+
+
+class ForestRules(NamedTuple):
+    """How trees are grown.
+
+    Parameters
+    ----------
+    of_a_kind : int
+        How many trees of each kind.
+    are_numbers : bool
+        Whether targets are numbers, and the best cuts are looked for in all columns: a third is too few for numbers.
+    least : int
+        Growing rows of a leaf, at least.
+    first : int
+        The number of the first tree, so that the bags of two forests differ.
+    """
+
+    of_a_kind: int = TREES_OF_A_KIND
+    are_numbers: bool = False
+    least: int = LEVELS[0]
+    first: int = 0
+
+
+LABEL_TREES: Final = ForestRules()
 
 _BAG_SHARE: Final = 0.632
 _DRAWN_COPIES: Final = 32
@@ -224,16 +249,19 @@ class Forest:
 def grown_forest(
     codes: NDArray[np.uint8],
     is_name: NDArray[np.uint8],
-    labels: NDArray[np.int64],
+    targets: NDArray[np.int64],
     counts: NDArray[np.int64],
     words: NDArray[np.uint64],
     n_plain: int,
     seed: int,
+    rules: ForestRules = LABEL_TREES,
 ) -> Forest:
     """Return trees that distinct rows grow: with their counts as weights, in the order given.
 
     Parameters
     ----------
+    targets : ndarray of int64
+        Labels, or numbers of 31 bits where the rules say so.
     n_plain : int
         Columns of bytes that are no differences; they come first.
     words : ndarray of uint64
@@ -241,28 +269,29 @@ def grown_forest(
 
     Shapes
     ------
-    codes : (columns, m); labels, counts, words : (m,)
+    codes : (columns, m); targets, counts, words : (m,)
     """
     grow = plain_trees.grow_tree if (loops := native()) is None else loops.grow_tree
-    n_labels = int(labels.max()) + 1
+    n_labels = 0 if rules.are_numbers else int(targets.max()) + 1
     most_copies = max(1, 2**30 // len(counts))
-    ranks = labels.astype(np.int32)
+    of_rows = targets.astype(np.int32)
 
     def grown(tree: int) -> _Tree:
         kind = KINDS[tree % len(KINDS)]
         is_best = kind == "best cuts"
         width = len(codes) if is_best else n_plain
-        weights = np.minimum(copies_in_bag(words, counts, tree), most_copies).astype(np.int32)
+        weights = np.minimum(copies_in_bag(words, counts, rules.first + tree), most_copies).astype(np.int32)
         if not weights.any():
             weights[0] = 1
         bag = np.flatnonzero(weights).astype(np.int32)
-        tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": -(-width // 3)}[kind]
+        of_best = width if rules.are_numbers else -(-width // 3)
+        tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": of_best}[kind]
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
-        tree_seed = key_words(seed, f"tree {tree}")[0]
-        arrays = (codes[:width], is_name[:width], ranks, weights, bag)
-        return grow(*arrays, n_labels, LEVELS[0], most, not is_best, tree_seed, words)
+        tree_seed = key_words(seed, f"tree {rules.first + tree}")[0]
+        arrays = (codes[:width], is_name[:width], of_rows, weights, bag)
+        return grow(*arrays, n_labels, rules.least, most, not is_best, tree_seed, words)
 
-    trees = in_threads(grown, range(TREES_OF_A_KIND * len(KINDS)), advance)
+    trees = in_threads(grown, range(rules.of_a_kind * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
     level = np.searchsorted(LEVELS, weight, side="right").astype(np.uint8)
     starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])]).astype(np.int64)
@@ -287,6 +316,7 @@ def checked_forest(
     level: NDArray[np.uint8],
     starts: NDArray[np.int64],
     is_name: NDArray[np.uint8],
+    of_a_kind: int = TREES_OF_A_KIND,
 ) -> Forest:
     """Return trees from a file, or refuse arrays that are none: every node but a root has one parent, in its tree.
 
@@ -297,7 +327,7 @@ def checked_forest(
         raise ValueError("the arrays of its trees have different lengths")
     if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 1).any():
         raise ValueError("its trees do not cover all nodes")
-    if (len(starts) - 1) != TREES_OF_A_KIND * len(KINDS) or (level > len(LEVELS)).any():
+    if (len(starts) - 1) != of_a_kind * len(KINDS) or (level > len(LEVELS)).any():
         raise ValueError("its trees are of another number, or have other levels")
     inner = np.flatnonzero(column != LEAF)
     first = np.repeat(starts[:-1], np.diff(starts))
@@ -316,3 +346,17 @@ def checked_forest(
     if forest.depth > _MAX_CUTS_OF_A_COLUMN * len(is_name):
         raise ValueError("its trees are deeper than any that a fit grows")
     return forest
+
+
+def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+    """Return the arrays of trees, for files."""
+    return {name: getattr(forest, name) for name in ("column", "step", "right", "level", "starts")}
+
+
+def restored_forest(is_name: NDArray[np.uint8], stored: StoredArrays, rules: ForestRules = LABEL_TREES) -> Forest:
+    """Return the trees of a file, checked: undo `forest_arrays`."""
+    column = stored.take("column", "int32", (None,))
+    kinds = {"step": "uint8", "right": "int32", "level": "uint8"}
+    step, right, level = (stored.take(name, dtype, (len(column),)) for name, dtype in kinds.items())
+    starts = stored.take("starts", "int64", (None,))
+    return checked_forest(column, step, right, level, starts, is_name, rules.of_a_kind)

@@ -20,22 +20,47 @@ Split = tuple[int, int]
 
 
 class _TrainingRows(NamedTuple):
-    """All rows that trees grow from: codes (columns, m), which columns hold names, labels and weights (m,)."""
+    """All rows that trees grow from: codes (columns, m), which columns hold names, targets and weights (m,)."""
 
     codes: NDArray[np.uint8]
     names: NDArray[np.uint8]
-    labels: NDArray[np.int32]
+    targets: NDArray[np.int32]
     weights: NDArray[np.int32]
+    n_labels: int
 
-    def weight_by_label(self, rows: NDArray[np.int32], n_labels: int) -> NDArray[np.int64]:
-        """Return the weight of some rows by label."""
-        return np.bincount(self.labels[rows], weights=self.weights[rows], minlength=n_labels).astype(np.int64)
+    def sums(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the weight of some rows by label; of numbers, their weight and their sum."""
+        weights = self.weights[rows].astype(np.int64)
+        if not self.n_labels:
+            return np.array([weights.sum(), (weights * self.targets[rows]).sum()])
+        return np.bincount(self.targets[rows], weights=weights, minlength=self.n_labels).astype(np.int64)
+
+    def weight(self, sums: NDArray[np.int64]) -> int:
+        """Return the weight of rows with these sums."""
+        return int(sums.sum() if self.n_labels else sums[0])
+
+    def score(self, sums: NDArray[np.int64]) -> float:
+        """Return how alike the targets of rows with these sums are, times their weight."""
+        if self.n_labels:
+            return int((sums**2).sum()) / self.weight(sums)
+        return float(sums[1]) * float(sums[1]) / float(sums[0])
+
+    def one_row(self, rows: NDArray[np.int32], sums: NDArray[np.int64]) -> float:
+        """Return what one row changes a score by: the impurity; of numbers, the variance, summed in row order."""
+        whole = float(self.weight(sums))
+        if self.n_labels:
+            return 1 - float((sums**2).sum()) / (whole * whole)
+        targets, squares = self.targets[rows].astype(np.int64), 0.0
+        for square in ((self.weights[rows] * targets).astype(np.float64) * targets).tolist():
+            squares += square
+        mean = float(sums[1]) / whole
+        return max(squares / whole - mean * mean, 0.0)
 
 
 def grow_tree(
     codes: NDArray[np.uint8],
     names: NDArray[np.uint8],
-    labels: NDArray[np.int32],
+    targets: NDArray[np.int32],
     weights: NDArray[np.int32],
     bag: NDArray[np.int32],
     n_labels: int,
@@ -47,11 +72,13 @@ def grow_tree(
 ) -> TreeArrays:
     """Return the column, the step, the right child and the weight of each node of a tree, depth first.
 
+    Targets are labels below `n_labels` or, where that is 0, numbers.
+
     Shapes
     ------
-    codes : (columns, m); labels, weights, words : (m,)
+    codes : (columns, m); targets, weights, words : (m,)
     """
-    every = _TrainingRows(codes, names, labels, weights)
+    every = _TrainingRows(codes, names, targets, weights, n_labels)
     column: list[int] = []
     step: list[int] = []
     right: list[int] = []
@@ -62,12 +89,12 @@ def grow_tree(
         node = len(column)
         if parent >= 0:
             right[parent] = node
-        by_label = every.weight_by_label(rows, n_labels)
-        total = int(by_label.sum())
+        sums = every.sums(rows)
+        total = every.weight(sums)
         split = None
-        if total >= 2 * min_weight and int((by_label**2).sum()) != total**2:
+        if total >= 2 * min_weight and len(np.unique(targets[rows])) > 1:
             drawn_by = words[rows] if random_split else None
-            split = _best_split(every, rows, by_label, min_weight, max_columns, path, drawn_by)
+            split = _best_split(every, rows, sums, min_weight, max_columns, path, drawn_by)
         column.append(_LEAF if split is None else split[0])
         step.append(0 if split is None else split[1])
         right.append(0)
@@ -86,15 +113,14 @@ def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> NDArray[np.bool
 def _best_split(
     every: _TrainingRows,
     rows: NDArray[np.int32],
-    by_label: NDArray[np.int64],
+    sums: NDArray[np.int64],
     min_weight: int,
     max_columns: int,
     path: int,
     words: NDArray[np.uint64] | None,
 ) -> Split | None:
     best, best_score, tried = None, -1.0, 0
-    total = float(by_label.sum())
-    one_row = 1 - float((by_label**2).sum()) / (total * total)  # what one row changes a score by
+    one_row = every.one_row(rows, sums)
     keys = [mix_one(path ^ mix_one(_GOLDEN * (column + 3) % 2**64)) for column in range(len(every.codes))]
     for column in sorted(range(len(keys)), key=lambda column: (keys[column], column)):
         if tried == max_columns:
@@ -107,8 +133,8 @@ def _best_split(
         is_name = bool(every.names[column])
         for step in _steps(held, is_name, low, high, key, words):
             goes_left = _left(held, is_name, step)
-            left = every.weight_by_label(rows[goes_left], len(by_label))
-            score = _score(left, by_label - left, min_weight)
+            left = every.sums(rows[goes_left])
+            score = _score(every, left, sums - left, min_weight)
             score += one_row * (mix_one(key ^ _GOLDEN * (step + 1) % 2**64) >> 11) * 2.0**-53 if score >= 0 else 0.0
             if score > best_score:
                 best, best_score = (column, step), score
@@ -133,11 +159,10 @@ def _steps(
     return [code + (following - code - 1) // 2 for code, following in pairwise(present)]
 
 
-def _score(left: NDArray[np.int64], right: NDArray[np.int64], min_weight: int) -> float:
-    of_left, of_right = int(left.sum()), int(right.sum())
-    if of_left < min_weight or of_right < min_weight:
+def _score(every: _TrainingRows, left: NDArray[np.int64], right: NDArray[np.int64], min_weight: int) -> float:
+    if every.weight(left) < min_weight or every.weight(right) < min_weight:
         return -1.0
-    return int((left**2).sum()) / of_left + int((right**2).sum()) / of_right
+    return every.score(left) + every.score(right)
 
 
 def leaves(

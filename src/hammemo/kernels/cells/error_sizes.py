@@ -1,0 +1,129 @@
+"""How large errors are: trees of the absolute errors of unseen rows give a size, quantiles of error / size the rest.
+
+It is a function of the rows that the vote was fitted to, and stays as it is until the vote is fitted again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.kernels.cells.choosing import GROWING_ROWS
+from hammemo.kernels.cells.forest import LEVELS, ForestRules, forest_arrays, grown_forest, restored_forest
+from hammemo.kernels.cells.number_trees import (
+    NumberCells,
+    fitted_weights,
+    leaf_values,
+    number_features,
+    out_of_bag,
+    summed_leaves,
+    weighted,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.cells.forest import Forest
+
+SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
+_RIDGE: Final = 1e-4
+_LEAST: Final = 0.2
+"""A size is at least this share of the mean size."""
+_MOST_ERRORS: Final = 1001
+"""Quantiles that are kept; of fewer rows, all errors."""
+_LARGEST: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSizes:
+    """The size of the error of a row, and the quantiles of errors divided by their sizes.
+
+    Parameters
+    ----------
+    mean : float
+        The mean absolute error.
+    ratios : ndarray of float64
+        Errors divided by their sizes at evenly spaced levels from 0 to 1, ascending.
+    forest : Forest
+        Trees of absolute errors.
+    leaves : ndarray of float64, shape (nodes,)
+        What each leaf adds to the mean.
+    """
+
+    mean: float
+    ratios: NDArray[np.float64]
+    forest: Forest
+    leaves: NDArray[np.float64]
+
+    @classmethod
+    def chosen(
+        cls,
+        codes: NDArray[np.uint8],
+        is_name: NDArray[np.uint8],
+        errors: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        words: NDArray[np.uint64],
+        seed: int,
+    ) -> ErrorSizes:
+        """Return the sizes for rows whose errors these are, in the order of their hashes.
+
+        Shapes
+        ------
+        codes : (m, columns); errors, counts, words : (m,)
+        """
+        whole = np.minimum(np.rint(np.abs(errors)), _LARGEST).astype(np.int64)
+        mean = int((whole * counts).sum()) // max(int(counts.sum()), 1)
+        left, m = whole - mean, min(len(codes), GROWING_ROWS)
+        columns = np.ascontiguousarray(codes[:m].T)
+        forest = grown_forest(columns, is_name, left[:m], counts[:m], words[:m], len(columns), seed, SIZE_TREES)
+        leaves = forest.leaves(codes)
+        cells = NumberCells.empty(forest).changed(forest, leaves, left, counts)
+        is_out = out_of_bag(forest, words, counts, int(words[m - 1]), SIZE_TREES.first)
+        features = number_features(forest, leaves, is_out, cells, left)
+        weights = fitted_weights(features, left, counts, _RIDGE)
+        sizes = _bounded(float(max(mean, 1)), weighted(features, weights))
+        values = np.ascontiguousarray(leaf_values(forest, cells, weights)[:, 0])
+        return cls(float(max(mean, 1)), _quantiles(errors / sizes, counts), forest, values)
+
+    def sizes(self, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return the size of the error of each row."""
+        return _bounded(self.mean, summed_leaves(self.forest, codes, self.leaves[:, None])[:, 0])
+
+    def at(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the quantiles of error / size at these levels."""
+        return np.interp(levels, np.arange(len(self.ratios)) / max(len(self.ratios) - 1, 1), self.ratios)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return it as arrays."""
+        return {
+            "mean": np.array([self.mean]),
+            "ratios": self.ratios,
+            "leaves": self.leaves,
+            **{f"trees.{name}": array for name, array in forest_arrays(self.forest).items()},
+        }
+
+    @classmethod
+    def restored(cls, is_name: NDArray[np.uint8], stored: StoredArrays) -> ErrorSizes:
+        """Return the sizes of a file, checked: undo `arrays`."""
+        forest = restored_forest(is_name, stored.part("trees"), SIZE_TREES)
+        mean = float(stored.finite("mean", "float64", (1,))[0])
+        ratios = stored.finite("ratios", "float64", (None,))
+        if mean < 1 or not 1 <= len(ratios) <= _MOST_ERRORS or (np.diff(ratios) < 0).any():
+            raise ValueError("the sizes of its errors cannot be")
+        return cls(mean, ratios, forest, stored.finite("leaves", "float64", (len(forest.column),)))
+
+
+def _bounded(mean: float, more: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(mean + more, _LEAST * mean)
+
+
+def _quantiles(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return values at evenly spaced levels, of rows that occur so often."""
+    order = np.argsort(values, kind="stable")
+    upto, total = np.cumsum(counts[order]), int(counts.sum())
+    n = min(total, _MOST_ERRORS)
+    places = np.array([(i * (total - 1)) // max(n - 1, 1) for i in range(n)], np.int64)
+    return values[order][np.searchsorted(upto, places, side="right")]

@@ -1,0 +1,256 @@
+r"""Trees of numbers: how many rows lie in each cell, and the sum of what each row adds there.
+
+The trees are those of the classifier (:mod:`hammemo.kernels.cells.forest`), grown by sums in place of label counts. A
+site is a tree and a level; with n rows in a cell and the sum s of their numbers, it says :math:`s / (n + a)` for two
+amounts a. All trees of a kind say the same kind of thing, so their means are the features of the vote, which has one
+weight for each kind, level and amount. Weights are not negative. They are fitted to rows that each tree has not grown
+by, and without the row itself.
+
+Numbers are whole: sums are exact, and do not depend on the order of rows. The features are rounded to whole numbers
+before they are multiplied, so that the weights do not depend on the processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, copies_in_bag
+from hammemo.kernels.cells.nonnegative import nonnegative_solution
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.cells.forest import Forest
+
+AMOUNTS: Final = (1.0, 10.0)
+N_FEATURES: Final = len(KINDS) * len(LEVELS) * len(AMOUNTS)
+
+_LARGEST: Final = 2**63
+"""Sums stay below this."""
+_UNIT: Final = 2.0**14
+"""Parts of the scale that features are rounded to."""
+_MOST: Final = 2**19
+"""The largest of these whole numbers: 2^24 products of two of them have a sum below 2^63."""
+_COPIES: Final = 2**23
+FITTED_ROWS: Final = 2**17
+"""Rows that weights are fitted to, and about how many copies of them."""
+_FEATURE_ROWS: Final = 500
+"""Rows from which on a thread of its own pays."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumberCells:
+    """What the cells of trees hold: a value that never changes.
+
+    Parameters
+    ----------
+    counts, sums : ndarray of int64
+        How many rows each cell holds, and the sum of their numbers; in the order of `Forest.cell_rows`.
+    size : int
+        The sum over all rows of the absolute number: no sum of a cell is larger.
+    """
+
+    counts: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    size: int = 0
+
+    @classmethod
+    def empty(cls, forest: Forest) -> NumberCells:
+        """Return cells without rows."""
+        n = int(forest.cell_sizes.sum())
+        return cls(np.zeros(n, np.int64), np.zeros(n, np.int64))
+
+    def changed(
+        self, forest: Forest, leaves: NDArray[np.int32], numbers: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> NumberCells:
+        """Return the cells with rows added so many times or, below zero, subtracted.
+
+        Rows are added at their leaves; a cell holds what its leaves hold.
+
+        Shapes
+        ------
+        leaves : (m, trees); numbers, times : (m,)
+        """
+        size = checked_sum(self.size + exact_sum(np.abs(numbers), times))
+        counts, sums = self.counts.copy(), self.sums.copy()
+        if len(leaves) * forest.n_trees < len(forest.column):  # few rows: only their cells are touched
+            cells = forest.cell_rows[:, leaves]
+            np.add.at(counts, cells, times[:, None])
+            np.add.at(sums, cells, (numbers * times)[:, None])
+            return NumberCells(counts, sums, size)
+        at_nodes = np.zeros((2, len(forest.column)), np.int64)
+        for part in row_pieces(len(leaves), forest.n_trees):
+            places = leaves[part].ravel()
+            np.add.at(at_nodes[0], places, np.repeat(times[part], forest.n_trees))
+            np.add.at(at_nodes[1], places, np.repeat((numbers * times)[part], forest.n_trees))
+        nodes = np.flatnonzero(forest.column == LEAF)
+        for cells in forest.cell_rows[:, nodes]:
+            np.add.at(counts, cells, at_nodes[0, nodes])
+            np.add.at(sums, cells, at_nodes[1, nodes])
+        return NumberCells(counts, sums, size)
+
+    def plus(self, other: NumberCells, sign: int) -> NumberCells:
+        """Return the cells with those of other rows added or, with sign -1, subtracted."""
+        size = checked_sum(self.size + sign * other.size)
+        return NumberCells(self.counts + sign * other.counts, self.sums + sign * other.sums, size)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the cells as arrays."""
+        return {"counts": self.counts, "sums": self.sums, "size": np.array([self.size], np.uint64)}
+
+    @classmethod
+    def restored(cls, forest: Forest, stored: StoredArrays) -> NumberCells:
+        """Return the cells of a file, checked: undo `arrays`."""
+        n = int(forest.cell_sizes.sum())
+        counts, sums = stored.take("counts", "int64", (n,)), stored.take("sums", "int64", (n,))
+        size = int(stored.take("size", "uint64", (1,))[0])
+        if (counts < 0).any() or size >= _LARGEST or max(-int(sums.min()), int(sums.max())) > size:
+            raise ValueError("its cells hold sums that no rows have")
+        return cls(counts, sums, size)
+
+
+def exact_sum(numbers: NDArray[np.int64], times: NDArray[np.int64]) -> int:
+    """Return the sum of numbers, each so often, however large it is."""
+    if float(np.abs(times).sum()) * float(np.abs(numbers).max(initial=0)) < 2.0**62:
+        return int((numbers * times).sum())
+    return sum(number * often for number, often in zip(numbers.tolist(), times.tolist(), strict=True))
+
+
+def checked_sum(size: int, bits: int = 0) -> int:
+    """Return the sum of absolute numbers, or refuse it where it has more than 63 bits, with so many more."""
+    if size << bits >= _LARGEST:
+        raise ValueError(
+            "The targets are too large, or too many, for the exact sums of this model: fit a new model with all rows, "
+            "whose unit is larger, or with fewer rows."
+        )
+    return size
+
+
+def out_of_bag(
+    forest: Forest, words: NDArray[np.uint64], counts: NDArray[np.int64], last_word: int, first: int
+) -> NDArray[np.bool_]:
+    """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees).
+
+    Rows with hashes above the last one grew none; `first` is the number of the first tree.
+    """
+    beyond = words > np.uint64(last_word)
+    trees = range(first, first + forest.n_trees)
+    return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
+
+
+def number_features(
+    forest: Forest,
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.bool_],
+    cells: NumberCells,
+    numbers: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the features of rows: what their cells say without them, by kind, level and amount.
+
+    Shapes
+    ------
+    leaves, is_out : (m, trees); numbers : (m,); returned : (m, `N_FEATURES`)
+    """
+    loops, out = native(), np.empty((len(leaves), N_FEATURES))
+    write = plain_number_features if loops is None else loops.number_features
+    held, amounts = (forest.cell_rows, cells.counts, cells.sums), np.array(AMOUNTS)
+
+    def written(part: slice) -> None:
+        write(leaves[part], is_out[part].view(np.uint8), *held, numbers[part], amounts, out[part])
+
+    in_threads(written, thread_pieces(len(leaves), _FEATURE_ROWS, each=1))
+    return out
+
+
+def plain_number_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    amounts: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Do what the compiled `number_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
+    n_kinds = out.shape[1] // (len(cells) * len(amounts))
+    means = out.reshape(len(leaves), n_kinds, len(cells), len(amounts))
+    means[:], seen = 0, np.zeros((len(leaves), n_kinds), np.int64)
+    for tree in range(leaves.shape[1]):
+        rows = np.flatnonzero(is_out[:, tree])
+        seen[rows, tree % n_kinds] += 1
+        for level, of_level in enumerate(cells):
+            at = of_level[leaves[rows, tree]]
+            count, total = np.maximum(counts[at] - 1, 0).astype(float), (sums[at] - numbers[rows]).astype(float)
+            means[rows, tree % n_kinds, level] += total[:, None] / (count[:, None] + amounts)
+    means /= np.maximum(seen, 1)[:, :, None, None]
+
+
+def fitted_weights(
+    features: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    ridge: float,
+) -> NDArray[np.float64]:
+    """Return weights that are not negative, with the least squared error of rows that occur so often.
+
+    The ridge is a share of the squared numbers.
+
+    Shapes
+    ------
+    features : (m, `N_FEATURES`); numbers, counts : (m,); returned : (`N_FEATURES`,)
+    """
+    counts = np.maximum(counts >> max(int(counts.sum() // _COPIES).bit_length(), 0), 1)
+    scale = max(int(np.abs(numbers).sum()) / max(len(numbers), 1), 1.0)  # a whole number up to this division
+    both = np.column_stack([features, numbers]) * (_UNIT / scale)
+    whole = np.clip(np.rint(both), -_MOST, _MOST).astype(np.int64)
+    products = (whole.T @ (whole * counts[:, None])).astype(np.float64)  # without BLAS, exact
+    gram, wanted, squares = products[:-1, :-1], products[:-1, -1], float(products[-1, -1])
+    gram[np.diag_indices(len(gram))] += ridge * squares
+    return nonnegative_solution(gram, wanted)
+
+
+def weighted(features: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weighted sum of features, added up in this order, which that of a matrix product would not be."""
+    total = np.zeros(len(features))
+    for column, weight in zip(features.T, weights.tolist(), strict=True):
+        total += column * weight
+    return total
+
+
+def leaf_values(forest: Forest, cells: NumberCells, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each node says where it is a leaf: a share of the weighted sum, and of how far it is not shrunk.
+
+    Shapes
+    ------
+    weights : (`N_FEATURES`,); returned : (nodes, 2)
+    """
+    by_kind = weights.reshape(len(KINDS), len(LEVELS), len(AMOUNTS)) / (forest.n_trees // len(KINDS))
+    kinds = np.repeat(forest.kinds, np.diff(forest.starts))
+    found = np.zeros((len(forest.column), 2))
+    for level, places in enumerate(forest.cell_rows):
+        counts, sums = cells.counts[places].astype(float), cells.sums[places].astype(float)
+        for amount, weight in zip(AMOUNTS, by_kind[:, level].T, strict=True):
+            share = weight[kinds] / (counts + amount)
+            found[:, 0] += share * sums
+            found[:, 1] += share * counts
+    return found
+
+
+def summed_leaves(forest: Forest, codes: NDArray[np.uint8], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of what the leaves of rows say, tree by tree: (m, outputs), of values (nodes, outputs)."""
+    total = np.zeros((len(codes), values.shape[1]))
+    if forest.compiled is not None:
+        scores = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
+        scores.add(np.ascontiguousarray(codes), total)
+        return total
+    for leaves in forest.leaves(codes).T:
+        total += values[leaves]
+    return total

@@ -1,0 +1,393 @@
+"""The regressor: a thin front of :mod:`hammemo.models.numbers`, with one state that every edit replaces by the next."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from hammemo._versions import Versioned
+from hammemo.models import numbers
+from hammemo.models.answering import row_slices
+from hammemo.models.column_changes import check_names
+from hammemo.models.digests import part_digests, whole_digest
+from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.models.number_state import SeenRows
+from hammemo.models.settings import NumberSettings
+from hammemo.tokens.contexts import refuse_masked
+from hammemo.tokens.token_types import warn_once
+from hammemo.tokens.user_input import asked_contexts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.models.number_state import NumberState
+    from hammemo.tokens.user_input import CheckedRows
+
+Self = TypeVar("Self", bound="MemoryRegressor")
+
+
+class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
+    """Predicts numbers from tables, with intervals, and can exactly forget training rows.
+
+    The answer is a sum: an additive function of the columns, and trees of what it leaves. Both are sums over the
+    training rows in whole numbers, so learning adds to them and forgetting subtracts. While all rows are kept, `refit`
+    makes the model that `fit` makes of the rows that are left, to the byte of its file.
+
+    Targets over many orders of magnitude, such as prices, are better predicted as logarithms.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        The seed. Models with the same seed can be merged; None draws a new seed at each fit.
+    missing : {"token", "empty", "refuse"}
+        How to treat a missing value of X in a column of names: as a name of its own, or as no name. "refuse" raises an
+        error for any missing value. A missing target is always refused.
+    keep : {"auto", True, False} or int
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data: up to 200,000 distinct rows and
+        2^26 values, beyond that those with the lowest hashes. A number limits the distinct rows; False keeps none.
+    numeric : "auto", "none" or list of columns
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
+        numbers; "none" makes every column names.
+    verbose : int or bool
+        Whether long edits say on standard error what they do. It changes nothing in the model.
+    n_jobs : int or None
+        How many threads long edits use. None is 1, -1 uses all cores. The model is the same for any number.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of X.
+    feature_names_in_ : ndarray
+        Their names, where X had any.
+    version_ : int
+        How many edits there were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import MemoryRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = X[:, 0] + np.abs(X[:, 1])
+    >>> reg = MemoryRegressor().fit(X, y)
+    >>> bool(abs(reg.predict([[1.0, -1.0]])[0] - 2) < 0.1)
+    True
+    >>> reg.forget(X[:50], y[:50]).refit().digest() == MemoryRegressor().fit(X[50:], y[50:]).digest()
+    True
+    """
+
+    def __init__(
+        self,
+        random_state: Any = 0,
+        missing: str = "token",
+        keep: str | bool | int = "auto",
+        numeric: str | Sequence[Any] = "auto",
+        verbose: Any = 0,
+        n_jobs: Any = None,
+    ) -> None:
+        self.random_state = random_state
+        self.missing = missing
+        self.keep = keep
+        self.numeric = numeric
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def settings(self) -> NumberSettings:
+        """Return the parameters as one value: what the steps of an edit take."""
+        return NumberSettings(self.random_state, self.missing, self.keep, self.numeric)
+
+    @property
+    def state(self) -> NumberState:
+        """All that the model has learnt, as one value that never changes."""
+        known = vars(self).get("_state")
+        if known is None:
+            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
+        return known  # type: ignore[no-any-return]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in vars(self)
+
+    def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn the rows X with the targets y; everything is chosen by these rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (m, columns)
+            Rows of names, numbers and dates. Missing values are values of their own.
+        y : array-like of shape (m,)
+            Finite numbers.
+        sample_weight : array-like of shape (m,), optional
+            How often each row occurred: non-negative whole numbers.
+        """
+        edit(
+            self,
+            lambda model: numbers.fit(model.settings(), known_state(model), _read(model, X, y, None, sample_weight)),
+        )
+        return self
+
+    def partial_fit(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, choose: bool = True
+    ) -> Self:
+        """Learn more rows. Whenever their number has doubled, everything is chosen again; `refit` at the end does it.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        choose : bool
+            Whether this call may choose and fit again; pass False if no call may take longer than its batch.
+        """
+
+        def learnt(model: MemoryRegressor) -> NumberState:
+            settings, state = model.settings(), known_state(model)
+            if state is not None:
+                state = numbers.admit(settings, state, X, choose_again=choose)
+            return numbers.learn(settings, state, _read(model, X, y, state, sample_weight), choose_again=choose)
+
+        edit(self, learnt)
+        return self
+
+    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Remove rows: the exact inverse of `partial_fit` without a choice.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed. The additive function is solved
+        again from the rows that are left. Cuts, trees, weights and sizes of errors stay as they are until `refit`.
+        """
+        check_is_fitted(self)
+
+        def forgotten(model: MemoryRegressor) -> NumberState:
+            return numbers.forget(model.state, _read(model, X, y, model.state, sample_weight).examples())
+
+        edit(self, forgotten)
+        return self
+
+    def learn_one(self: Self, row: Sequence[Any], target: float) -> Self:
+        """Learn one row; nothing is chosen."""
+        if "_state" not in vars(self):
+            return self.partial_fit([row], [target])
+        number = float(read_targets([target])[0])
+        edit(self, lambda model: numbers.change_one(model.settings(), model.state, row, number, 1))
+        return self
+
+    def forget_one(self: Self, row: Sequence[Any], target: float) -> Self:
+        """Remove one row: the inverse of `learn_one`; refuses what `forget` refuses."""
+        check_is_fitted(self)
+        number = float(read_targets([target])[0])
+        edit(self, lambda model: numbers.change_one(model.settings(), model.state, row, number, -1))
+        return self
+
+    def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
+        """Choose and fit everything again from the rows that the model keeps; no data is needed.
+
+        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
+        file, after any history of learning, forgetting and merging. Where only some are kept, the vote is fitted again,
+        and cuts and trees stay.
+
+        Parameters
+        ----------
+        what : {"all", "weights"}
+            With "weights", only the vote and the sizes of errors are fitted again.
+        rows : (X, y) or iterable of such pairs, optional
+            The rows that the model holds, for one that does not keep all of them.
+        """
+        check_is_fitted(self)
+        if what not in ("all", "weights"):
+            raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
+        if rows is not None and what == "weights":
+            raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights'.")
+        if rows is None:
+            edit(self, lambda model: numbers.refit(model.settings(), model.state, what))
+        else:
+            edit(self, lambda model: numbers.refit_to(model.settings(), model.state, rows, partial(_read, model)))
+        return self
+
+    def merge(self: Self, other: MemoryRegressor) -> Self:
+        """Add everything that another regressor has learnt; nothing is chosen or fitted here, `refit` does it.
+
+        Where the layouts differ, one of the two must keep all its rows.
+        """
+        given = _operand(self, other, "merge")
+        edit(self, lambda model: numbers.merge(model.settings(), model.state, given))
+        return self
+
+    def unmerge(self: Self, other: MemoryRegressor) -> Self:
+        """Remove everything that another regressor has learnt: the exact inverse of `merge`."""
+        given = _operand(self, other, "unmerge")
+        edit(self, lambda model: numbers.unmerge(model.settings(), model.state, given))
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have."""
+        return apart(self).merge(other) if isinstance(other, MemoryRegressor) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        return apart(self) if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learnt."""
+        return apart(self).unmerge(other) if isinstance(other, MemoryRegressor) else NotImplemented
+
+    def empty_like(self: Self) -> Self:
+        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``."""
+        fresh = apart(self)
+        take_state(fresh, numbers.emptied(fresh.state))
+        return fresh
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the expected target of each row."""
+        return self._answers(X, lambda state, rows: state.layout.numbers(state.answers(rows)))
+
+    def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Return quantiles of the target of each row.
+
+        Shapes
+        ------
+        X : (m, columns); levels : (k,), from 0 to 1; returned : (m, k)
+        """
+        asked = np.asarray(levels, np.float64)
+        if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
+            raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
+
+        def quantiles(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
+            errors = state.vote.errors
+            assert errors is not None
+            found = state.answers(rows)[:, None] + errors.sizes(rows.codes)[:, None] * errors.at(asked)
+            return state.layout.numbers(found)
+
+        return self._answers(X, quantiles)
+
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
+        """Return the lower and the upper end of an interval that holds the target of each row with this probability.
+
+        Shapes
+        ------
+        X : (m, columns); returned : (m, 2)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(500, 1))
+        >>> reg = MemoryRegressor().fit(X, X[:, 0] + rng.normal(size=500))
+        >>> low, high = reg.predict_interval([[0.0]], coverage=0.8)[0]
+        >>> bool(-1.6 < low < -1.0 and 1.0 < high < 1.6)
+        True
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
+        return self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
+
+    def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        warn_of_forgotten_rows(self)
+        version = self.now()
+        state, found = version.state, []
+        for some in row_slices(X):
+            contexts = asked_contexts(version, version.settings(), state.columns, some)
+            learnt = state.columns.learnt
+            if learnt is not None:
+                differences = learnt.differences(contexts, state.columns.names, state.columns.kinds)
+                warn_once(differences, vars(self)["_columns_warned_of"])
+            if state.holds_nothing:
+                raise ValueError("The model holds no rows: learn some with fit or partial_fit first.")
+            found.append(ask(state, SeenRows(state.layout.codes, contexts)))
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    @overload
+    def digest(self, parts: Literal[False] = False) -> str: ...
+
+    @overload
+    def digest(self, parts: Literal[True]) -> dict[str, str]: ...
+
+    def digest(self, parts: bool = False) -> str | dict[str, str]:
+        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
+
+        Parameters
+        ----------
+        parts : bool
+            Whether to return the digests of parameters, layout, memory, vote and kept rows, by name.
+        """
+        check_is_fitted(self)
+        found = part_digests(self, self.state)
+        return found if parts else whole_digest(found)
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        copied = super().snapshot()
+        state = copied.__dict__.get("_state")
+        if state is not None and state.witness is not None:
+            copied.__dict__["_state"] = state.but(witness=None)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
+        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing != "refuse"
+        return tags
+
+
+def read_targets(y: Any) -> NDArray[np.float64]:
+    """Return targets as an array of finite numbers, or refuse them."""
+    refuse_masked(y, "y")
+    if y is None:
+        raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise ValueError(f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column.")
+    array = column_or_1d(array, warn=True)
+    if array.dtype.kind not in "iufbO":
+        raise ValueError(
+            f"y holds values of type {array.dtype}; a target is a number. For names, use MemoryClassifier."
+        )
+    try:
+        targets = array.astype(np.float64)
+    except (TypeError, ValueError):
+        targets = _listed_targets(array)
+    if not np.isfinite(targets).all():
+        place = int(np.argmin(np.isfinite(targets)))
+        what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
+        raise ValueError(f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row.")
+    if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
+        raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
+    return np.asarray(targets + 0.0)  # no negative zero
+
+
+def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return objects as numbers, or name the first that is none; None is a missing value."""
+    found = np.empty(len(array))
+    for place, value in enumerate(array.tolist()):
+        try:
+            found[place] = np.nan if value is None else float(value)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"y holds {value!r} in row {place}; a target is a number. For names, use MemoryClassifier."
+            ) from None
+    return found
+
+
+def _read(model: Any, X: Any, y: Any, state: NumberState | None, sample_weight: Any = None) -> CheckedRows:
+    return read_rows(model, X, y, state, sample_weight, read_targets)
+
+
+def _operand(model: MemoryRegressor, other: Any, name: str) -> NumberState:
+    """Return the state of a model that is to be merged with another one, or refuse it."""
+    check_is_fitted(model)
+    if not isinstance(other, MemoryRegressor):
+        raise TypeError(f"{name} takes another MemoryRegressor, not {other!r}.")
+    check_is_fitted(other)
+    check_names(model.state.columns, other.state.columns)
+    return other.state
