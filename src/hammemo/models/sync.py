@@ -11,7 +11,6 @@ The steps are those of any model that keeps rows (`Steps`), so that nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +24,8 @@ from hammemo.tokens.user_input import CheckedRows
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo.stores.kept import ModelStore
