@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,8 +16,6 @@ from hammemo.cli.receipts import ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
@@ -140,19 +137,19 @@ def sync_table(
                 )
             sources, position = table.sources(given.file_format)
             rows = _all_rows(schema, sources, given.file_format, opened.h)
-            with _read_as(learner, schema):
-                if evidence.is_done(opened, model, repeats=lambda: learner.sync(*rows, dry_run=True).is_equal):
-                    say_done(evidence, as_json=as_json)
-                    return
-                synced = learner.sync(*rows, dry_run=dry_run, position=position, refit=refit)
+            if evidence.is_done(opened, model, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
+                say_done(evidence, as_json=as_json)
+                return
+            synced = _synced(learner, schema, rows, dry_run=dry_run, position=position, refit=refit)
             writes = not dry_run and not (synced.is_equal and not refit and position is None and out is None)
             if evidence.is_signed:
                 _note(synced, evidence)
                 evidence.write(opened, model, target, wait, learnt=synced.learnt or 0)
             elif writes:
                 opened.write(target, wait)
+        digest = opened.as_written(model).digest()
     if as_json:
-        print_json({**_facts(synced, learner, dry_run=dry_run), "out": str(target), **evidence.facts})
+        print_json({**_facts(synced, learner, digest, dry_run=dry_run), "out": str(target), **evidence.facts})
         return
     holds = (
         f"the model holds {counted(example_count(learner), 'example')} of {counted(len(learner.classes_), 'label')}."
@@ -181,19 +178,21 @@ def _all_rows(
     return np.concatenate(tables), np.concatenate(labels)
 
 
-@contextmanager
-def _read_as(model: MemoryClassifier, schema: TableSchema) -> Iterator[None]:
-    """Let the columns be numbers that the schema says, not those that an array shows; types stay as they are."""
+def _synced(
+    model: MemoryClassifier, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any
+) -> Synced:
+    """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.models.editing import take_state
     from hammemo.sources.kinds import ordered_columns
 
     said, types = model.numeric, model.state.columns.types
     model.set_params(numeric=ordered_columns(schema.kinds))
     try:
-        yield
+        synced = model.sync(*rows, **how)
     finally:
         model.set_params(numeric=said)
     take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+    return synced
 
 
 def _note(synced: Synced, evidence: Any) -> None:
@@ -208,7 +207,7 @@ def _note(synced: Synced, evidence: Any) -> None:
         evidence.note([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
-def _facts(synced: Synced, learner: MemoryClassifier, *, dry_run: bool) -> dict[str, Any]:
+def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: bool) -> dict[str, Any]:
     from hammemo.cli.batches import example_count
 
     return {
@@ -221,5 +220,5 @@ def _facts(synced: Synced, learner: MemoryClassifier, *, dry_run: bool) -> dict[
         "labels": len(learner.classes_),
         "stale": learner.state.stale,
         "position": learner.position_,
-        "digest": learner.digest(),
+        "digest": digest,
     }

@@ -100,7 +100,10 @@ class SqlQuery:
         module = _required("duckdb")
         require_arrow("DuckDB")
         with _one_error(module), closing(module.connect(path, read_only=True)) as connection:
-            reader, first = connection.execute(self.query).to_arrow_reader(BATCH_ROWS), 1
+            found, first = connection.sql(self.query), 1
+            if found is None:
+                raise ValueError("The query returns no rows: give a SELECT statement.")
+            reader = found.to_arrow_reader(BATCH_ROWS)
             check_names(reader.schema.names, "The query")
             for part in reader:
                 if len(part):

@@ -376,6 +376,7 @@ def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
     """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
     arrow, first = require_arrow("Arrow", "ipc"), 1
     try:
+        stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         if stream.peek(6)[:6] == b"ARROW1":
             with seekable(stream) as file:
                 reader = arrow.ipc.open_file(file)
