@@ -12,10 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import forget as forgetting
 from hammemo.models import learn as learning
+from hammemo.models import refit as refitting
 from hammemo.models.editing import known_state, read_rows
+from hammemo.models.sync import Steps
+from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
     from hammemo.models.state import ModelState
+    from hammemo.tokens.user_input import CheckedRows
 
 EVERYTHING: Final = "everything"
 LONGEST_POSITION: Final = 1_024
@@ -59,6 +63,28 @@ def learn_rows(
         state = learning.admit(settings, state, X, choose_again=choose)
     rows = read_rows(model, X, y, state, sample_weight)
     return learning.learn(settings, state, rows, classes, layout, choose_again=choose)
+
+
+def row_steps(model: Any) -> Steps:
+    """Return the edits of a classifier, as `sync` takes them."""
+    settings = model.settings()
+
+    def fit(state: ModelState | None, rows: CheckedRows) -> ModelState:
+        if state is None:
+            return learning.fit(settings, None, rows, None)
+        declared, seed = state.memory.declared, state.memory.seed
+        classes = classes_array(declared, state.label_dtype) if len(declared) else None
+        return learning.fit(settings._replace(random_state=seed), state, rows, classes).but(**state.carried)
+
+    return Steps(
+        read=lambda X, y, state, sample_weight: read_rows(model, X, y, state, sample_weight),
+        admit=lambda state, X: learning.admit(settings, state, X),
+        forget=lambda state, examples: forgetting.forget(settings, state, examples),
+        forget_everything=lambda state: forgetting.forget_everything(settings, state),
+        learn=lambda state, rows, choose=True: learning.learn(settings, state, rows, None, choose_again=choose),
+        fit=fit,
+        refit=lambda state: refitting.refit(settings, state, "all"),
+    )
 
 
 def checked_position(position: Any) -> str:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.apply import apply, learn_rows
+from hammemo.models.apply import apply, checked_position, learn_rows, row_steps
 from hammemo.models.automatic import parts_for, resolved_vote
 from hammemo.models.column_changes import check_names, undecided
 from hammemo.models.column_values import column_values
@@ -34,6 +34,7 @@ from hammemo.models.report import report_of
 from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
 from hammemo.models.streams import Stream
+from hammemo.models.sync import Synced, sync
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.missing import check_missing_rule
@@ -477,6 +478,67 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
         return self
+
+    def sync(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        dry_run: bool = False,
+        position: str | None = None,
+        refit: bool = False,
+    ) -> Synced:
+        """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
+
+        Rows are compared by their values and labels, and copies count. It is one edit: a query sees the model before or
+        after it, and if anything fails, nothing is changed. A model that has learnt nothing is fitted.
+
+        The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
+        ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
+        rows of the table are counted anew, under the same layout. Layout and weights stay until a refit, as after
+        `forget`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            All rows of the table, as in `fit`.
+        dry_run : bool
+            Whether to only return what would be done.
+        position : str, optional
+            As in `apply`: which version of the table this is, for example.
+        refit : bool
+            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte of its file, for
+            any number of rows and any ``keep``; the seed, declared classes and a given layout stay.
+
+        Returns
+        -------
+        synced : Synced
+            How many rows were forgotten and learnt and did not change, and the rows that differ.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"])
+        >>> table, labels = [["a", "c"], ["d", "c"], ["d", "e"]], ["no", "yes", "yes"]
+        >>> print(clf.sync(table, labels))
+        1 row forgotten, 1 learnt, 2 unchanged.
+        >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
+        True
+        """
+        told = None if position is None else checked_position(position)
+        made: list[Synced] = []
+
+        def synced(model: MemoryClassifier) -> ModelState:
+            after, found = sync(row_steps(model), known_state(model), X, y, sample_weight, refit=refit)
+            made.append(found)
+            return after if told is None else after.but(position=told)
+
+        if dry_run:
+            of_now = self.snapshot()
+            return sync(row_steps(of_now), known_state(of_now), X, y, sample_weight, refit=refit, dry_run=True)[1]
+        edit(self, synced)
+        return made[0]
 
     @property
     def position_(self) -> str | None:

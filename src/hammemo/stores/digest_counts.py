@@ -180,8 +180,8 @@ class DigestCounts(Cached):
         """Return the base with these digests held more or less often."""
         words = np.concatenate([self.words, words])
         times = np.concatenate([self.counts.astype(np.int64), times])
-        words, times = words[order := _sorted(words)], times[order]
-        firsts = np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: len(words)])
+        order, firsts = distinct_digests(words)
+        words, times = words[order], times[order]
         sums = np.add.reduceat(times, firsts) if len(firsts) else times
         if (sums < 0).any():
             raise never_stored()
@@ -206,13 +206,21 @@ class DigestCounts(Cached):
         return cls(words, counts)
 
 
-def _sorted(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the ascending order of digests; the base is in order already, so that a stable sort merges."""
+def distinct_digests(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ascending order of digests, and where in it each distinct one stands first.
+
+    The base is in order already, so that a stable sort merges.
+
+    Shapes
+    ------
+    words : (n, 2); returned : (n,), (d,)
+    """
     order = np.argsort(words[:, 0], kind="stable")
     high, low = words[order, 0], words[order, 1]
     if ((high[1:] == high[:-1]) & (low[1:] < low[:-1])).any():  # two digests share the first word
         order = np.lexsort((words[:, 1], words[:, 0]))
-    return order
+    words = words[order]
+    return order, np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: len(words)])
 
 
 def _as_words(digests: bytes) -> NDArray[np.uint64]:

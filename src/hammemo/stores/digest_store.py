@@ -21,12 +21,13 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import LayoutError, NotStoredError, not_held
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
-from hammemo.stores.digest_counts import DigestCounts, Digester
+from hammemo.stores.digest_counts import DigestCounts, Digester, distinct_digests
 from hammemo.stores.kept import ModelStore
 from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.hashing import key_words
@@ -145,6 +146,18 @@ class DigestStore(ModelStore):
         returned : (len(examples),)
         """
         return self.digests.times(self._digester.of_rows(examples))
+
+    def distinct(self, examples: Examples) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Return a place of each distinct example, its digest, and how often it occurs.
+
+        Shapes
+        ------
+        returned : (d,), (d, 2), (d,)
+        """
+        words = self._digester.of_rows(examples)
+        order, firsts = distinct_digests(words)
+        times = np.add.reduceat(examples.multiplicity[order], firsts) if len(firsts) else examples.multiplicity
+        return order[firsts], words[order[firsts]], times
 
     def changed(self, examples: Examples, sign: int) -> DigestStore:
         """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not stored."""
