@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("msgspec")
 
+from hammemo import load
 from hammemo.cli.app import app
 from hammemo.client import Client
 from hammemo.receipts.keys import new_key_file
@@ -139,3 +142,47 @@ def test_a_served_model_is_not_changed_behind_the_back_of_its_log(tmp_path: Path
             assert refused.exit_code == 1
             assert "hammemo send URL m FILE" in refused.output
     assert snapshot.read_bytes() == before
+
+
+@pytest.mark.parametrize("keep", [True, "digests"])
+def test_a_table_is_synced_in_one_edit(tmp_path: Path, keep: bool | str) -> None:
+    columns, label = ["plan", "calls", "since"], "churned"
+    table = [[f"p{i % 3}", i % 7 + 0.5 if i % 5 else None, f"2026-01-{i % 28 + 1:02}", f"l{i % 2}"] for i in range(60)]
+
+    def written(name: str, rows: list[list[Any]]) -> str:
+        lines = [json.dumps(dict(zip([*columns, label], row, strict=True))) for row in rows]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return str(tmp_path / name)
+
+    with in_thread(tmp_path / "models") as server, Client(server.url) as client:
+        dates = ["since"] if keep is True else []  # a model without rows cannot turn an open column into dates
+        client.create("churn", columns=columns, dates=dates, seed=0, keep=keep)
+        send = ["send", server.url, "churn", "--label", label]
+        for name, rows, told, version in (
+            ("a", table[:50], "0 rows forgotten, 50 learnt", 1),
+            ("b", [*table[8:], table[20], table[20]], "8 rows forgotten, 12 learnt, 42 unchanged", 2),
+            ("b", [*table[8:], table[20], table[20]], "0 rows forgotten, 0 learnt, 54 unchanged", 2),
+        ):
+            result = runner.invoke(app, [*send, "--sync", written(f"{name}.jsonl", rows), "--json"])
+            assert result.exit_code == 0, result.output
+            assert told in result.stderr
+            assert json.loads(result.stdout)["version"] == version
+            assert client.describe("churn")["examples"] == len(rows)
+        refit = ["--refit"] if keep is True else []  # a server has no table to fit a model without rows to
+        again = runner.invoke(app, [*send, "--sync", str(tmp_path / "b.jsonl"), "--position", "v7", *refit])
+        assert again.exit_code == 0, again.output
+        assert client.describe("churn")["position"] == "v7"
+        client.download("churn", tmp_path / "churn.model")
+        held = load(tmp_path / "churn.model")
+        rows = [*table[8:], table[20], table[20]]
+        X = [[plan, calls, datetime.fromisoformat(day) if dates else day] for plan, calls, day, _ in rows]
+        found = held.sync(pd.DataFrame(X, columns=columns), [row[-1] for row in rows], dry_run=True)
+        assert (found.is_equal, found.unchanged) == (True, 54)
+        for wrong, said in (
+            (["--sync", "--everything"], "--sync finds the rows"),
+            (["--sync", "--forget"], "--forget is for"),
+            (["--sync", "--subject", "plan"], "leave --subject out"),
+        ):
+            refused = runner.invoke(app, [*send, *wrong, str(tmp_path / "b.jsonl")])
+            assert refused.exit_code == 2
+            assert said in refused.stderr

@@ -27,6 +27,7 @@ from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
+from hammemo.cli.sync import sync_table
 from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
@@ -54,6 +55,7 @@ for _panel, _name, _function, _summary in (
     (_ASK, "explain", explain_contexts, "Show how much each token adds to each label's score."),
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
+    (_CHANGE, "sync", sync_table, "Make a model hold just the rows of a table."),
     (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
     (_CHANGE, "follow", follow_table, "Keep a model equal to a table of PostgreSQL."),
     (_CHANGE, "merge", merge_models, "Add models, or subtract some."),

@@ -83,7 +83,7 @@ class InputOptions:
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, tsv, jsonl, parquet or text.",
+            help="csv, tsv, jsonl, parquet, arrow or text.",
             show_default="by the file's ending",
             rich_help_panel=_PANEL,
         ),

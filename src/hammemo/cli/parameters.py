@@ -61,6 +61,8 @@ def _as_option(mention: re.Match[str]) -> str:
     name, value = mention["name"] or mention["hinted"], mention["value"]
     if name == "header" and value == "False":
         return "--no-header"
+    if name == "refit" and value == "True":
+        return "--refit"
     if name not in OPTIONS or (name in _SYMBOLS and value is not None):
         return mention[0]
     if value in (None, "…", "..."):

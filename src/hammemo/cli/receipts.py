@@ -88,17 +88,24 @@ class ReceiptFiles:
     is_signed = False
     """Whether there will be a receipt."""
 
-    def is_done(self, opened: OpenModel, model: Path, read: Callable[[Note], None] | None = None) -> bool:  # noqa: ARG002
+    def is_done(
+        self,
+        opened: OpenModel,  # noqa: ARG002
+        model: Path,  # noqa: ARG002
+        read: Callable[[Note], None] | None = None,  # noqa: ARG002
+        repeats: Callable[[], bool] | None = None,  # noqa: ARG002
+    ) -> bool:
         """Note what the model is before the command; return whether the request was carried out before.
 
-        `read` hands the rows that are to be forgotten to a function, and forgets nothing.
+        `read` hands the rows that are to be forgotten to a function, and forgets nothing. `repeats`, where the rows are
+        not given, returns whether nothing is left to do.
         """
         return False
 
     def note(self, rows: Iterable[Iterable[Any]]) -> None:
         """Note rows that are forgotten."""
 
-    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None) -> None:  # noqa: ARG002
+    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None, learnt: int = 0) -> None:  # noqa: ARG002
         """Write the model."""
         opened.write(target, wait)
 
@@ -118,7 +125,13 @@ class SignedReceiptFiles(ReceiptFiles):
         """Note rows that are forgotten."""
         self._forgotten = self._forgotten.plus(rows)
 
-    def is_done(self, opened: OpenModel, model: Path, read: Callable[[Note], None] | None = None) -> bool:
+    def is_done(
+        self,
+        opened: OpenModel,
+        model: Path,
+        read: Callable[[Note], None] | None = None,
+        repeats: Callable[[], bool] | None = None,
+    ) -> bool:
         """Note what the model is before the command; return whether the request was carried out before."""
         from hammemo.receipts import Moment
 
@@ -134,7 +147,8 @@ class SignedReceiptFiles(ReceiptFiles):
             )
         if read is not None:
             read(self.note)
-        if last.receipt.rows_hash != self._forgotten.of_request(self._request):
+        is_same = last.receipt.rows_hash == self._forgotten.of_request(self._request) if repeats is None else repeats()
+        if not is_same:
             raise ValueError(
                 f"{self._file.path} has a receipt of request {self._request} for other rows, so nothing was done: use "
                 "another id for these."
@@ -144,12 +158,12 @@ class SignedReceiptFiles(ReceiptFiles):
         self.sentence = f"This request was carried out before; nothing has changed. {self.sentence}"
         return True
 
-    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None) -> None:
-        """Write the model, then its receipt."""
+    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None, learnt: int = 0) -> None:
+        """Write the model, then its receipt; `learnt` is how many rows the same edit has learnt."""
         from hammemo.receipts import Moment
 
         after = Moment.of(opened.as_written(model))
-        signed = after.receipt_since(self._before, self._forgotten, self._request, self._previous)
+        signed = after.receipt_since(self._before, self._forgotten, self._request, self._previous, learnt=learnt)
         self._file.add(signed, lambda: opened.write(target, wait))
         self._say(signed)
 

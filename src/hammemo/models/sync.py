@@ -12,24 +12,29 @@ The steps are those of any model that keeps rows (`Steps`), so that nothing here
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.stores.digest_store import DigestStore
+from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Examples, joined_examples
 from hammemo.tokens.distinct import distinct_order, example_words
-from hammemo.tokens.user_input import CheckedRows
+from hammemo.tokens.missing import MISSING
+from hammemo.tokens.user_input import CheckedRows, joined_rows
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
+
+Batch: TypeAlias = tuple[Any, Any, Any]
+"""Rows X, their labels or targets y, and how often each occurs: sample_weight, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +96,12 @@ class Synced:
         return self.forgotten == 0 and self.learnt == 0
 
     def learnt_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the rows to learn and their labels, a row with n copies n times."""
+        """Return the rows to learn and their labels, a row with n copies n times, as `partial_fit` takes them."""
         times = np.repeat(np.arange(len(self.new.counts)), self.new.counts)
-        return self.new.tokens[times], self.new.labels[times]
+        return _values(self.new.tokens[times], self.new.columns.letters), self.new.labels[times]
 
     def forgotten_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the rows to forget and their labels, as the model stores them; ValueError where it does not."""
+        """Return the rows to forget and their labels, as `forget` takes them; ValueError where they are not stored."""
         if self.gone is None:
             raise ValueError(
                 "The model does not store the content of the rows that are gone: it has digests of its rows, or "
@@ -106,7 +111,7 @@ class Synced:
         times = np.repeat(np.arange(len(gone)), gone.multiplicity)
         tokens = object_array([*gone.contexts.vocabulary.tolist(), NO_TOKEN])  # rank -1 reads the last entry
         labels = object_array(gone.labels.tolist())
-        return tokens[gone.contexts.ranks[times]], labels[gone.label_ranks[times]]
+        return _values(tokens[gone.contexts.ranks[times]], self.new.columns.letters), labels[gone.label_ranks[times]]
 
     def __str__(self) -> str:
         if self.forgotten is None:
@@ -118,6 +123,18 @@ class Synced:
         }[self.how]
         rows = "row" if self.forgotten == 1 else "rows"
         return f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, {self.unchanged:,} unchanged.{more}"
+
+
+def _values(tokens: NDArray[Any], kinds: str) -> NDArray[Any]:
+    """Return tokens as a user gives them: None where a value is missing, and dates."""
+    values = tokens.astype(object)
+    for j, kind in enumerate(kinds):
+        column, is_date = values[:, j], kind == ColumnKind.DATES
+        lacking = np.fromiter((token in (NO_TOKEN, MISSING) for token in column.tolist()), bool, len(column))
+        column[lacking] = None
+        if is_date:
+            column[~lacking] = column[~lacking].astype(np.int64).astype("datetime64[us]").astype(object)
+    return values
 
 
 class Steps(NamedTuple):
@@ -181,6 +198,19 @@ def _by_digests(store: DigestStore, rows: Examples) -> Difference:
     return Difference(gone, n_gone, places[more > 0], more[more > 0], n_same)
 
 
+def compared(steps: Steps, state: Any, batches: Sequence[Batch]) -> tuple[Any, CheckedRows, Difference | None]:
+    """Compare a fitted model with all rows of a table, in batches of (X, y, sample_weight) with at least one row.
+
+    Return the state with its columns of the kinds that both decide, the rows as of these kinds, and the difference;
+    that is None where the model does not know all its rows.
+    """
+    for X, _, _ in batches:
+        state = steps.admit(state, X)
+    rows = joined_rows([steps.read(X, y, state, weight) for X, y, weight in batches])
+    rows = rows if rows.counts.all() else rows[rows.counts > 0]
+    return state, rows, difference(state.store, rows.examples())
+
+
 def sync(
     steps: Steps, state: Any, X: Any, y: Any, sample_weight: Any = None, *, refit: bool = False, dry_run: bool = False
 ) -> tuple[Any, Synced]:
@@ -195,11 +225,9 @@ def sync(
         return after, Synced(0, int(rows.counts.sum()), 0, "fitted", rows, None)
     _refuse_documents(state)
     if not len(y) or (sample_weight is not None and not np.any(sample_weight)):
-        return _without_rows(steps, state, refit=refit)
-    before, state = state, steps.admit(state, X)
-    rows = steps.read(X, y, state, sample_weight)
-    rows = rows if rows.counts.all() else rows[rows.counts > 0]
-    found = difference(state.store, rows.examples())
+        return _without_rows(steps, state, refit=refit and not dry_run)
+    before = state
+    state, rows, found = compared(steps, state, [(X, y, sample_weight)])
     if found is None and not refit:
         raise ValueError(
             "sync compares rows, and this model does not know all of its rows (keep=False, or more rows than it keeps "

@@ -72,14 +72,18 @@ class Moment:
         request: str,
         previous: str | None = None,
         backups: Iterable[tuple[str, str]] = (),
+        *,
+        learnt: int = 0,
     ) -> SignedReceipt:
         """Return a receipt of what was removed between another moment and this one, signed with the keys of the hash.
 
         The hash is that of the rows as they were given; rows of a receipt are windows where these are documents.
+        `learnt` is how many rows the same edit has learnt.
         """
-        if self.rows > before.rows:
+        removed = before.rows + learnt - self.rows
+        if removed < 0:
             raise ValueError(
-                f"The model holds {self.rows - before.rows:,} rows more than before, and a receipt is for forget, "
+                f"The model holds {-removed:,} rows more than before, and a receipt is for forget, "
                 "forget_stream and refit: learn before or after."
             )
         receipt = Receipt(
@@ -88,7 +92,7 @@ class Moment:
             digest_before=keyed_digest(forgotten.keys, before.digest),
             version_after=self.version,
             parts_after=dict(self.parts),
-            rows=before.rows - self.rows,
+            rows=removed,
             labels=len(before.labels - self.labels),
             rows_hash=forgotten.of_request(request),
             layout_refitted="layout" in self.refitted,

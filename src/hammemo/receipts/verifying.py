@@ -8,16 +8,18 @@ other rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.base import clone
 
 from hammemo.memories import Gaussian
+from hammemo.models.apply import row_steps
 from hammemo.models.digests import part_digests
 from hammemo.models.editing import take_state
 from hammemo.models.streams import known_cutting
+from hammemo.models.sync import compared
 from hammemo.receipts.receipt import used_libraries, used_processor
 
 if TYPE_CHECKING:
@@ -50,11 +52,16 @@ class Check:
     rows : int
         How many remaining rows there are. For documents, these are their windows.
     same : mapping of str to bool
+    gone, new : int, optional
+        How many rows of the model are not among the remaining ones, and how many of these the model does not hold:
+        what `sync` would forget and learn. None where the model does not know its rows, and for documents.
     """
 
     result: Result
     rows: int
     same: Mapping[str, bool]
+    gone: int | None = None
+    new: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -74,9 +81,15 @@ class Check:
             ),
             Result.REFUTED: (
                 f"Not proven: the model does not hold just {these}. Different: {others}. Either the model holds other "
-                "rows, or these are not the rows that remain, with their types."
+                f"rows, or these are not the rows that remain, with their types.{self._difference}"
             ),
         }[self.result]
+
+    @property
+    def _difference(self) -> str:
+        if self.gone is None or self.new is None:
+            return ""
+        return f" The model holds {self.gone:,} other rows, and {self.new:,} of these are missing in it."
 
 
 def check_rows(model: MemoryClassifier, rows: Any) -> Check:
@@ -113,7 +126,16 @@ def check_rows(model: MemoryClassifier, rows: Any) -> Check:
     counted = _emptied(model)
     for X, y in pairs:
         counted.partial_fit(X, y, choose=False)
-    return _lesser(model, fresh, counted)
+    found = _lesser(model, fresh, counted)
+    return _with_difference(found, model, pairs) if found.result is Result.REFUTED else found
+
+
+def _with_difference(check: Check, model: MemoryClassifier, pairs: list[tuple[Any, Any]]) -> Check:
+    """Return the check with the rows that differ counted, as `sync` counts them."""
+    if not pairs or model.state.documents is not None:
+        return check
+    *_, found = compared(row_steps(model), model.state, [(X, y, None) for X, y in pairs])
+    return check if found is None else replace(check, gone=found.n_gone, new=found.n_new)
 
 
 def check_documents(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 STANDARD_INPUT: Final = "-"
-TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet")
+TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet", "arrow")
 DOCUMENT_FORMATS: Final = ("parquet", "jsonl", "text")
 FORMATS: Final = (*TABLE_FORMATS, "text")
 
@@ -38,6 +38,7 @@ ENDINGS: Final = {
     "tsv": (".tsv", ".tab"),
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".pq", ".parq"),
+    "arrow": (".arrow", ".arrows"),
     "text": (".txt", ".text", ".tokens"),
 }
 """What names end in, by format."""
@@ -118,8 +119,8 @@ def require_arrow(what: str, *modules: str) -> Any:
 
 def require_reader(where: str, kind: str) -> None:
     """Refuse a file that only pyarrow reads where it is not installed, before any work is done."""
-    if kind == "parquet":
-        require_arrow("Parquet")
+    if kind in ("parquet", "arrow"):
+        require_arrow(kind.title())
     if compression_of(where) not in (None, *_WITHOUT_ARROW):
         require_arrow(f"A file that ends in {_ending(_name(where))}")
 

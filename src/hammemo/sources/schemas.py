@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.sources.databases import RowSource
+
 QUERY_DOCUMENTS: Final = 2**14
 
 
@@ -116,8 +118,8 @@ class TableSchema:
         if not isinstance(self.numeric, str) and self.label in self.numeric:
             raise ValueError(f"numeric= holds the label {self.label!r}: a label is always a name.")
 
-    def examples(self, files: Sequence[str], file_format: str | None = None) -> Iterator[Labelled]:
-        """Yield the examples in files, some at a time."""
+    def examples(self, files: Sequence[str | RowSource], file_format: str | None = None) -> Iterator[Labelled]:
+        """Yield the examples in files, or of what a database returns, some at a time."""
         if self.label is None:
             raise ValueError("The column with the labels is not known: name it with label=.")
         schema = self
@@ -172,7 +174,7 @@ class TableSchema:
 
     def _batches(
         self,
-        where: str,
+        where: str | RowSource,
         file_format: str | None,
         *,
         labelled: bool,
@@ -182,6 +184,8 @@ class TableSchema:
         if self.columns is not None and not whole:
             named = [self.label, self.time] if labelled else []
             wanted = [*self.columns, *(name for name in named if name is not None and name not in self.columns)]
+        if not isinstance(where, str):
+            return where.batches(wanted)
         return read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=wanted)
 
     def _settled(self, batch: Batch) -> TableSchema:

@@ -1,4 +1,4 @@
-r"""Tables: rows of CSV, TSV, JSON lines or Parquet, from a file or standard input, in batches of bounded size.
+r"""Tables: rows of CSV, TSV, JSON lines, Parquet or Arrow, from a file or standard input, in batches of bounded size.
 
 A value of a table is as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON lines and
 Parquet a string, a number, a truth value or a date. A column is read as names (`Batch.tokens`), or as numbers or dates
@@ -33,6 +33,7 @@ from hammemo.sources.formats import (
     opened,
     parquet_file,
     require_arrow,
+    seekable,
 )
 from hammemo.sources.kinds import date_in, number_in
 from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
@@ -179,7 +180,7 @@ def read_table(
     where : str
         A file, an address such as ``s3://bucket/a.csv``, or ``-`` for standard input. Files may be compressed (.gz,
         .bz2, .zst, .lz4).
-    format : {"csv", "tsv", "jsonl", "parquet"}, optional
+    format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
         By default what the name ends in; CSV for standard input.
     header : bool
         Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2 and so on.
@@ -234,6 +235,8 @@ def stream_batches(
         yield from _json_batches(stream, shown, columns, batch_rows)
     elif kind == "parquet":
         yield from _parquet_batches(stream, shown, columns, batch_rows, between)
+    elif kind == "arrow":
+        yield from _arrow_batches(stream, shown)
     else:
         yield from _csv_batches(stream, shown, delimiter or _DELIMITERS[kind], header, batch_rows)
 
@@ -320,7 +323,7 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
                 raise ValueError(f"{where} has no column {absent!r}; its columns are {shown_names([*held[0][1]])}.")
         if columns is None:
             _refuse_new_keys(held, names, where)
-        values = [_column_array([row.get(name) for _, row in held]) for name in names]
+        values = [column_array([row.get(name) for _, row in held]) for name in names]
         yield Batch(names, tuple(values), np.array([number for number, _ in held], np.int64), where, "line")
 
 
@@ -334,7 +337,7 @@ def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, .
             )
 
 
-def _column_array(values: list[Any]) -> NDArray[Any]:
+def column_array(values: list[Any]) -> NDArray[Any]:
     """Return the values of a column: an array of integers if all are whole numbers of 64 bits."""
     if all(type(value) is int and -NO_TOKEN > value > NO_TOKEN for value in values):
         return np.array(values, np.int64)
@@ -367,6 +370,28 @@ def _parquet_batches(
         for part in parts if groups else ():
             yield arrow_batch(part, where, first)
             first += len(part)
+
+
+def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
+    """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
+    arrow, first = require_arrow("Arrow", "ipc"), 1
+    try:
+        stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        if stream.peek(6)[:6] == b"ARROW1":
+            with seekable(stream) as file:
+                reader = arrow.ipc.open_file(file)
+                parts = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        else:
+            parts = reader = arrow.ipc.open_stream(stream)
+        check_names(reader.schema.names, where)
+        for part in parts:
+            if len(part):
+                yield arrow_batch(part, where, first)
+                first += len(part)
+    except arrow.ArrowInvalid as error:
+        raise ValueError(
+            f"{where} is not an Arrow stream: use another copy of it, or name its format with format=."
+        ) from error
 
 
 def arrow_batch(part: Any, where: str, first: int) -> Batch:

@@ -35,7 +35,7 @@ from hammemo.tokens.contexts import (
     token_array,
     whole_multiplicity,
 )
-from hammemo.tokens.labels import label_array
+from hammemo.tokens.labels import common_label_dtype, label_array
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import as_token
 
@@ -110,6 +110,20 @@ class CheckedRows:
 
     def __getitem__(self, chosen: NDArray[Any]) -> CheckedRows:
         return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns)
+
+
+def joined_rows(batches: list[CheckedRows]) -> CheckedRows:
+    """Return the rows of several batches, at least one, that were read for the same columns."""
+    if len(batches) == 1:
+        return batches[0]
+    tokens, labels = ([getattr(batch, name) for batch in batches] for name in ("tokens", "labels"))
+    if len({part.dtype.kind for part in tokens}) > 1:
+        tokens = [part.astype(object) for part in tokens]  # NumPy would make floats of whole numbers
+    counts = np.concatenate([batch.counts for batch in batches])
+    common = common_label_dtype(*labels)
+    return CheckedRows(
+        np.concatenate(tokens), np.concatenate([part.astype(common) for part in labels]), counts, batches[0].columns
+    )
 
 
 @contextmanager

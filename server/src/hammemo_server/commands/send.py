@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
+from hammemo.tokens.columns import ColumnKind
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
     from hammemo.client import Acknowledgement, Client
+    from hammemo.models.sync import Synced
 
 Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
@@ -53,6 +57,14 @@ class Sending:
         bool,
         typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP),
     ] = False
+    sync: Annotated[
+        bool,
+        typer.Option(
+            "--sync",
+            help="FILE is the whole table: forget the rows that are gone, learn the new ones.",
+            rich_help_panel=_ONE_STEP,
+        ),
+    ] = False
     position: Annotated[
         str | None,
         typer.Option(
@@ -69,7 +81,7 @@ class Sending:
     @property
     def in_one_step(self) -> bool:
         """Whether all rows make one edit, which may forget and learn."""
-        return self.everything or bool(self.forgetting) or self.position is not None
+        return self.everything or bool(self.forgetting) or self.position is not None or self.sync
 
     def check(self) -> None:
         """Refuse options that do not belong together, and a receipt that cannot be issued or written."""
@@ -77,6 +89,8 @@ class Sending:
             raise UsageError("--forget is for the rows of FILE: name them with --forgetting instead.")
         if self.everything and self.forgetting:
             raise UsageError("--everything forgets all rows: leave --forgetting out.")
+        if self.sync and (self.everything or self.forgetting):
+            raise UsageError("--sync finds the rows to forget: leave --forgetting and --everything out.")
         if self.receipt is not None:
             if not self.forget:
                 raise UsageError("--receipt is for rows that are forgotten: add --forget.")
@@ -90,7 +104,8 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
 
-    With --forgetting, --everything or --position, all rows are one edit: no answer comes from the moment between.
+    With --forgetting, --everything, --sync or --position, all rows are one edit: no answer comes from the moment
+    between. --sync downloads the model to compare it with the table, so other edits should wait until it is done.
 
     --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
@@ -98,7 +113,9 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
         given.check()
         sending.check()
         if sending.in_one_step and given.is_log:
-            raise UsageError("--forgetting, --everything and --position are for tables with --label.")
+            raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
+        if sending.sync and given.subject is not None:
+            raise UsageError("--sync compares rows, and a model does not tell whose these are: leave --subject out.")
         base = sending.op or uuid.uuid4().hex
         sent, version, receipts = _sent(url, model, given, sending, base)
         if sending.receipt is not None:
@@ -144,12 +161,70 @@ def _applied(
     client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
 ) -> tuple[Acknowledgement, int]:
     """Send all rows as one edit, and return how many these were."""
+    if sending.sync:
+        return _synced(client, model, given, sending, known, base)
     learnt = None if given.files is None and sending.everything else given.as_one(known)
     gone: Any = "everything" if sending.everything else None
     if sending.forgetting:
         gone = replace(given, files=sending.forgetting).as_one(known)
     done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
     return done, sum(len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str))
+
+
+def _synced(
+    client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
+) -> tuple[Acknowledgement, int]:
+    """Compare a table with the model as it is now, and send the difference as one edit."""
+    from hammemo.client import Acknowledgement
+
+    version, rows, labels = client.describe(model)["version"], *given.as_one(known)[:2]
+    synced = _difference(client, model, rows, labels)
+    typer.echo(str(synced), err=True)
+    if synced.is_equal and sending.position is None:
+        return Acknowledgement(version, "applied"), 0
+    learnt: Any
+    gone: Any
+    if synced.gone is None:  # the model has digests only
+        learnt, gone, n = (rows, labels), "everything", len(rows)
+    else:
+        learnt, gone = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
+        n = len(learnt[1]) + len(gone[1])
+    done = client.apply(
+        model,
+        learnt if len(learnt[1]) else None,
+        gone if len(gone[1]) else None,
+        position=sending.position,
+        op=f"{base}-0",
+    )
+    if done.status == "applied" and done.version > version + 1:
+        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
+    return done, n
+
+
+def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> Synced:
+    """Return what would make the model that a server has now equal to a table."""
+    from hammemo.files.models import load
+    from hammemo.models.editing import name_columns
+
+    with TemporaryDirectory() as folder:
+        client.download(model, f"{folder}/model")
+        learner = load(f"{folder}/model")
+    name_columns(learner, None)  # rows of a server have no names
+    dates = [j for j, kind in enumerate(learner.state.columns.letters) if kind == ColumnKind.DATES]
+    table = [list(row) for row in rows]
+    for row in table:
+        for j in dates:
+            row[j] = datetime.fromisoformat(row[j]) if isinstance(row[j], str) else row[j]
+    synced: Synced = learner.sync(table, labels, dry_run=True)
+    return synced
+
+
+def _as_json(values: Any) -> list[Any]:
+    """Return rows or labels as JSON says them: a date as a string."""
+    return [
+        _as_json(value) if isinstance(value, list) else value.isoformat() if isinstance(value, date) else value
+        for value in (values.tolist() if hasattr(values, "tolist") else values)
+    ]
 
 
 def erase_subject(

@@ -1,0 +1,224 @@
+"""``hammemo sync``: make a model file hold just the rows of a table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from hammemo.cli import options as opt
+from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.receipts import ReceiptOptions, say_done
+from hammemo.sources.formats import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.sync import Synced
+    from hammemo.sources.databases import RowSource
+    from hammemo.sources.schemas import TableSchema
+
+_DATABASE: Final = "A database or a lake"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Where the rows of the table are."""
+
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="All rows: files, or the folder of a Delta table.",
+            show_default="standard input",
+        ),
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="The rows are those of this query.", rich_help_panel=_DATABASE),
+    ] = None
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            envvar="HAMMEMO_DATABASE",
+            help="postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the "
+            "environment variable, or PostgreSQL's .pgpass.",
+            rich_help_panel=_DATABASE,
+        ),
+    ] = None
+    at: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="VERSION",
+            help="The version of the Delta table.",
+            show_default="the newest",
+            rich_help_panel=_DATABASE,
+        ),
+    ] = None
+    position: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Store with the model which version of the table this is.",
+            show_default="none; with a Delta table, its version",
+        ),
+    ] = None
+
+    def sources(self, file_format: str | None) -> tuple[list[str | RowSource], str | None]:
+        """Return what the rows are read from, and the position to store."""
+        from hammemo.sources.databases import DeltaVersion, SqlQuery
+
+        if self.query is not None:
+            if self.files or self.at is not None:
+                raise UsageError("--query takes the place of TABLE: leave TABLE and --at out.")
+            if self.database is None:
+                raise UsageError("--query needs --database ADDRESS, such as postgresql://user@host/name.")
+            return [SqlQuery(self.database, self.query)], self.position
+        files = self.files or [STANDARD_INPUT]
+        if file_format == "delta" or (len(files) == 1 and os.path.isdir(os.path.join(files[0], "_delta_log"))):
+            if len(files) > 1:
+                raise UsageError("Name one Delta table.")
+            table = DeltaVersion.at(files[0], self.at)
+            return [table], str(table.version) if self.position is None else self.position
+        if self.at is not None:
+            raise UsageError("--at is for a Delta table: name its folder, or its address with --format delta.")
+        say_where_from(files)
+        return list(files), self.position
+
+
+def sync_table(
+    model: opt.Model,
+    table: TableOptions,
+    given: InputOptions,
+    recording: ReceiptOptions,
+    label: KnownLabel = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Then fit the model to the table, as hammemo fit does.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
+    ] = None,
+    key_file: opt.KeyFile = None,
+    wait: opt.Wait = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Make MODEL hold just the rows of a table: forget the rows that are gone, learn the new ones.
+
+    Rows are compared by their values and labels; copies count. Columns are found by name and read as MODEL knows them;
+    other columns are ignored. MODEL is replaced in one step, or it does not change.
+
+    A model that does not keep all rows needs digests of them (hammemo fit --keep auto+digests), or --refit.
+
+    The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
+    """
+    from hammemo.cli.batches import example_count
+    from hammemo.cli.models import changing, left_to_do, open_model
+    from hammemo.sources.schemas import TableSchema
+
+    target = model if out is None else out
+    with one_line_errors(), recording.evidence(wait) as evidence:
+        check_model_writable(target)
+        if dry_run and evidence.is_signed:
+            raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
+        with changing(target, [model], wait):
+            opened = open_model(model, opt.read_key(key_file))
+            learner, schema = opened.learner(model), given.changed(opened.rows_schema, label)
+            if not isinstance(schema, TableSchema):
+                raise ValueError(
+                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
+                )
+            sources, position = table.sources(given.file_format)
+            rows = _all_rows(schema, sources, given.file_format, opened.h)
+            if evidence.is_done(opened, model, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
+                say_done(evidence, as_json=as_json)
+                return
+            synced = _synced(learner, schema, rows, dry_run=dry_run, position=position, refit=refit)
+            writes = not dry_run and not (synced.is_equal and not refit and position is None and out is None)
+            if evidence.is_signed:
+                _note(synced, evidence)
+                evidence.write(opened, model, target, wait, learnt=synced.learnt or 0)
+            elif writes:
+                opened.write(target, wait)
+        digest = opened.as_written(model).digest()
+    if as_json:
+        print_json({**_facts(synced, learner, digest, dry_run=dry_run), "out": str(target), **evidence.facts})
+        return
+    holds = (
+        f"the model holds {counted(example_count(learner), 'example')} of {counted(len(learner.classes_), 'label')}."
+    )
+    typer.echo(str(synced))
+    typer.echo(f"{model} is as it was." if not writes else f"Now {holds} Written to {target}")
+    if writes and (left := left_to_do(learner, target)):
+        typer.echo(left)
+    if evidence.sentence:
+        typer.echo(evidence.sentence)
+
+
+def _all_rows(
+    schema: TableSchema, sources: list[str | RowSource], file_format: str | None, h: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return all rows of a table and their labels."""
+    import numpy as np
+
+    batches = list(schema.examples(sources, file_format))
+    if not batches:
+        return np.empty((0, h), object), np.empty(0, object)
+    tables, labels = [batch.X for batch in batches], [batch.y for batch in batches]
+    for parts in (tables, labels):
+        if len({part.dtype.kind for part in parts}) > 1:  # NumPy would make floats, or texts, of whole numbers
+            parts[:] = [part.astype(object) for part in parts]
+    return np.concatenate(tables), np.concatenate(labels)
+
+
+def _synced(
+    model: MemoryClassifier, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any
+) -> Synced:
+    """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
+    from hammemo.models.editing import take_state
+    from hammemo.sources.kinds import ordered_columns
+
+    said, types = model.numeric, model.state.columns.types
+    model.set_params(numeric=ordered_columns(schema.kinds))
+    try:
+        synced = model.sync(*rows, **how)
+    finally:
+        model.set_params(numeric=said)
+    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+    return synced
+
+
+def _note(synced: Synced, evidence: Any) -> None:
+    """Hand the forgotten rows to a receipt, where their content is known."""
+    if synced.forgotten is None:
+        raise ValueError(
+            "A receipt counts the rows that are forgotten, and this model does not know which rows it held: leave out "
+            "--receipt once, or fit it with hammemo fit --keep auto+digests."
+        )
+    if synced.gone is not None:
+        X, y = synced.forgotten_rows()
+        evidence.note([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
+
+
+def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: bool) -> dict[str, Any]:
+    from hammemo.cli.batches import example_count
+
+    return {
+        "forgotten": synced.forgotten,
+        "learnt": synced.learnt,
+        "unchanged": synced.unchanged,
+        "how": synced.how,
+        "dry_run": dry_run,
+        "examples": example_count(learner),
+        "labels": len(learner.classes_),
+        "stale": learner.state.stale,
+        "position": learner.position_,
+        "digest": digest,
+    }

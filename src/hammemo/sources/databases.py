@@ -1,0 +1,214 @@
+"""Rows that are in no file: what a SQL query returns, and a Delta table at one version; in batches of bounded size.
+
+Values are as the database has them, with three exceptions. A decimal is a number, whole where it is; a UUID is a
+string; lists, objects and other values that no column of a model can hold become their text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from hammemo.sources.formats import require_arrow
+from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batch, check_names, column_array, shown_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_EXTRAS: Final = {"psycopg": "follow", "duckdb": "lakes", "deltalake": "lakes"}
+_PLAIN: Final = (str, bool, int, float, date, timedelta, type(None))
+
+
+class RowSource(Protocol):
+    """What yields the rows of a table, some at a time, and is no file."""
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield all rows; with `columns`, at least these columns of them."""
+
+
+@dataclass(frozen=True)
+class SqlQuery:
+    """The rows that a query returns.
+
+    Parameters
+    ----------
+    address : str
+        ``postgresql://user@host/database``, ``sqlite:///path`` or ``duckdb:///path``. Files are opened for reading
+        only. PostgreSQL sends the rows of a server-side cursor in a read-only transaction.
+    query : str
+        One SELECT statement.
+
+    Examples
+    --------
+    >>> import sqlite3, tempfile
+    >>> from hammemo.sources.databases import SqlQuery
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     database = sqlite3.connect(f"{folder}/shop.db")
+    ...     with database:
+    ...         _ = database.execute("create table fruit as select 'red' as colour, 7 as size")
+    ...     database.close()
+    ...     [batch] = SqlQuery(f"sqlite:///{folder}/shop.db", "select * from fruit").batches()
+    >>> batch.names, [values.tolist() for values in batch.columns]
+    (('colour', 'size'), [['red'], [7]])
+    """
+
+    address: str = field(repr=False)  # it may hold a password
+    query: str
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:  # noqa: ARG002
+        """Yield the rows of the query, all columns of them."""
+        scheme, _, path = self.address.partition("://")
+        if scheme in ("postgresql", "postgres"):
+            yield from self._of_cursors("psycopg", lambda module: _postgres(module, self.address))
+        elif scheme == "sqlite":
+            path = _file(path)
+            yield from self._of_cursors("sqlite3", lambda module: module.connect(f"file:{path}?mode=ro", uri=True))
+        elif scheme == "duckdb":
+            yield from self._of_duckdb(_file(path))
+        else:
+            raise ValueError(
+                f"The address of the database begins with {scheme[:20]!r}: use postgresql://user@host/database, "
+                "sqlite:///path or duckdb:///path."
+            )
+
+    def _of_cursors(self, name: str, connect: Any) -> Iterator[Batch]:
+        module, first = _required(name), 1
+        with (
+            _one_error(module),
+            closing(connect(module)) as connection,
+            closing(_cursor(connection, name)) as cursor,
+        ):
+            cursor.execute(self.query)
+            if cursor.description is None:
+                raise ValueError("The query returns no rows: give a SELECT statement.")
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                names = tuple(column[0] for column in cursor.description)
+                check_names(names, "The query")
+                values = [column_array([_plain(value) for value in column]) for column in zip(*rows, strict=True)]
+                yield Batch(names, tuple(values), np.arange(first, first + len(rows)), "The query", "row")
+                first += len(rows)
+
+    def _of_duckdb(self, path: str) -> Iterator[Batch]:
+        module = _required("duckdb")
+        require_arrow("DuckDB")
+        with _one_error(module), closing(module.connect(path, read_only=True)) as connection:
+            found, first = connection.sql(self.query), 1
+            if found is None:
+                raise ValueError("The query returns no rows: give a SELECT statement.")
+            reader = found.to_arrow_reader(BATCH_ROWS)
+            check_names(reader.schema.names, "The query")
+            for part in reader:
+                if len(part):
+                    yield _with_plain(arrow_batch(part, "The query", first))
+                    first += len(part)
+
+
+@dataclass(frozen=True)
+class DeltaVersion:
+    """A Delta table as one version has it.
+
+    Parameters
+    ----------
+    where : str
+        A folder, or an address such as ``s3://bucket/table``.
+    version : int
+    """
+
+    where: str
+    version: int
+
+    @classmethod
+    def at(cls, where: str, version: int | None = None) -> DeltaVersion:
+        """Return it at a version, by default the newest."""
+        module = _required("deltalake")
+        with _one_error(module.exceptions, "DeltaError"):
+            return cls(where, int(module.DeltaTable(where, version=version).version()))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows of this version; with `columns`, these columns of them."""
+        module, first = _required("deltalake"), 1
+        require_arrow("Delta")
+        with _one_error(module.exceptions, "DeltaError"):
+            dataset = module.DeltaTable(self.where, version=self.version).to_pyarrow_dataset()
+        for name in columns or ():
+            if name not in dataset.schema.names:
+                raise ValueError(
+                    f"{self.where} has no column {name!r}; its columns are {shown_names(dataset.schema.names)}."
+                )
+        wanted = None if columns is None else list(columns)
+        for part in dataset.to_batches(columns=wanted, batch_size=BATCH_ROWS):
+            if len(part):
+                yield _with_plain(arrow_batch(part, self.where, first))
+                first += len(part)
+
+
+def _required(name: str) -> Any:
+    """Return a module, or say how it is installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS[name]}]'", name=name
+        ) from error
+
+
+@contextmanager
+def _one_error(module: Any, name: str = "Error") -> Iterator[None]:
+    """Say what a database refused in one line; its own errors hold no password."""
+    try:
+        yield
+    except getattr(module, name) as error:
+        raise ValueError(f"The database refused: {' '.join(str(error).split())}") from error
+
+
+def _file(path: str) -> str:
+    """Return the file of sqlite:///path and duckdb:///path: four slashes for an absolute one, as in SQLAlchemy."""
+    if not re.match(r"/.", path):
+        raise ValueError("Name the file of the database after three slashes, as in sqlite:///shop.db.")
+    return path[1:]
+
+
+def _postgres(module: Any, address: str) -> Any:
+    connection = module.connect(address)
+    connection.read_only = True
+    return connection
+
+
+def _cursor(connection: Any, name: str) -> Any:
+    """Return a cursor; with PostgreSQL one on the server, so that the rows need not fit in memory at once."""
+    return connection.cursor(name="hammemo") if name == "psycopg" else connection.cursor()
+
+
+def _with_plain(batch: Batch) -> Batch:
+    columns = (
+        values if values.dtype.kind != "O" else column_array([_plain(value) for value in values.tolist()])
+        for values in batch.columns
+    )
+    return Batch(batch.names, tuple(columns), batch.numbers, batch.where, batch.unit)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the column of a model takes it.
+
+    Examples
+    --------
+    >>> from decimal import Decimal
+    >>> from hammemo.sources.databases import _plain
+    >>> _plain(Decimal("12.00")), _plain(Decimal("0.5")), _plain([1, None]), _plain(b"ab")
+    (12, 0.5, '[1, null]', '6162')
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Decimal):
+        return None if not value.is_finite() else int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (bytes, memoryview)):
+        return bytes(value).hex()
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
