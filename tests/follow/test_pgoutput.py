@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,11 @@ from hammemo.follow.pgoutput import UNCHANGED, Begin, Change, Commit, Relation, 
 from hammemo.follow.position import Position, is_shown
 from hammemo.follow.values import Column, Followed
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.follow.pgoutput import Message
+
 pytestmark = pytest.mark.quick
 
 numbers, words = st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1)
@@ -22,7 +28,7 @@ names = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=
 values = st.lists(st.one_of(st.none(), st.just(UNCHANGED), st.binary(max_size=20)), max_size=8)
 
 
-def row(found: list[object]) -> bytes:
+def row(found: Sequence[object]) -> bytes:
     kinds = {None: b"n", UNCHANGED: b"u"}
     parts = [b"t" + struct.pack(">I", len(v)) + v if isinstance(v, bytes) else kinds[v] for v in found]  # type: ignore[index]
     return struct.pack(">H", len(found)) + b"".join(parts)
@@ -102,7 +108,7 @@ def change(old: str | None = None, new: str | None = None) -> Change:
 
 
 def test_transactions_are_added_up_and_those_that_are_applied_are_skipped() -> None:
-    told = [
+    told: list[Message] = [
         Begin(90, 5), TABLE, change(new="ya"), Commit(99, 1.0),
         Begin(101, 6), change(new="yb"), change(new="-c"), change("yb", "nb"), change("-c", "yc"), Commit(110, 2.0),
         Begin(111, 7), change("nb"), Commit(120, 3.0),
@@ -113,14 +119,14 @@ def test_transactions_are_added_up_and_those_that_are_applied_are_skipped() -> N
 
 
 def test_a_large_transaction_comes_in_parts_of_which_only_the_last_is_whole() -> None:
-    told = [Begin(101, 6), TABLE, *(change(new=f"y{i}") for i in range(25)), Commit(110, 2.0)]
+    told: list[Message] = [Begin(101, 6), TABLE, *(change(new=f"y{i}") for i in range(25)), Commit(110, 2.0)]
     parts = list(added_up(told, AT, FOLLOWED, rows=5))
     assert [(part.is_whole, len(part.counts)) for part in parts] == [(False, 10), (False, 10), (True, 5), (True, 0)]
     assert [part.end for part in parts] == [100, 100, 110, 110]
 
 
 def test_a_truncate_makes_all_before_it_void() -> None:
-    told = [Begin(101, 6), TABLE, change(new="ya"), Truncate((7,)), change(new="yb"), Commit(110, 2.0)]
+    told: list[Message] = [Begin(101, 6), TABLE, change(new="ya"), Truncate((7,)), change(new="yb"), Commit(110, 2.0)]
     [part] = added_up(told, AT, FOLLOWED, rows=5)
     assert (part.is_emptied, part.net()) == (True, ([("b", "y")], []))
 
@@ -136,7 +142,8 @@ def test_rows_that_are_not_whole_ask_for_a_comparison(told: Change) -> None:
 
 
 def test_what_no_server_sends_is_refused() -> None:
-    for told in ([Begin(101, 6), change(new="ya")], [Commit(5, 1.0)]):
+    wrong: list[list[Message]] = [[Begin(101, 6), change(new="ya")], [Commit(5, 1.0)]]
+    for told in wrong:
         with pytest.raises(ProtocolError):
             list(added_up(told, AT, FOLLOWED, rows=5))
 

@@ -38,7 +38,7 @@ class FollowedTable:
     def sql(self, *statements: str) -> None:
         """Run statements; {} stands for the table."""
         for statement in statements:
-            self.db.execute(statement.replace("{}", self.name))  # type: ignore[arg-type]
+            self.db.execute(statement.replace("{}", self.name))
 
     def create(self, rows: int = 100) -> None:
         """Make the table, with REPLICA IDENTITY FULL."""
@@ -47,7 +47,7 @@ class FollowedTable:
 
     def fill(self, first: int, last: int) -> None:
         """Insert rows with these numbers."""
-        self.db.execute(FILL.replace("{}", self.name), (first, last))  # type: ignore[arg-type]
+        self.db.execute(FILL.replace("{}", self.name), (first, last))
 
     def target(self) -> Target:
         """Return the model."""
@@ -75,7 +75,7 @@ class FollowedTable:
         with following(self.follower()) as follower:
             follower._open()
             table = follower._columns.joined(follower.source.rows(follower._columns))
-        return MemoryClassifier(keep=KEEP).fit(*table) if len(table[1]) else None
+        return MemoryClassifier(keep=KEEP).fit(*table[:2]) if len(table[1]) else None
 
     def is_equal(self) -> bool:
         """Return whether the model, refitted, is a new fit of the table, to the byte."""

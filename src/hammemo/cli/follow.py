@@ -85,7 +85,7 @@ class TargetOptions:
 
             assert self.server is not None
             assert self.name is not None
-            return served_model(self.server, self.name, self.subject is not None, self.receipt)
+            return served_model(self.server, self.name, self.receipt)
         from hammemo.follow.targets import ModelFile
 
         if self.subject is not None:

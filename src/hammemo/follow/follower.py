@@ -31,7 +31,8 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hammemo.follow.targets import Frame, Target
+    from hammemo.follow.targets import Target
+    from hammemo.follow.values import Frame
     from hammemo.models.sync import Synced
 
     Tell = Callable[[str, dict[str, Any]], None]

@@ -19,16 +19,12 @@ from hammemo.sources.schemas import TableSchema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from hammemo.follow.values import Row
+    from hammemo.follow.values import Frame, Row
     from hammemo.models.sync import Synced
     from hammemo.receipts import Keys, ReceiptFile
 
 KEEP: Final = "auto+digests"
 """Rows for refits up to the budget, and digests of all rows, so that any table can be compared."""
-Frame = tuple[Any, "NDArray[Any]"]
-"""An Arrow table of values, and labels."""
 PositionAfter = Callable[["Synced | None"], Position]
 """Which position a model has after it was compared; None if it was fitted."""
 
@@ -118,10 +114,10 @@ class ModelFile:
         """Make the model equal to a table, or fit a first one, and save it."""
         synced = None
         if self._model is None:
-            self._model = first_model(followed, table)
+            self._model = first_model(followed, table[:2])
             self._notes = TableSchema(label=followed.label.name).notes()
         else:
-            synced = self._model.sync(*table)
+            synced = self._model.sync(*table[:2])
         self._model.apply(position=position(synced).encoded())
         self._save()
         return synced
@@ -131,9 +127,9 @@ class ModelFile:
     ) -> None:
         """Forget and learn rows; the file changes with the position."""
         text = None if position is None else position.encoded()
-        gone: Any = forget if isinstance(forget, str) else followed.frame(forget) if forget else None
+        gone: Any = forget if isinstance(forget, str) else followed.frame(forget)[:2] if forget else None
         try:
-            self.model.apply(followed.frame(learn) if learn else None, gone, position=text, choose=False)
+            self.model.apply(followed.frame(learn)[:2] if learn else None, gone, position=text, choose=False)
         except NotStoredError as error:
             raise NeedsCheck(f"the model does not hold a row that was deleted ({error})") from None
         if position is not None:
@@ -152,6 +148,7 @@ class ModelFile:
         """Refit, save, and return the share of labels that changed on the last rows."""
         from hammemo.receipts import recorded
 
+        rows = None if table is None else table[:2]
         before, receipts, keys = self.model.snapshot(), self._receipts, self._keys
         signs = request is not None and receipts is not None and keys is not None
         with receipts.locked() if signs and receipts else nullcontext():
@@ -159,10 +156,10 @@ class ModelFile:
                 previous = receipts.settled(load(self.path).digest(), keys)
                 self.model.apply(position=position.encoded())
                 with recorded(self.model, keys, request, previous=previous) as record:
-                    self.model.refit(rows=table)
+                    self.model.refit(rows=rows)
                 receipts.add(record.signed, self._save)
             else:
-                self.model.apply(position=position.encoded()).refit(rows=table)
+                self.model.apply(position=position.encoded()).refit(rows=rows)
                 self._save()
         return None if last is None or not len(before.classes_) else before.changed_labels(self.model, last)
 
@@ -170,10 +167,10 @@ class ModelFile:
         save(self.model, self.path, notes=self._notes)
 
 
-def first_model(followed: Followed, table: Frame) -> MemoryClassifier:
+def first_model(followed: Followed, table: tuple[Any, Any]) -> MemoryClassifier:
     """Return a model fitted to a table, which may be empty."""
     model = MemoryClassifier(keep=KEEP)
     if len(table[1]):
         return model.fit(*table)
     row = tuple(EXAMPLES[column.kind] for column in followed.all)
-    return model.fit(*followed.frame([row])).apply(forget="everything")
+    return model.fit(*followed.frame([row])[:2]).apply(forget="everything")

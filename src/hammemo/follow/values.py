@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Row = tuple["str | None", ...]
 """The texts of the followed columns, with the label last (then the subject, if there is one)."""
+Frame = tuple[Any, "NDArray[Any]", "list[Any] | None"]
+"""An Arrow table of values, labels, and subjects or None."""
 
 _BOOL, _NUMERIC = 16, 1700
 _WHOLE: Final = frozenset((20, 21, 23, 26))  # int8, int2, int4, oid
@@ -100,16 +102,17 @@ class Followed:
                 raise column_error(self.table, column.name, "has another type now")
         return [found[column.name][0] for column in self.all]
 
-    def frame(self, rows: Sequence[Row]) -> tuple[Any, NDArray[Any]]:
-        """Return rows as an Arrow table of values, and their labels."""
+    def frame(self, rows: Sequence[Row]) -> Frame:
+        """Return rows as an Arrow table of values, their labels and, if these are followed, their subjects."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.all)
         typed = {column.name: _typed(columns[i], column.kind) for i, column in enumerate(self.columns)}
-        return pa.table(typed), self.labels(columns[len(self.columns)])
+        return pa.table(typed), self.labels(columns[len(self.columns)]), list(columns[-1]) if self.subject else None
 
-    def joined(self, parts: Iterable[Sequence[Row]]) -> tuple[Any, NDArray[Any]]:
-        """Return lists of rows as one Arrow table and all labels."""
-        frames = [self.frame(rows) for rows in parts]
-        return pa.concat_tables([X for X, _ in frames]), np.concatenate([y for _, y in frames])
+    def joined(self, parts: Iterable[Sequence[Row]]) -> Frame:
+        """Return lists of rows as one frame."""
+        tables, labels, subjects = zip(*(self.frame(rows) for rows in parts), strict=True)
+        joined = [name for part in subjects for name in part] if self.subject else None
+        return pa.concat_tables(tables), np.concatenate(labels), joined
 
     def labels(self, texts: Sequence[str | None]) -> NDArray[Any]:
         """Return labels: whole numbers and truth values by their type, all others by their text."""
