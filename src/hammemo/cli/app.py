@@ -18,6 +18,7 @@ from hammemo.cli.console import print_error
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
+from hammemo.cli.follow import follow_table
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.keys import keys
 from hammemo.cli.learn import fit_files
@@ -56,6 +57,7 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
     (_CHANGE, "sync", sync_table, "Make a model hold just the rows of a table."),
     (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
+    (_CHANGE, "follow", follow_table, "Keep a model equal to a table of PostgreSQL."),
     (_CHANGE, "merge", merge_models, "Add models, or subtract some."),
     (_CHANGE, "compact", compact_folder, "Write changes into the segments of a model folder."),
     (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),

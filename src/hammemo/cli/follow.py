@@ -1,0 +1,194 @@
+"""``hammemo follow``: keep a model equal to a table of PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import UsageError, check_model_writable, check_writable, one_line_errors, print_json
+from hammemo.cli.input_options import column_list
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from hammemo.follow.follower import Follower
+    from hammemo.follow.targets import Target
+
+_MODEL, _TIMES, _RECEIPTS = "The model", "When", "Receipts (needs the extra erase)"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is followed."""
+
+    table: Annotated[str, typer.Option(metavar="TABLE", help="The table, with its schema if that is not public.")]
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the labels.")]
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The columns to learn from.", show_default="all others")
+    ] = None
+    where: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="Follow only rows that meet this condition in SQL.")
+    ] = None
+    publication: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Use this publication, which is for the table alone.", show_default="its own"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Which model follows."""
+
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A model file; it need not exist.", rich_help_panel=_MODEL)
+    ] = None
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A server, with --name; token: HAMMEMO_TOKEN.", rich_help_panel=_MODEL),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The model on the server.", rich_help_panel=_MODEL)
+    ] = None
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column with the person (with --server).", rich_help_panel=_MODEL),
+    ] = None
+    receipt: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a signed receipt for each refit that followed a deletion.",
+            rich_help_panel=_RECEIPTS,
+        ),
+    ] = None
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The key file that hammemo keys new wrote.", rich_help_panel=_RECEIPTS),
+    ] = None
+
+    def opened(self) -> AbstractContextManager[Target]:
+        """Return the model, to be used in a with statement."""
+        if (self.model is None) == (self.server is None) or (self.server is None) != (self.name is None):
+            raise UsageError("Name one model: --model FILE, or --server URL and --name MODEL.")
+        if self.receipt is not None:
+            check_writable(self.receipt, "--receipt")
+        if self.model is None:
+            from hammemo.follow.served import served_model
+
+            assert self.server is not None
+            assert self.name is not None
+            return served_model(self.server, self.name, self.receipt)
+        from hammemo.follow.targets import ModelFile
+
+        if self.subject is not None:
+            raise UsageError("--subject is for a model on a server: leave it out.")
+        if (self.receipt is None) != (self.keys is None):
+            raise UsageError("--receipt FILE and --keys FILE go together: hammemo keys new FILE writes keys.")
+        check_model_writable(self.model)
+        if self.receipt is None or self.keys is None:
+            return nullcontext(ModelFile(self.model))
+        from hammemo.receipts import ReceiptFile, read_keys
+
+        return nullcontext(ModelFile(self.model, ReceiptFile(self.receipt), read_keys(self.keys)))
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """When the model is refitted and compared."""
+
+    refit_after: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Refit at most so long after a deletion.", rich_help_panel=_TIMES),
+    ] = 3_600.0
+    check: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Compare with the whole table so often; 0 for never.", rich_help_panel=_TIMES
+        ),
+    ] = 86_400.0
+    check_timeout: Annotated[
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="Stop a comparison that takes longer.", rich_help_panel=_TIMES),
+    ] = 3_600.0
+
+
+def follow_table(
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="postgresql://user@host/database, without a password.")
+    ],
+    table: TableOptions,
+    target: TargetOptions,
+    times: TimeOptions,
+    status: Annotated[bool, typer.Option("--status", help="Show how far the model is behind, and stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Read the log to its end, and stop.")] = False,
+    drop_slot: Annotated[bool, typer.Option("--drop-slot", help="Stop following: drop the slot, and stop.")] = False,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.
+
+    The table needs REPLICA IDENTITY FULL, and PostgreSQL wal_level = logical. A password is read from ~/.pgpass or
+    PGPASSWORD. After a stop or a crash, the same command goes on where the model is.
+    """
+    with one_line_errors():
+        from hammemo.follow.follower import Follower, FollowOptions
+
+        columns = None if table.columns is None else column_list(table.columns)
+        given = FollowOptions(
+            table.label, columns, table.where, target.subject, times.refit_after, times.check, times.check_timeout
+        )
+        with target.opened() as opened:
+            follower = Follower(address, table.table, opened, given, _teller(as_json=as_json), table.publication)
+            try:
+                if status:
+                    _show_status(follower, as_json=as_json)
+                elif drop_slot:
+                    _drop(follower, as_json=as_json)
+                else:
+                    with suppress(KeyboardInterrupt):
+                        follower.run(once=once)
+            finally:
+                follower.source.close()
+
+
+def _teller(*, as_json: bool) -> Any:
+    def tell(sentence: str, facts: dict[str, Any]) -> None:
+        if as_json:
+            typer.echo(json.dumps(facts))
+        else:
+            typer.echo(sentence, err=facts["event"] in ("warning", "retry"))
+
+    return tell
+
+
+def _show_status(follower: Follower, *, as_json: bool) -> None:
+    facts = follower.status()
+    if as_json:
+        print_json(facts)
+        return
+    state = "in use" if facts["in_use"] else "not in use"
+    typer.echo(f"Slot {facts['slot']}: {facts['slot_state']}, {state}")
+    if facts["lsn"] is not None:
+        typer.echo(f"The model holds {facts['rows']:,} rows, up to {facts['lsn']} in the log.")
+        typer.echo(f"It is {facts['behind_bytes']:,} bytes of the log behind.")
+    if facts["held_bytes"] is not None:
+        typer.echo(f"PostgreSQL keeps {facts['held_bytes']:,} bytes of its log for it.")
+    if facts["deleted_since_refit"]:
+        typer.echo(f"{facts['deleted_since_refit']:,} rows were deleted since the last refit.")
+    if facts["keeps_without_limit"]:
+        typer.echo("Warning: max_slot_wal_keep_size is not set: PostgreSQL keeps its log without a limit.", err=True)
+
+
+def _drop(follower: Follower, *, as_json: bool) -> None:
+    dropped = follower.drop()
+    if as_json:
+        print_json({"slot": follower.source.slot, "dropped": dropped})
+    else:
+        typer.echo(f"Slot {follower.source.slot}: {'dropped' if dropped else 'there is none'}.")

@@ -1,0 +1,114 @@
+"""Add up messages of the log: a row that came and went in a part is neither learnt nor forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hammemo.follow.errors import ProtocolError
+from hammemo.follow.pgoutput import Begin, Change, Commit, Message, Relation, Truncate
+from hammemo.follow.values import Followed, Row, new_row, old_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hammemo.follow.position import Position
+
+
+@dataclass
+class Part:
+    """The sum of some changes, and where it ends.
+
+    A part that follows another can always be applied: the rows that it forgets are in the model.
+
+    Examples
+    --------
+    >>> from hammemo.follow.changes import Part
+    >>> part = Part()
+    >>> part.add(("a", "yes"), 1)
+    >>> part.add(("b", "no"), -1)
+    >>> part.add(("a", "yes"), -1)
+    >>> part.net()
+    ([], [('b', 'no')])
+    """
+
+    is_emptied: bool = False
+    """Whether all rows before it are void (TRUNCATE)."""
+    end: int = 0
+    """The place of the log after its last transaction."""
+    is_whole: bool = True
+    """Whether it ends with a transaction; otherwise more of the same transaction follows."""
+    changes: int = 0
+    transactions: int = 0
+    skipped: int = 0
+    """Transactions that the model held already."""
+    time: float = 0.0
+    """When its last transaction was committed: seconds since 1970."""
+    counts: dict[Row, int] = field(default_factory=dict)
+
+    def add(self, row: Row, times: int) -> None:
+        """Add a row that came (1) or went (-1)."""
+        self.counts[row] = self.counts.get(row, 0) + times
+
+    def truncate(self) -> None:
+        """Drop all that came before."""
+        self.counts.clear()
+        self.is_emptied = True
+
+    def net(self) -> tuple[list[Row], list[Row]]:
+        """Return the rows to learn and the rows to forget."""
+        counts = self.counts.items()
+        return [row for row, n in counts for _ in range(n)], [row for row, n in counts for _ in range(-n)]
+
+
+def added_up(messages: Iterable[Message], position: Position, followed: Followed, rows: int) -> Iterator[Part]:
+    """Yield what messages say of a table, without transactions that are applied already; the last part may be empty.
+
+    A part ends with a transaction once it has `rows` distinct rows. A transaction of more than twice as many is cut.
+    """
+    part, places, is_skipped, is_open = Part(end=position.lsn), dict[int, list[int]](), True, False
+    label = len(followed.columns)
+    for message in messages:
+        if isinstance(message, Change):
+            if is_skipped:
+                continue
+            if message.relation not in places:
+                raise ProtocolError("A change in PostgreSQL's log names a table that was not described before.")
+            _add(part, message, places[message.relation], label)
+            if len(part.counts) >= 2 * rows:
+                part.is_whole = False
+                yield part
+                part = Part(end=part.end)
+        elif isinstance(message, Begin):
+            is_skipped, is_open = position.is_applied(message.xid, message.commit), True
+        elif isinstance(message, Commit):
+            if not is_open:
+                raise ProtocolError("A transaction in PostgreSQL's log ends that did not begin.")
+            part.end, is_open = message.end, False
+            part.skipped += is_skipped
+            if not is_skipped:
+                part.transactions, part.time = part.transactions + 1, message.time
+            if len(part.counts) >= rows:
+                yield part
+                part = Part(end=part.end)
+        elif isinstance(message, Relation):
+            places[message.oid] = followed.places(message)
+        elif isinstance(message, Truncate) and not is_skipped:
+            part.truncate()
+            part.changes += 1
+    yield part
+
+
+def _add(part: Part, change: Change, places: list[int], label: int) -> None:
+    """Add a change; a row without a label is not learnt."""
+    part.changes += 1
+    if change.old is not None or change.new is None:
+        row = old_row(change, places)
+        if row[label] is not None:
+            part.add(row, -1)
+    elif change.is_update:
+        old_row(change, places)  # refused: the old row is not known
+    if change.new is not None:
+        row = new_row(change, places)
+        if row[label] is not None:
+            part.add(row, 1)

@@ -1,0 +1,357 @@
+"""Keep a model equal to a table: read whole transactions from the log, apply them, store them with the position.
+
+1. Peek at the log. Transactions that the model holds already are skipped: by their place in the log, or because the
+   snapshot in which the whole table was read shows them.
+2. Add up the rest. The model forgets and learns it in one step, together with the position.
+3. Only then let PostgreSQL delete that part of its log. After a crash at any moment, the same transactions come again,
+   and those that are stored are skipped.
+
+Some changes send no message, such as a dropped partition or ``ALTER … USING``. Whenever the table's files or columns
+change, when the slot was lost, and every day, the whole table is compared with the model in one snapshot (`check`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.follow.changes import Part, added_up
+from hammemo.follow.errors import FollowError, NeedsCheck
+from hammemo.follow.position import Position, lsn_text
+from hammemo.follow.source import Source, slot_name, told_error
+from hammemo.follow.values import Followed, Row, column_error
+
+try:
+    import psycopg
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hammemo.follow.targets import Target
+    from hammemo.follow.values import Frame
+    from hammemo.models.sync import Synced
+
+    Tell = Callable[[str, dict[str, Any]], None]
+
+_MESSAGES: Final = 50_000
+"""About how many messages are read at once; transactions are whole, so there may be more."""
+_IDLE_BYTES: Final = 2**24
+"""Bytes of other tables' log after which the position is stored although no row changed."""
+_LAST_ROWS: Final = 1_000
+"""New rows on which a refit is compared with the model before it."""
+_LONGEST_WAIT: Final = 60.0
+"""Seconds until the next try to connect."""
+
+
+@dataclass(frozen=True)
+class FollowOptions:
+    """What is followed, and how.
+
+    Parameters
+    ----------
+    label : str
+        The column with the labels. A row without a label is learnt when its label arrives.
+    columns : sequence of str, optional
+        The columns that become values; by default all others.
+    where : str, optional
+        Which rows, as a condition in SQL that a publication accepts.
+    subject : str, optional
+        The column that names a person, for a model with subjects on a server.
+    refit_after : float
+        Seconds after a deletion until the model is refitted.
+    check_every : float
+        Seconds between two comparisons with the whole table; with 0, only a change of the schema makes one.
+    check_timeout : float
+        Seconds after which PostgreSQL ends a comparison.
+    pause : float
+        Seconds between two looks at the log.
+    """
+
+    label: str
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    subject: str | None = None
+    refit_after: float = 3_600.0
+    check_every: float = 86_400.0
+    check_timeout: float = 3_600.0
+    pause: float = 0.2
+
+
+class Follower:
+    """Keeps a model equal to a table.
+
+    Parameters
+    ----------
+    address, table, publication
+        As in `Source`.
+    target : Target
+        The model.
+    options : FollowOptions
+    tell : callable
+        Called with a sentence and with the same facts as a dict, whenever something happened.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        table: str,
+        target: Target,
+        options: FollowOptions,
+        tell: Tell,
+        publication: str | None = None,
+    ) -> None:
+        self._target, self._options, self._tell = target, options, tell
+        self._position = target.position()
+        slot = self._position.slot if self._position else slot_name(table, target.name)
+        self.source = Source(address, table, slot, publication)
+        self._followed: Followed | None = None
+        self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
+        self._seen = 0
+        self._checked = time.monotonic()
+
+    # Running
+
+    def run(self, *, once: bool = False) -> None:
+        """Follow until the process ends; with `once`, up to the end of the log as it is now.
+
+        If the connection is lost, it is opened again, after a pause that grows; with `once` that is an error.
+        """
+        wait = 1.0
+        while True:
+            try:
+                self.start()
+                end = self.source.flush()
+                while not (once and self._seen >= end):
+                    took = self.step()
+                    wait = 1.0
+                    time.sleep(0 if once else max(self._options.pause, 3 * took))
+                return
+            except psycopg.OperationalError as error:
+                if once:
+                    raise told_error(error) from None
+                reason = told_error(error)
+                self._tell(f"{reason} Trying again in {wait:g} s.", {"event": "retry", "reason": str(reason)})
+                self.source.close()
+                time.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+                self._reload()
+            except psycopg.Error as error:
+                raise told_error(error) from None
+
+    def start(self) -> None:
+        """Open the table, its publication and its slot; fit the first model, or repair one whose slot was lost."""
+        self.source.lock()
+        self._open()
+        self._find_slot()
+        if self.source.keeps_without_limit():
+            self._tell(
+                "Warning: max_slot_wal_keep_size is not set. While this follower is stopped, PostgreSQL keeps its log "
+                "without a limit, which may fill its disk. Set it, or use --drop-slot before a long stop.",
+                {"event": "warning", "setting": "max_slot_wal_keep_size"},
+            )
+
+    def step(self) -> float:
+        """Look at the log once, apply what is there, and refit if it is time; return the seconds of an idle look."""
+        source, options = self.source, self._options
+        slot = self._find_slot()
+        if slot > self._at.lsn:
+            self.check("the slot is ahead of the model")
+        elif source.layout() != self._at.layout:
+            self._open()
+            self.check("the files, columns or partitions of the table changed")
+        elif options.check_every and time.monotonic() - self._checked >= options.check_every:
+            self._daily_check()
+        end, began, changed = source.end(), time.perf_counter(), True
+        if end > self._seen:
+            try:
+                changed = self._read(end)
+            except NeedsCheck as reason:
+                self._reload()
+                self._open()
+                self.check(str(reason))
+        if self._at.is_refit_due(time.time(), options.refit_after):
+            self._refit()
+        return 0.0 if changed else time.perf_counter() - began
+
+    @property
+    def _at(self) -> Position:
+        assert self._position is not None
+        return self._position
+
+    def _reload(self) -> None:
+        """Go back to what is stored."""
+        self._target.reload()
+        self._position, self._seen = self._target.position(), 0
+
+    def _open(self) -> None:
+        """Find the followed columns, and refuse a table that is not what the model follows."""
+        options = self._options
+        columns = options.columns or self._target.columns()
+        followed = self.source.open(options.label, columns, options.subject)
+        if self._followed is not None:
+            for before, now in zip(self._followed.all, followed.all, strict=True):
+                if before != now:
+                    raise column_error(followed.table, before.name, "has another type now")
+        if self._position is not None and self._position.table != followed.hash:
+            shown = ", ".join(column.name for column in followed.all)
+            raise FollowError(
+                f"{followed.table} ({shown}) is not what the model follows: a column has another type, or the options "
+                "are others than at the first start. Change that back, or follow the table with a new model."
+            )
+        self._followed = followed
+        self.source.publish(options.where)
+
+    @property
+    def _columns(self) -> Followed:
+        assert self._followed is not None
+        return self._followed
+
+    def _find_slot(self) -> int:
+        """Return up to where the slot is confirmed; make one and compare the table if it is not there."""
+        slot = self.source.find_slot()
+        if slot is None or slot.wal_status == "lost":
+            self.source.drop_slot()
+            self.source.create_slot()
+            slot = self.source.find_slot()
+            if self._position is not None:
+                self.check("the slot was lost")
+        if self._position is None:
+            self.check("")
+        assert slot is not None
+        return slot.confirmed
+
+    # The log
+
+    def _read(self, until: int) -> bool:
+        """Apply what the log says up to a place; return whether a row of the table changed."""
+        before, part, learnt, gone = self._at, Part(end=self._at.lsn), 0, 0
+        messages = self.source.messages(until, _MESSAGES)
+        for part in added_up(messages, before, self._columns, self._target.batch_rows):
+            if not part.changes and part.is_whole and not (learnt or gone):
+                continue
+            learn, forget = part.net()
+            learnt, gone = learnt + len(learn), gone + len(forget)
+            if part.is_emptied:
+                gone += self._target.n_rows()
+            after = self._at.at(part.end, learnt, gone, time.time()) if part.is_whole else None
+            self._target.change(self._columns, learn, "everything" if part.is_emptied else forget, after)
+            self._last.extend(learn)
+            if after is not None:
+                self._position = after
+                self._tell_changes(part, learnt, gone)
+                learnt = gone = 0
+        changed = self._at != before
+        self._seen = max(part.end, until) if messages.is_end else part.end
+        if not changed and (self._at.shown or self._seen - self._at.lsn >= _IDLE_BYTES) and self._seen > self._at.lsn:
+            self._position = self._at.at(self._seen)
+            self._target.change(self._columns, [], [], self._position)
+        if self._at.lsn > before.lsn:
+            self.source.advance(self._at.lsn)
+        return changed
+
+    def _tell_changes(self, part: Part, learnt: int, gone: int) -> None:
+        lsn = lsn_text(part.end)
+        self._tell(
+            f"{lsn}: {learnt:,} rows learnt, {gone:,} forgotten.",
+            {
+                "event": "changed",
+                "lsn": lsn,
+                "learnt": learnt,
+                "forgotten": gone,
+                "transactions": part.transactions,
+                "skipped": part.skipped,
+                "lag_seconds": round(max(0.0, time.time() - part.time), 3),
+            },
+        )
+
+    # The whole table
+
+    def _daily_check(self) -> None:
+        """Compare; a comparison that takes too long is told, and nothing changes."""
+        try:
+            self.check("it was time")
+        except psycopg.errors.QueryCanceled:
+            self._checked = time.monotonic()
+            self._tell(
+                f"The comparison took more than {self._options.check_timeout:g} s and was stopped: give it more time "
+                "(--check-timeout), or turn it off (--check 0).",
+                {"event": "check stopped"},
+            )
+
+    def check(self, reason: str) -> Frame:
+        """Compare the whole table with the model, make them equal, and return the table."""
+        slot = self.source.find_slot()
+        assert slot is not None
+        with self.source.snapshot(self._options.check_timeout) as moment:
+            table = self._columns.joined(self.source.rows(self._columns))
+        before = self._position or Position(self.source.slot, 0, self._columns.hash, "")
+        lsn, n = max(before.lsn, slot.confirmed), len(table[1])
+        read = replace(before, lsn=lsn, layout=moment.layout, shown=moment.shown, until=moment.until)
+
+        def after(synced: Synced | None) -> Position:
+            if synced is None:
+                return read.refitted(n)
+            return read.at(lsn, synced.learnt or 0, synced.forgotten or 0, time.time())
+
+        synced = self._target.sync(self._columns, table, after)
+        self._position, self._checked, self._seen = after(synced), time.monotonic(), 0
+        if synced is None:
+            self._tell(f"Fitted to {n:,} rows.", {"event": "fitted", "rows": n})
+            return table
+        facts = {"reason": reason, "forgotten": synced.forgotten, "learnt": synced.learnt}
+        self._tell(
+            f"Compared with the whole table, because {reason}. {synced}",
+            {"event": "checked", **facts},
+        )
+        return table
+
+    def _refit(self) -> None:
+        """Refit, and say how many labels of new rows changed."""
+        table = None if self._target.can_refit() else self.check("a refit needs all rows")
+        at, n, name = self._at, self._target.n_rows(), self._columns.table
+        lsn, after = lsn_text(at.lsn), at.refitted(n)
+        request = f"follow {name} {lsn}: {at.gone} rows" if at.gone else None
+        last = self._columns.frame(list(self._last))[0] if self._last else None
+        share = self._target.refit(after, table, last, request)
+        self._position, digest = after, self._target.digest()
+        told = f"Refitted at {lsn} to {n:,} rows; {at.gone:,} were deleted since the last refit."
+        if share is not None:
+            told += f" It changed {100 * share:.1f} % of the labels of the last {len(self._last):,} new rows."
+        facts = {"lsn": lsn, "table": name, "rows": n, "deleted": at.gone, "digest": digest, "changed_labels": share}
+        self._tell(f"{told} Digest {digest[:16]}…", {"event": "refitted", **facts})
+
+    def drop(self) -> bool:
+        """Drop the slot and the publication that hammemo made; return whether there was a slot."""
+        try:
+            self.source.lock()
+            dropped = self.source.drop_slot()
+            self.source.drop_publication()
+        except psycopg.Error as error:
+            raise told_error(error) from None
+        return dropped
+
+    def status(self) -> dict[str, Any]:
+        """Return how far the model is behind the table, and what PostgreSQL keeps for it."""
+        try:
+            return self._status()
+        except psycopg.Error as error:
+            raise told_error(error) from None
+
+    def _status(self) -> dict[str, Any]:
+        slot = self.source.find_slot()
+        position = self._position
+        return {
+            "slot": self.source.slot,
+            "slot_state": "none" if slot is None else slot.wal_status,
+            "in_use": slot is not None and self.source.is_locked(),
+            "lsn": None if position is None else lsn_text(position.lsn),
+            "behind_bytes": None if position is None else max(0, self.source.end() - position.lsn),
+            "held_bytes": None if slot is None else slot.held_bytes,
+            "rows": self._target.n_rows(),
+            "deleted_since_refit": None if position is None else position.gone,
+            "keeps_without_limit": self.source.keeps_without_limit(),
+        }

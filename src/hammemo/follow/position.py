@@ -1,0 +1,145 @@
+"""What a follower stores with the model, in the same step as the rows: a string, `position_` of the model.
+
+The log is applied up to `lsn`. After the whole table was read, the model also holds what the snapshot of that read
+shows: transactions up to `until` may be a part of it already, and are skipped if they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from hammemo.follow.errors import FollowError
+
+_TURN: Final = 2**32
+"""Numbers of transactions in messages of the log start again after this many."""
+
+
+_NUMBERS: Final = ("lsn", "until", "rows", "learnt", "gone", "since")
+
+
+def lsn_number(text: str) -> int:
+    """Return a place in the log as a number.
+
+    Examples
+    --------
+    >>> from hammemo.follow.position import lsn_number, lsn_text
+    >>> lsn_number("1/16B3748"), lsn_text(lsn_number("1/16B3748"))
+    (4318771016, '1/16B3748')
+    """
+    if not re.fullmatch(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}", text):
+        raise ValueError(f"{text[:40]!r} is no place in PostgreSQL's log, such as 0/16B3748.")
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def lsn_text(number: int) -> str:
+    """Return a place in the log as PostgreSQL writes it."""
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def is_shown(xid: int, snapshot: str) -> bool:
+    """Return whether a snapshot (``xmin:xmax:running,…``) shows a committed transaction, as `pg_visible_in_snapshot`.
+
+    `xid` has 32 bits, as in messages of the log; those of the snapshot have 64.
+
+    Examples
+    --------
+    >>> from hammemo.follow.position import is_shown
+    >>> [is_shown(xid, "700:705:702,703") for xid in (699, 701, 702, 705)]
+    [True, True, False, False]
+    """
+    first, end, running = snapshot.split(":")
+    least = int(first)
+    whole = least + (xid - least + _TURN // 2) % _TURN - _TURN // 2
+    return whole < least or (whole < int(end) and str(whole) not in running.split(","))
+
+
+@dataclass(frozen=True)
+class Position:
+    """Up to where a model has followed its table.
+
+    Parameters
+    ----------
+    slot : str
+        The replication slot.
+    lsn : int
+        Transactions that ended up to here are in the model.
+    table : str
+        A hash of what is followed: table, columns with their types, label.
+    layout : str
+        A hash of the table's files and columns: if it changes, rows may have changed without a message.
+    rows, learnt : int
+        Rows at the last refit, and rows learnt since.
+    gone, since : int
+        Rows forgotten since the last refit, and when the first of them was: seconds since 1970.
+    shown : str
+        The snapshot in which the whole table was read, as long as the log is not read up to `until`.
+    until : int
+    """
+
+    slot: str
+    lsn: int
+    table: str
+    layout: str
+    rows: int = 0
+    learnt: int = 0
+    gone: int = 0
+    since: int = 0
+    shown: str = ""
+    until: int = 0
+
+    def is_applied(self, xid: int, commit: int) -> bool:
+        """Return whether a transaction whose commit begins at a place of the log is in the model already."""
+        return commit < self.lsn or bool(self.shown and is_shown(xid, self.shown))
+
+    def at(self, lsn: int, learnt: int = 0, gone: int = 0, now: float = 0.0) -> Position:
+        """Return the position after some rows were learnt and forgotten up to a place of the log."""
+        lsn = max(lsn, self.lsn)
+        since = self.since if self.gone or not gone else int(now)
+        after = replace(self, lsn=lsn, learnt=self.learnt + learnt, gone=self.gone + gone, since=since)
+        return after if lsn < self.until else replace(after, shown="", until=0)
+
+    def refitted(self, rows: int) -> Position:
+        """Return the position after a refit to some rows."""
+        return replace(self, rows=rows, learnt=0, gone=0, since=0)
+
+    def is_refit_due(self, now: float, after: float) -> bool:
+        """Return whether rows doubled, 10 % are new (from 200 rows on), or a deletion is `after` seconds old."""
+        grown = self.learnt and (self.learnt >= self.rows or (self.rows >= 200 and self.learnt * 10 >= self.rows))
+        return bool(grown or (self.gone and now - self.since >= after))
+
+    def encoded(self) -> str:
+        """Return it as the string that the model stores."""
+        held = {name: value for name, value in asdict(self).items() if value}
+        held |= {name: lsn_text(held[name]) for name in ("lsn", "until") if name in held}
+        return json.dumps(held, separators=(",", ":"))
+
+    @classmethod
+    def decoded(cls, text: str) -> Position:
+        """Return what `encoded` wrote; the position of any other source is refused.
+
+        Examples
+        --------
+        >>> from hammemo.follow.position import Position
+        >>> position = Position("hammemo_shop", 500, "a1", "b2", rows=7)
+        >>> position.encoded()
+        '{"slot":"hammemo_shop","lsn":"0/1F4","table":"a1","layout":"b2","rows":7}'
+        >>> Position.decoded(position.encoded()) == position
+        True
+        """
+        try:
+            held: dict[str, Any] = json.loads(text)
+            held |= {name: lsn_number(held[name]) for name in ("lsn", "until") if name in held}
+            found = cls(**held)
+            kinds = {name: int if name in _NUMBERS else str for name in held}
+            if any(type(held[name]) is not kind for name, kind in kinds.items()):
+                raise TypeError
+        except (ValueError, TypeError, AttributeError):
+            raise FollowError(
+                f"The model's position {text[:60]!r} was not written by hammemo follow: the model follows another "
+                "source. Name another model, which need not exist."
+            ) from None
+        return found

@@ -1,0 +1,441 @@
+"""A table of PostgreSQL and its log, asked in plain SQL over one connection.
+
+The log is read through a logical replication slot with pgoutput: `pg_logical_slot_peek_binary_changes` returns whole
+transactions and changes nothing, `pg_replication_slot_advance` lets PostgreSQL delete what the model has stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from hammemo.follow.errors import FollowError
+from hammemo.follow.pgoutput import Message, decode
+from hammemo.follow.position import lsn_number, lsn_text
+from hammemo.follow.values import Column, Followed, Row, column_error
+
+try:
+    import psycopg
+    from psycopg import sql
+    from psycopg.conninfo import conninfo_to_dict
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SESSION: Final = {
+    "client_encoding": "UTF8",
+    "datestyle": "ISO",
+    "timezone": "UTC",
+    "intervalstyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "lock_timeout": "10s",
+    "synchronous_commit": "on",
+    "search_path": "pg_catalog",
+}
+"""What the text of a value depends on is the same in every session; names of tables have their schema."""
+
+_FETCHED: Final = 5_000
+"""Messages that are held at once."""
+_LONGEST_SNAPSHOT: Final = 600
+"""Characters: the position of a model has at most 1,024."""
+
+_COLUMNS: Final = """
+select attname, atttypid::int8, atttypmod from pg_attribute
+where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum"""
+
+_LEAVES: Final = "select %(oid)s::oid as oid union select relid from pg_partition_tree(%(oid)s::regclass)"
+
+_LAYOUT: Final = f"""
+select md5(string_agg(line, ',' order by line)) from (
+  select concat_ws(' ', c.oid, c.relname, c.relfilenode, c.relreplident, c.relpersistence, c.relispartition) as line
+    from pg_class c join ({_LEAVES}) l on c.oid = l.oid
+  union all select concat_ws(' ', attnum, attname, atttypid, atttypmod, attisdropped) from pg_attribute
+    where attrelid = %(oid)s and attnum > 0
+  union all select concat_ws(' ', p.oid, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
+      p.pubviaroot, r.prrelid, r.prattrs, pg_get_expr(r.prqual, r.prrelid))
+    from pg_publication p left join pg_publication_rel r on r.prpubid = p.oid where p.pubname = %(publication)s
+) as lines"""
+
+_SLOT: Final = """
+select confirmed_flush_lsn::text, wal_status, plugin, database,
+  pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8
+from pg_replication_slots where slot_name = %s"""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What PostgreSQL says of a slot; places are numbers, 0 where there is none."""
+
+    confirmed: int
+    wal_status: str
+    held_bytes: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A snapshot in which the whole table is read: what it shows, and a place of the log after it."""
+
+    shown: str
+    until: int
+    layout: str
+
+
+def told_error(error: psycopg.Error) -> FollowError:
+    """Return an error of the driver without its details, which may hold a row."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return FollowError(f"PostgreSQL: {first.rstrip('.')}.")
+
+
+class Messages:
+    """What the log says up to a place: whole transactions, about `limit` messages."""
+
+    def __init__(self, source: Source, until: int, limit: int) -> None:
+        self._source, self._until, self._limit, self._number = source, until, limit, 0
+
+    @property
+    def is_end(self) -> bool:
+        """Whether all up to the place was read."""
+        return self._number < self._limit
+
+    def __iter__(self) -> Iterator[Message]:
+        names = '"' + self._source.publication.replace('"', '""') + '"'
+        db = self._source.db
+        with db.transaction(), db.cursor("hammemo_changes", binary=True) as cursor:
+            cursor.itersize = _FETCHED
+            cursor.execute(
+                "select data from pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', "
+                "'publication_names', %s)",
+                [self._source.slot, lsn_text(self._until), self._limit, names],
+            )
+            for (data,) in cursor:
+                self._number += 1
+                yield decode(data)
+
+
+class Source:
+    """A table, its publication and its slot.
+
+    Parameters
+    ----------
+    address : str
+        As libpq takes it (``postgresql://…``), without a password: libpq reads ``~/.pgpass`` and ``PGPASSWORD``.
+    table : str
+        Its name, with the schema if that is not ``public``.
+    slot : str
+    publication : str
+    """
+
+    def __init__(self, address: str, table: str, slot: str, publication: str | None = None) -> None:
+        if conninfo_to_dict(address).get("password"):
+            raise FollowError(
+                "The address holds a password, which every user of this machine could read in the list of processes: "
+                "put it into ~/.pgpass or PGPASSWORD."
+            )
+        self._address, self.slot, self.publication = address, slot, publication or slot
+        self.owns_publication = publication is None
+        schema, _, name = table.rpartition(".")
+        self._name = (schema or "public", name)
+        self.table = ".".join(self._name)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._oid = 0
+        self.where: str | None = None
+
+    # Connecting
+
+    @property
+    def db(self) -> psycopg.Connection[Any]:
+        """The connection, opened again if it was lost."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._address, autocommit=True, connect_timeout=10, application_name="hammemo follow"
+            )
+            for name, value in _SESSION.items():
+                self._connection.execute("select set_config(%s, %s, false)", [name, value])
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection, which ends the lock."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def one(self, statement: str, *values: Any, **named: Any) -> Any:
+        """Return the first row that a statement finds, or None."""
+        return self.db.execute(cast("Any", statement), named or values).fetchone()
+
+    @property
+    def _lock_number(self) -> int:
+        return int.from_bytes(hashlib.blake2b(self.slot.encode(), digest_size=7).digest())
+
+    def is_locked(self) -> bool:
+        """Return whether a follower reads the slot."""
+        if self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
+            self.one("select pg_advisory_unlock(%s)", self._lock_number)
+            return False
+        return True
+
+    def lock(self) -> None:
+        """Refuse to go on if another follower reads the slot."""
+        if not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
+            raise FollowError(f"Another follower reads the slot {self.slot}: stop it first, or leave it to its work.")
+
+    # The table
+
+    def open(self, label: str, columns: Sequence[str] | None, subject: str | None) -> Followed:
+        """Find the table, refuse one that cannot be followed, and return its followed columns."""
+        found = self.one(
+            "select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level') from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
+            *self._name,
+        )
+        if found is None:
+            raise FollowError(f"There is no table {self.table} in this database, or its schema is not shown to you.")
+        self._oid, kind, persistence, level = found
+        if kind not in "rp" or persistence != "p":
+            raise FollowError(f"{self.table} is no ordinary table whose changes are in the log: use hammemo sync.")
+        if level != "logical":
+            raise FollowError(f"wal_level is {level}: set wal_level = logical and restart PostgreSQL.")
+        self._check_identity(is_partitioned=kind == "p")
+        known = {name: Column(name, kind, modifier) for name, kind, modifier in self.db.execute(_COLUMNS, [self._oid])}
+        names = [n for n in known if n not in (label, subject)] if columns is None else list(columns)
+        for name in [*names, label, *([subject] if subject else [])]:
+            if name not in known:
+                raise column_error(self.table, name, "is not there (or is generated, and so not in the log)")
+        chosen = tuple(known[name] for name in names)
+        return Followed(self.table, chosen, known[label], known[subject] if subject else None)
+
+    def _check_identity(self, *, is_partitioned: bool) -> None:
+        """Refuse a table whose deletions the log does not name, and one to which a publication could do harm."""
+        parts = self.db.execute(
+            cast(
+                "Any",
+                f"select c.oid::regclass::text, c.relreplident::text, c.relkind::text from pg_class c "
+                f"join ({_LEAVES}) l on l.oid = c.oid order by 1",
+            ),
+            {"oid": self._oid},
+        ).fetchall()
+        lacking = [name for name, identity, kind in parts if identity != "f" and kind == "r"]
+        if lacking:
+            shown = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
+            raise FollowError(
+                f"The log of {shown} does not name whole old rows, so a deleted row could not be forgotten: run "
+                f"ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the log of updates and deletes longer), or "
+                "compare the table from time to time with hammemo sync."
+            )
+        if self.one(
+            "select 1 from pg_inherits i join pg_class c on c.oid = i.inhparent where c.oid = %s and c.relkind = 'r'",
+            self._oid,
+        ):
+            raise FollowError(
+                f"{self.table} has tables that inherit from it, which the log does not tell: use hammemo sync."
+            )
+        has_key = self.one("select 1 from pg_index where indrelid = %s and indisprimary", self._oid)
+        if is_partitioned and not has_key:
+            raise FollowError(
+                f"{self.table} has partitions and no primary key: with a publication, updates of a partition that is "
+                "added later would fail. Add a primary key, or use hammemo sync."
+            )
+
+    def layout(self) -> str:
+        """Return a hash of the table's files, columns, partitions and publication."""
+        return str(self.one(_LAYOUT, oid=self._oid, publication=self.publication)[0])[:16]
+
+    # The publication
+
+    def publish(self, where: str | None) -> None:
+        """Create the publication if it is not there; refuse one that is dangerous or does not send all changes."""
+        if self.one("select 1 from pg_publication where pubname = %s", self.publication) is None:
+            if not self.owns_publication:
+                raise FollowError(f"There is no publication {self.publication}: create it, or leave out --publication.")
+            self._create_publication(self.publication, where)
+        elif where is not None and self._expression_of(where) != self._filter():
+            raise FollowError(
+                f"The publication {self.publication} has the filter {self._filter() or 'none'}, not --where {where}: "
+                "leave out --where, or start a new model."
+            )
+        self._check_publication()
+        self.where = self._filter()
+
+    def _create_publication(self, name: str, where: str | None) -> None:
+        is_partitioned = self.one("select relkind = 'p' from pg_class where oid = %s", self._oid)[0]
+        if where is not None and is_partitioned:
+            raise FollowError(
+                "--where with partitions could make updates fail in a partition that is added later: leave it out, or "
+                "use hammemo sync --query."
+            )
+        statement = sql.SQL("create publication {} for table {}{} with (publish_via_partition_root = true)").format(
+            sql.Identifier(name),
+            sql.Identifier(*self._name),
+            sql.SQL("" if where is None else f" where ({where})"),
+        )
+        self.db.execute(statement)
+
+    def _filter(self) -> str | None:
+        found = self.one(
+            "select pg_get_expr(r.prqual, r.prrelid) from pg_publication_rel r join pg_publication p "
+            "on p.oid = r.prpubid where p.pubname = %s and r.prrelid = %s",
+            self.publication,
+            self._oid,
+        )
+        return None if found is None else found[0]
+
+    def _expression_of(self, where: str) -> str | None:
+        """Return a condition as PostgreSQL writes it, by a publication that is rolled back."""
+        mine, self.publication = self.publication, f"{self.publication[:50]}_trial"
+        try:
+            with self.db.transaction(force_rollback=True):
+                self._create_publication(self.publication, where)
+                return self._filter()
+        except psycopg.errors.InsufficientPrivilege:
+            return where
+        finally:
+            self.publication = mine
+
+    def _check_publication(self) -> None:
+        name = self.publication
+        facts = self.one(
+            "select puballtables, pubinsert and pubupdate and pubdelete and pubtruncate, pubviaroot "
+            "from pg_publication where pubname = %s",
+            name,
+        )
+        tables = self.db.execute(
+            "select r.prrelid::int8, r.prattrs is not null from pg_publication_rel r join pg_publication p "
+            "on p.oid = r.prpubid where p.pubname = %s",
+            [name],
+        ).fetchall()
+        in_schemas = self.one(
+            "select 1 from pg_publication_namespace n join pg_publication p on p.oid = n.pnpubid where p.pubname = %s",
+            name,
+        )
+        way_out = (
+            f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} WITH (publish_via_partition_root = true)"
+        )
+        if facts[0] or in_schemas or [oid for oid, _ in tables] != [self._oid]:
+            raise FollowError(
+                f"The publication {name} is not for {self.table} alone: updates of other tables may fail by it, and "
+                f"this slot would read them. {way_out}."
+            )
+        if tables[0][1]:
+            raise FollowError(
+                f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every UPDATE and DELETE of "
+                f"{self.table} fails by it. {way_out}; hammemo leaves out columns itself (--columns)."
+            )
+        if not facts[1] or not facts[2]:
+            raise FollowError(f"The publication {name} does not send all changes. {way_out}.")
+
+    # The slot
+
+    def find_slot(self) -> Slot | None:
+        """Return what is known of the slot, None if there is none; one of another use is refused."""
+        found = self.one(_SLOT, self.slot)
+        if found is None:
+            return None
+        confirmed, status, plugin, database, held = found
+        if plugin != "pgoutput" or database != self.one("select current_database()")[0]:
+            raise FollowError(f"The slot {self.slot} is for {plugin} in the database {database}: it is not ours.")
+        number = lsn_number(confirmed) if confirmed else 0
+        return Slot(number, status or "lost", held or 0)
+
+    def create_slot(self) -> None:
+        """Create the slot, and wait until every transaction that it may leave out is shown to new snapshots.
+
+        PostgreSQL may have written a commit before the slot's first place and show it only later, such as when the
+        commit waits for a standby. Transactions that run now end first.
+        """
+        self.db.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
+        newest = self.one("select pg_snapshot_xmax(pg_current_snapshot())::text")[0]
+        while not self.one("select pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8", newest)[0]:
+            time.sleep(0.05)
+
+    def drop_slot(self) -> bool:
+        """Drop the slot; return whether there was one."""
+        found = self.find_slot()
+        if found is not None:
+            self.db.execute("select pg_drop_replication_slot(%s)", [self.slot])
+        return found is not None
+
+    def drop_publication(self) -> None:
+        """Drop the publication, if hammemo created it."""
+        if self.owns_publication:
+            self.db.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(self.publication)))
+
+    # Rows and changes
+
+    @contextmanager
+    def snapshot(self, timeout: float) -> Iterator[Moment]:
+        """Hold a snapshot of the database: `rows` reads the table in it.
+
+        The table is locked against TRUNCATE and ALTER before the snapshot is taken: those would empty it for us.
+        """
+        self.flush()
+        table = sql.Identifier(*self._name)
+        for _ in range(100):
+            with self.db.transaction():
+                self.db.execute("set transaction isolation level repeatable read")
+                self.db.execute("select set_config('statement_timeout', %s, true)", [str(int(timeout * 1000))])
+                self.db.execute(sql.SQL("lock table {} in access share mode").format(table))
+                shown, until = self.one("select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
+                if len(shown) <= _LONGEST_SNAPSHOT:
+                    yield Moment(shown, lsn_number(until), self.layout())
+                    break
+            time.sleep(0.1)  # more transactions run than a position can name
+        else:
+            raise FollowError("Too many transactions write at the same time to read the table: try again later.")
+        self.flush()  # what the snapshot shows may still be lost if PostgreSQL crashes
+
+    def rows(self, followed: Followed, size: int = 50_000) -> Iterator[list[Row]]:
+        """Yield the rows of the table that have a label, many at a time."""
+        names = sql.SQL(", ").join(sql.Identifier(column.name) for column in followed.all)
+        condition = sql.SQL(f" and ({self.where})" if self.where else "")
+        statement = sql.SQL("copy (select {} from {} where {} is not null{}) to stdout").format(
+            names, sql.Identifier(*self._name), sql.Identifier(followed.label.name), condition
+        )
+        rows: list[Row] = []
+        with self.db.cursor().copy(statement) as copy:
+            for row in copy.rows():
+                rows.append(row)
+                if len(rows) == size:
+                    yield rows
+                    rows = []
+        yield rows
+
+    def flush(self) -> int:
+        """Let PostgreSQL write its log to the disk, and return the place after it."""
+        self.db.execute("select pg_logical_emit_message(true, 'hammemo', '')")
+        return self.end()
+
+    def end(self) -> int:
+        """Return up to where the log is on the disk."""
+        return lsn_number(self.one("select pg_current_wal_flush_lsn()::text")[0])
+
+    def messages(self, until: int, limit: int) -> Messages:
+        """Return what the log says up to a place."""
+        return Messages(self, until, limit)
+
+    def advance(self, lsn: int) -> None:
+        """Let PostgreSQL delete its log up to a place."""
+        self.db.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, lsn_text(lsn)])
+
+    def keeps_without_limit(self) -> bool:
+        """Return whether PostgreSQL keeps its log for a slot without a limit."""
+        return bool(self.one("select current_setting('max_slot_wal_keep_size') = '-1'")[0])
+
+
+def slot_name(table: str, model: str) -> str:
+    """Return the name of a slot for a table and a model.
+
+    Examples
+    --------
+    >>> from hammemo.follow.source import slot_name
+    >>> slot_name("public.Customers", "/data/churn.model")
+    'hammemo_customers_2086bf912ae9'
+    """
+    plain = re.sub(r"[^a-z0-9_]", "_", table.rpartition(".")[2].lower())[:40]
+    return f"hammemo_{plain}_{hashlib.blake2b(model.encode(), digest_size=6).hexdigest()}"

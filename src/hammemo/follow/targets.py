@@ -1,0 +1,176 @@
+"""What follows a table: here a model file, which is replaced with rows and position in one step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hammemo.files.models import load, read_notes, save
+from hammemo.follow.errors import FollowError, NeedsCheck
+from hammemo.follow.position import Position
+from hammemo.follow.values import EXAMPLES, Followed
+from hammemo.memories.errors import NotStoredError
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.sources.schemas import TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.follow.values import Frame, Row
+    from hammemo.models.sync import Synced
+    from hammemo.receipts import Keys, ReceiptFile
+
+KEEP: Final = "auto+digests"
+"""Rows for refits up to the budget, and digests of all rows, so that any table can be compared."""
+PositionAfter = Callable[["Synced | None"], Position]
+"""Which position a model has after it was compared; None if it was fitted."""
+
+
+class Target(Protocol):
+    """A model that follows a table."""
+
+    name: str
+    batch_rows: int
+    """How many rows are changed at once."""
+
+    def position(self) -> Position | None:
+        """Return up to where the model has followed; None if it has not begun."""
+
+    def columns(self) -> list[str] | None:
+        """Return the names of the model's columns; None if there is no model yet."""
+
+    def n_rows(self) -> int:
+        """Return how many rows the model holds."""
+
+    def reload(self) -> None:
+        """Drop what is not stored yet."""
+
+    def sync(self, followed: Followed, table: Frame, position: PositionAfter) -> Synced | None:
+        """Make the model equal to a table, or fit a first one (None), and store it with a position."""
+
+    def change(
+        self, followed: Followed, learn: Sequence[Row], forget: Sequence[Row] | str, position: Position | None
+    ) -> None:
+        """Forget and learn rows; without a position more of the same transaction comes before it is stored."""
+
+    def can_refit(self) -> bool:
+        """Return whether a refit needs no rows of the table."""
+
+    def digest(self) -> str:
+        """Return the digest of the model."""
+
+    def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:
+        """Refit to the kept rows or to a table, and return the share of labels that changed on the last rows.
+
+        With a request id, make a receipt of it.
+        """
+
+
+class ModelFile:
+    """A model file; its readers see it before or after a batch of whole transactions."""
+
+    batch_rows = 20_000
+
+    def __init__(self, path: str | os.PathLike[str], receipts: ReceiptFile | None = None, keys: Keys | None = None):
+        self.path, self.name = Path(path), os.path.realpath(path)
+        self._receipts, self._keys = receipts, keys
+        self._model: MemoryClassifier | None = None
+        self._notes: dict[str, str] = {}
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again."""
+        if self.path.exists():
+            self._model, self._notes = load(self.path), read_notes(self.path)
+            if not isinstance(self._model, MemoryClassifier):
+                raise FollowError(f"{self.path} is compiled for serving and cannot change: name another file.")
+        else:
+            self._model, self._notes = None, {}
+
+    @property
+    def model(self) -> MemoryClassifier:
+        """The model, which is there."""
+        assert self._model is not None
+        return self._model
+
+    def position(self) -> Position | None:
+        """Return up to where the model has followed."""
+        text = None if self._model is None else self._model.position_
+        return None if text is None else Position.decoded(text)
+
+    def columns(self) -> list[str] | None:
+        """Return the names of the model's columns."""
+        names = None if self._model is None else getattr(self._model, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    def n_rows(self) -> int:
+        """Return how many rows the model holds."""
+        return 0 if self._model is None else int(self._model.state.n_examples)
+
+    def sync(self, followed: Followed, table: Frame, position: PositionAfter) -> Synced | None:
+        """Make the model equal to a table, or fit a first one, and save it."""
+        synced = None
+        if self._model is None:
+            self._model = first_model(followed, table[:2])
+            self._notes = TableSchema(label=followed.label.name).notes()
+        else:
+            synced = self._model.sync(*table[:2])
+        self._model.apply(position=position(synced).encoded())
+        self._save()
+        return synced
+
+    def change(
+        self, followed: Followed, learn: Sequence[Row], forget: Sequence[Row] | str, position: Position | None
+    ) -> None:
+        """Forget and learn rows; the file changes with the position."""
+        text = None if position is None else position.encoded()
+        gone: Any = forget if isinstance(forget, str) else followed.frame(forget)[:2] if forget else None
+        try:
+            self.model.apply(followed.frame(learn)[:2] if learn else None, gone, position=text, choose=False)
+        except NotStoredError as error:
+            raise NeedsCheck(f"the model does not hold a row that was deleted ({error})") from None
+        if position is not None:
+            self._save()
+
+    def can_refit(self) -> bool:
+        """Return whether the model keeps all its rows."""
+        kept = self.model.state.rows
+        return kept is not None and kept.holds_all
+
+    def digest(self) -> str:
+        """Return the digest of the model."""
+        return self.model.digest()
+
+    def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:
+        """Refit, save, and return the share of labels that changed on the last rows."""
+        from hammemo.receipts import recorded
+
+        rows = None if table is None else table[:2]
+        before, receipts, keys = self.model.snapshot(), self._receipts, self._keys
+        signs = request is not None and receipts is not None and keys is not None
+        with receipts.locked() if signs and receipts else nullcontext():
+            if signs and receipts and keys and request:
+                previous = receipts.settled(load(self.path).digest(), keys)
+                self.model.apply(position=position.encoded())
+                with recorded(self.model, keys, request, previous=previous) as record:
+                    self.model.refit(rows=rows)
+                receipts.add(record.signed, self._save)
+            else:
+                self.model.apply(position=position.encoded()).refit(rows=rows)
+                self._save()
+        return None if last is None or not len(before.classes_) else before.changed_labels(self.model, last)
+
+    def _save(self) -> None:
+        save(self.model, self.path, notes=self._notes)
+
+
+def first_model(followed: Followed, table: tuple[Any, Any]) -> MemoryClassifier:
+    """Return a model fitted to a table, which may be empty."""
+    model = MemoryClassifier(keep=KEEP)
+    if len(table[1]):
+        return model.fit(*table)
+    row = tuple(EXAMPLES[column.kind] for column in followed.all)
+    return model.fit(*followed.frame([row])[:2]).apply(forget="everything")

@@ -1,0 +1,191 @@
+"""The followed columns of a table: where they are in a message, and texts as typed values.
+
+A value is always read from PostgreSQL's text, in the log and in the table, so that both give the same value. What a
+value becomes depends on its column's type alone, never on other rows.
+
+| PostgreSQL | becomes |
+|---|---|
+| smallint, integer, bigint, oid, numeric(p, 0) up to 18 digits | whole number |
+| real, double precision, other numeric | 64-bit float; NaN is missing, infinity the largest float |
+| date, timestamp, timestamptz | date, in UTC; infinite dates and those outside the years 1 to 9999 are missing |
+| boolean | true or false |
+| all others: text, enum, uuid, arrays, JSON, time, … | name, by its text |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.follow.errors import FollowError, NeedsCheck
+from hammemo.follow.pgoutput import UNCHANGED, Change, Relation, Unchanged, Values
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+Row = tuple["str | None", ...]
+"""The texts of the followed columns, with the label last (then the subject, if there is one)."""
+Frame = tuple[Any, "NDArray[Any]", "list[Any] | None"]
+"""An Arrow table of values, labels, and subjects or None."""
+
+_BOOL, _NUMERIC = 16, 1700
+_WHOLE: Final = frozenset((20, 21, 23, 26))  # int8, int2, int4, oid
+_FLOATS: Final = frozenset((700, 701))
+_DATES: Final = frozenset((1082, 1114, 1184))  # date, timestamp, timestamptz
+_FOUR_DIGIT_YEAR: Final = r"^\d{4}-.*[^C]$"
+"""Not infinity, not BC, and a year that a date of Python has."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, and the oid and modifier of its type."""
+
+    name: str
+    type: int
+    modifier: int = -1
+
+    @property
+    def kind(self) -> str:
+        """What its values are: "whole", "float", "date", "bool" or "name"."""
+        if self.type in _WHOLE:
+            return "whole"
+        if self.type == _NUMERIC:
+            digits, scale = (self.modifier - 4) >> 16, (self.modifier - 4) & 0x7FF
+            return "whole" if self.modifier >= 4 and digits <= 18 and scale == 0 else "float"
+        return {_BOOL: "bool"}.get(self.type) or (
+            "float" if self.type in _FLOATS else "date" if self.type in _DATES else "name"
+        )
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Which columns of a table are followed: values, the label, and on a server perhaps the subject."""
+
+    table: str
+    columns: tuple[Column, ...]
+    label: Column
+    subject: Column | None = None
+
+    @property
+    def all(self) -> tuple[Column, ...]:
+        """All of them, in the order of a row."""
+        return (*self.columns, self.label, *([self.subject] if self.subject else []))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that become values."""
+        return [column.name for column in self.columns]
+
+    @property
+    def hash(self) -> str:
+        """A short hash of all of it."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+
+    def places(self, relation: Relation) -> list[int]:
+        """Return where the columns are in a row of the log; a column that is gone or has another type is refused."""
+        found = {name: (place, kind) for place, (name, kind) in enumerate(relation.columns)}
+        for column in self.all:
+            if column.name not in found:
+                raise column_error(self.table, column.name, "was dropped or renamed")
+            if found[column.name][1] != column.type:
+                raise column_error(self.table, column.name, "has another type now")
+        return [found[column.name][0] for column in self.all]
+
+    def frame(self, rows: Sequence[Row]) -> Frame:
+        """Return rows as an Arrow table of values, their labels and, if these are followed, their subjects."""
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.all)
+        typed = {column.name: _typed(columns[i], column.kind) for i, column in enumerate(self.columns)}
+        return pa.table(typed), self.labels(columns[len(self.columns)]), list(columns[-1]) if self.subject else None
+
+    def joined(self, parts: Iterable[Sequence[Row]]) -> Frame:
+        """Return lists of rows as one frame."""
+        tables, labels, subjects = zip(*(self.frame(rows) for rows in parts), strict=True)
+        joined = [name for part in subjects for name in part] if self.subject else None
+        return pa.concat_tables(tables), np.concatenate(labels), joined
+
+    def labels(self, texts: Sequence[str | None]) -> NDArray[Any]:
+        """Return labels: whole numbers and truth values by their type, all others by their text."""
+        made: list[Any] = list(texts)
+        if self.label.kind == "whole":
+            made = [int(text) for text in made]
+        elif self.label.kind == "bool":
+            made = [text == "t" for text in made]
+        found = np.empty(len(made), object)
+        found[:] = made
+        return found
+
+
+EXAMPLES: Final = {"whole": "0", "float": "0", "bool": "t", "date": "2000-01-01", "name": ""}
+"""A text of each kind of column."""
+
+
+def column_error(table: str, name: str, what: str) -> FollowError:
+    """Return the error for a followed column that is not what it was."""
+    return FollowError(
+        f"Column {name!r} of {table} {what}, so the model can no longer follow it; the model is as it was. Change the "
+        "column back, or follow the table with a new model and drop this one's slot (--drop-slot)."
+    )
+
+
+def old_row(change: Change, places: Sequence[int]) -> Row:
+    """Return the row before a change."""
+    if change.old is None or change.only_key:
+        raise NeedsCheck("the log has a change without the whole old row (REPLICA IDENTITY is not FULL)")
+    return _row(change.old, places)
+
+
+def new_row(change: Change, places: Sequence[int]) -> Row:
+    """Return the row after a change; long values that were not sent are those of the old row."""
+    values = change.new or []
+    if UNCHANGED in values:
+        if change.old is None or change.only_key:
+            raise NeedsCheck("the log leaves out a long value that did not change (REPLICA IDENTITY is not FULL)")
+        values = [a if b is UNCHANGED else b for a, b in zip(change.old, values, strict=True)]
+    return _row(values, places)
+
+
+def _row(values: Values, places: Sequence[int]) -> Row:
+    try:
+        return tuple([_text(values[place]) for place in places])
+    except (IndexError, UnicodeDecodeError) as error:
+        raise NeedsCheck(f"a row of the log cannot be read ({error})") from None
+
+
+def _text(value: bytes | Unchanged | None) -> str | None:
+    if isinstance(value, Unchanged):
+        raise NeedsCheck("the log leaves out a value")
+    return None if value is None else value.decode()
+
+
+def _typed(texts: Sequence[str | None], kind: str) -> Any:
+    """Return texts of one column as an Arrow array."""
+    given = pa.array(texts, pa.string())
+    if kind == "whole":
+        return given.cast(pa.int64())
+    if kind == "float":
+        return _finite(given.cast(pa.float64()))
+    if kind == "bool":
+        return pc.equal(given, "t")
+    if kind == "date":
+        usual = pc.match_substring_regex(given, _FOUR_DIGIT_YEAR)
+        plain = pc.replace_substring_regex(given, r"\+00$", "")  # the session's time zone is UTC
+        return pc.if_else(usual, plain, pa.scalar(None, pa.string())).cast(pa.timestamp("us"))
+    return given
+
+
+def _finite(numbers: Any) -> Any:
+    """Return floats that JSON can say, too."""
+    largest = float(np.finfo(np.float64).max)
+    there = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    return pc.max_element_wise(pc.min_element_wise(there, largest, skip_nulls=False), -largest, skip_nulls=False)
