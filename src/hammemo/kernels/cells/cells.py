@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.integers import object_array, row_pieces
+from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
-from hammemo.kernels.cells.forest import Forest, copies_in_bag, forest_arrays, restored_forest
+from hammemo.kernels.cells.forest import Forest, copies_in_bag, cut_shares, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
@@ -300,24 +300,10 @@ class TreeCells(Cells):
         m, h = len(contexts), len(self.kinds)
         found = np.zeros((m, self.h, h))
         found[:, :h] = np.eye(h)
-        forest = self.forest
-        owned = np.zeros((len(forest.is_name), h))
-        for shares, columns in zip(owned, self.codes.owners(), strict=True):
-            shares[list(columns)] = 1.0 / len(columns)
-        nodes = forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, then level by level
+        nodes = self.forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, level by level
         distinct, ranks = np.unique(nodes, return_inverse=True)
-        shares = np.empty((len(distinct), h))
-        for part in row_pieces(len(distinct), len(owned)):
-            at = distinct[part]
-            places, cuts = np.arange(len(at)), np.zeros((len(at), len(owned)), np.int32)
-            while len(places):
-                above = forest.parents[at]
-                inside = above != at
-                places, at = places[inside], above[inside]
-                cuts[places, forest.column[at]] += 1
-            shares[part] = cuts @ owned
-        totals = shares.sum(axis=1, keepdims=True)
-        shares = np.where(totals > 0, shares / np.maximum(totals, 1), 1.0 / h)
+        shares = cut_shares(self.forest, self.codes.owned_shares(), distinct)
+        shares[~shares.any(axis=1)] = 1.0 / h
         found[:, h:] = shares[ranks.reshape(m, -1)]
         return found
 
