@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -398,3 +400,42 @@ def test_answers_without_compiled_walks_are_the_same(monkeypatch: pytest.MonkeyP
     compiled = number_trees.summed_leaves(state.layout.forests[0], codes, values)
     monkeypatch.setitem(vars(state.layout.forests[0]), "compiled", None)
     assert np.array_equal(number_trees.summed_leaves(state.layout.forests[0], codes, values), compiled)
+
+
+def test_contributions_add_up_also_after_edits() -> None:
+    X, y = table(300)
+    model = MemoryRegressor().fit(X, y)
+    model.forget(X[:40], y[:40]).partial_fit(X[:20], y[:20] + 1, choose=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values, base = model.contributions(X)
+        assert values.shape == X.shape
+        assert np.allclose(values.sum(axis=1) + base, model.predict(X))
+        assert base.std() < 0.1 * np.std(y)
+        told = model.explain(X.iloc[7])
+    assert np.allclose(told.contributions[:, 0], values[7])
+    assert told.scores[0] == pytest.approx(model.predict(X[7:8])[0])
+    low, high = model.predict_interval(X[7:8])[0]
+    assert told.interval == pytest.approx((low, high))
+    assert json.loads(json.dumps(told.to_dict()))["prediction"] == pytest.approx(told.scores[0])
+    assert [line.split(":")[0].split("  ")[0] for line in str(told).splitlines()[1:-1]] == ["base", *X, "prediction"]
+
+
+def test_columns_that_matter_have_the_highest_importances() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    model = MemoryRegressor().fit(X, 3 * X[:, 2] + X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=400))
+    found = model.feature_importances_
+    assert found.argmax() == 2
+    assert found.argmin() == 3
+    assert found.sum() == pytest.approx(model.score(X, 3 * X[:, 2] + X[:, 0] * X[:, 1]), abs=0.05)
+    assert "feature_importances_" not in dir(model)
+    assert not hasattr(MemoryRegressor(keep=False).fit(X, X[:, 0]), "feature_importances_")
+    assert "0 x 1" in str(model.report())
+
+
+def test_an_empty_model_has_nothing_to_explain() -> None:
+    model = MemoryRegressor().fit([[1.0]], [2.0]).forget([[1.0]], [2.0])
+    with pytest.warns(UserWarning, match="forgotten"), pytest.raises(ValueError, match="holds no rows"):
+        model.explain([1.0])
+    assert MemoryRegressor().fit([[1.0]], [2.0]).explain([1.0]).scores.tolist() == [2.0]

@@ -71,7 +71,7 @@ def explain_contexts(
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
         done = 0
         for context in islice(contexts, shown.first):
-            explanation = replace(opened.model.explain(context, shown.k), names=getattr(opened.schema, "columns", None))
+            explanation = _explained(opened, context, shown.k)
             if as_json:
                 typer.echo(json.dumps(explanation.to_dict()))
             else:
@@ -85,6 +85,14 @@ def explain_contexts(
             typer.echo(f"There are more than {counted(shown.first, 'context')}: use --first to see more.", err=True)
 
 
+def _explained(opened: OpenModel, context: list[Any], k: int) -> Any:
+    names = getattr(opened.schema, "columns", None)
+    if hasattr(opened.model, "predict_interval"):
+        found = opened.model.explain(context)
+        return found if names is None else replace(found, names=names)
+    return replace(opened.model.explain(context, k), names=names)
+
+
 def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
     say_where_from([file])
     for queries in opened.schema.queries([file], opened.h, file_format):
@@ -93,7 +101,7 @@ def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[lis
 
 def _typed(opened: OpenModel, words: list[str]) -> list[Any]:
     context: list[Any] = opened.schema.context(words, opened.h)[0].tolist()
-    return context if opened.notes else as_known(context, opened.model)
+    return context if opened.notes or not hasattr(opened.model, "label_dtype_") else as_known(context, opened.model)
 
 
 def as_known(texts: list[str], model: Any) -> list[int | str]:

@@ -29,6 +29,7 @@ from hammemo.kernels.cells.number_trees import (
     N_FEATURES,
     NumberCells,
     checked_sum,
+    column_values,
     exact_sum,
     leaf_values,
     summed_leaves,
@@ -414,6 +415,19 @@ class NumberState(RowsState):
         """The base that is fitted to all rows that are held now."""
         base = self.layout.base
         return replace(base, coefficients=solved(base.design, base.penalties, self.memory.gram))
+
+    def contributions(self, rows: SeenRows) -> NDArray[np.float64]:
+        """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
+        layout, blend = self.layout, self.vote.blend.tolist()
+        owned = layout.codes.owned_shares()
+        found = np.zeros((len(rows), owned.shape[1]))
+        for part, (forest, cells) in enumerate(zip(layout.forests, self.memory.cells, strict=True)):
+            values = column_values(forest, cells, self.vote.weights[part], owned)
+            found += blend[part] * summed_leaves(forest, rows.codes, values)
+        trusted = np.clip(summed_leaves(layout.forests[0], rows.codes, self._leaf_values[0])[:, 1:], 0.0, 1.0)
+        live, frozen = (base.contributions(rows.values, rows.names)[:, :, 0] for base in (self._live, layout.base))
+        found[:, : live.shape[1]] += blend[0] * (live + trusted * (frozen - live))  # the mean belongs to no column
+        return found
 
     def answers(self, rows: SeenRows) -> NDArray[np.float64]:
         """Return what the model expects of rows, in units.

@@ -260,13 +260,22 @@ def _with_forgotten(state: NumberState, examples: Examples | None) -> NumberStat
 
 def change_one(settings: NumberSettings, state: NumberState, row: Sequence[Any], target: float, by: int) -> NumberState:
     """Learn one row or, with -1, forget it; nothing is chosen."""
-    context = one_context(row, state.columns.names, "learn_one" if by > 0 else "forget_one")
+    call = "learn_one" if by > 0 else "forget_one"
+    context = one_context(row, state.columns.names, call)
     if by > 0 and waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
+    _, examples = one_example(settings, state, row, target, call)
+    return _changed(state, examples, 1) if by > 0 else forget(state, examples)
+
+
+def one_example(
+    settings: NumberSettings, state: NumberState, row: Sequence[Any], target: float, call: str
+) -> tuple[list[Any], Examples]:
+    """Return the values of one row, and the row as an example; `call` is how a refusal names the method."""
+    context = one_context(row, state.columns.names, call)
     if len(context) != state.columns.n:
         raise ValueError(f"The model was fitted on rows of {state.columns.n} values; this has {len(context)}.")
-    examples = Examples.of([one_row(settings, state.columns, state.columns.letters, context)], [target])
-    return _changed(state, examples, 1) if by > 0 else forget(state, examples)
+    return context, Examples.of([one_row(settings, state.columns, state.columns.letters, context)], [target])
 
 
 def refit(settings: NumberSettings, state: NumberState, what: str) -> NumberState:

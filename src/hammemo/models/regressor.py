@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from hammemo._versions import Versioned
+from hammemo.explain.number_explanation import NumberExplanation
 from hammemo.models import numbers
 from hammemo.models.answering import row_slices
 from hammemo.models.column_changes import check_names
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.models.number_report import NumberReport, importances
 from hammemo.models.number_state import SeenRows
 from hammemo.models.settings import NumberSettings
 from hammemo.tokens.contexts import refuse_masked
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.user_input import CheckedRows
 
 Self = TypeVar("Self", bound="MemoryRegressor")
+
+_NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
 class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
@@ -254,14 +258,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         asked = np.asarray(levels, np.float64)
         if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
             raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
-
-        def quantiles(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
-            errors = state.vote.errors
-            assert errors is not None
-            found = state.answers(rows)[:, None] + errors.sizes(rows.codes)[:, None] * errors.at(asked)
-            return state.layout.numbers(found)
-
-        return self._answers(X, quantiles)
+        return self._answers(X, partial(_quantiles, asked))
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the lower and the upper end of an interval that holds the target of each row with this probability.
@@ -285,6 +282,82 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
             raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
         return self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
 
+    def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each column of each row adds to the prediction, and the prediction without them.
+
+        The contributions of a row and its base add up to `predict`. The arrays have the shapes of SHAP's
+        ``Explanation(values, base_values)``, so its plots take them.
+
+        Shapes
+        ------
+        X : (m, columns); returned : (m, columns), (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryRegressor
+        >>> X = np.random.default_rng(0).normal(size=(300, 2))
+        >>> reg = MemoryRegressor().fit(X, 3 * X[:, 0])
+        >>> values, base = reg.contributions([[1.0, 1.0]])
+        >>> bool(values[0, 0] > 2.5), bool(abs(values[0, 1]) < 0.2), bool(abs(values.sum() + base[0] - 3) < 0.1)
+        (True, True, True)
+        """
+        found = self._answers(X, _contributions)
+        return found[:, :-1], found[:, -1]
+
+    def explain(self, x: Any) -> NumberExplanation:
+        """Return what each column of one row adds to its prediction; it prints as a table and has `plot`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryRegressor
+        >>> X = np.random.default_rng(0).normal(size=(300, 2))
+        >>> str(MemoryRegressor().fit(X, 3 * X[:, 0]).explain([1.0, 1.0])).splitlines()[2]
+        'column 0: 1.0   3.39'
+        """
+        check_is_fitted(self)
+        warn_of_forgotten_rows(self)
+        state = self.state
+        if state.holds_nothing:
+            raise ValueError(_NO_ROWS)
+        row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain")
+        rows = SeenRows(state.layout.codes, examples.contexts)
+        *added, base = _contributions(state, rows)[0].tolist()
+        low, high = _quantiles(np.array([0.1, 0.9]), state, rows)[0].tolist()
+        return NumberExplanation.of(row, state.columns.listed(), np.array(added), base, (low, high))
+
+    def report(self) -> NumberReport:
+        """Return a report of what was chosen; ``print`` shows it."""
+        check_is_fitted(self)
+        return NumberReport.of(self.state)
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share of each column of X in R² on the rows that the model keeps, at most 4,000 of them.
+
+        These rows were learnt, so the sum is higher than R² on new rows (`hammemo evaluate`). A column below zero makes
+        predictions worse. ``dir`` does not compute them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryRegressor
+        >>> X = np.random.default_rng(0).normal(size=(300, 2))
+        >>> MemoryRegressor().fit(X, 3 * X[:, 0]).feature_importances_.round(1).tolist()
+        [1.0, 0.0]
+        """
+        if "_state" not in vars(self):
+            raise AttributeError("feature_importances_ is known after fit.")
+        try:
+            return importances(self.state)
+        except ValueError as error:  # scikit-learn asks with hasattr
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes, without computing `feature_importances_`."""
+        return [name for name in super().__dir__() if name != "feature_importances_"]
+
     def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
         check_is_fitted(self)
         warn_of_forgotten_rows(self)
@@ -297,7 +370,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
                 differences = learnt.differences(contexts, state.columns.names, state.columns.kinds)
                 warn_once(differences, vars(self)["_columns_warned_of"])
             if state.holds_nothing:
-                raise ValueError("The model holds no rows: learn some with fit or partial_fit first.")
+                raise ValueError(_NO_ROWS)
             found.append(ask(state, SeenRows(state.layout.codes, contexts)))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -377,6 +450,19 @@ def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
                 f"y holds {value!r} in row {place}; a target is a number. For names, use MemoryClassifier."
             ) from None
     return found
+
+
+def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
+    """Return what each column adds to predictions and, last, what is left of these: (m, columns + 1)."""
+    added = np.ldexp(state.contributions(rows), -state.layout.exponent)
+    return np.column_stack([added, state.layout.numbers(state.answers(rows)) - added.sum(axis=1)])
+
+
+def _quantiles(levels: NDArray[np.float64], state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
+    errors = state.vote.errors
+    assert errors is not None
+    found = state.answers(rows)[:, None] + errors.sizes(rows.codes)[:, None] * errors.at(levels)
+    return state.layout.numbers(found)
 
 
 def _read(model: Any, X: Any, y: Any, state: NumberState | None, sample_weight: Any = None) -> CheckedRows:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.checked import content_digest
-from hammemo._arrays.integers import object_array, row_pieces
+from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
-from hammemo.kernels.cells.forest import Forest, copies_in_bag, forest_arrays, restored_forest
+from hammemo.kernels.cells.forest import Forest, copies_in_bag, cut_shares, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts
@@ -288,22 +288,9 @@ class TreeCells(Cells):
 
     def node_shares(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
-        forest, h = self.forest, len(self.kinds)
-        owned = np.zeros((len(forest.is_name), h))
-        for own, columns in zip(owned, self.codes.owners(), strict=True):
-            own[list(columns)] = 1.0 / len(columns)
-        shares = np.empty((len(nodes), h))
-        for part in row_pieces(len(nodes), len(owned)):
-            at = nodes[part]
-            places, cuts = np.arange(len(at)), np.zeros((len(at), len(owned)), np.int32)
-            while len(places):
-                above = forest.parents[at]
-                inside = above != at
-                places, at = places[inside], above[inside]
-                cuts[places, forest.column[at]] += 1
-            shares[part] = cuts @ owned
-        totals = shares.sum(axis=1, keepdims=True)
-        return np.where(totals > 0, shares / np.maximum(totals, 1), 1.0 / h)
+        shares = cut_shares(self.forest, self.codes.owned_shares(), nodes)
+        shares[~shares.any(axis=1)] = 1.0 / len(self.kinds)  # a root belongs to all columns
+        return shares
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""

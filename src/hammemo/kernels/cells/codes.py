@@ -343,6 +343,13 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
+    def owned_shares(self) -> NDArray[np.float64]:
+        """Return how much of each column of bytes belongs to each column of the table."""
+        owned = np.zeros((len(self.is_name), len(self.kinds)))
+        for shares, columns in zip(owned, self.owners(), strict=True):
+            shares[list(columns)] = 1.0 / len(columns)
+        return owned
+
     def plain(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
 

@@ -348,6 +348,29 @@ def checked_forest(
     return forest
 
 
+def cut_shares(forest: Forest, owned: NDArray[np.float64], nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share of each column of a table in what nodes say; a root has no cuts, so all its shares are zero.
+
+    A node belongs to the columns of the cuts on the way to it, each cut alike.
+
+    Shapes
+    ------
+    owned : (columns of codes, columns of the table), how much of each code belongs to each column; nodes : (n,);
+    returned : (n, columns of the table)
+    """
+    shares = np.empty((len(nodes), owned.shape[1]))
+    for part in row_pieces(len(nodes), len(owned)):
+        at = nodes[part]
+        places, cuts = np.arange(len(at)), np.zeros((len(at), len(owned)), np.int32)
+        while len(places):
+            above = forest.parents[at]
+            inside = above != at
+            places, at = places[inside], above[inside]
+            cuts[places, forest.column[at]] += 1
+        shares[part] = cuts @ owned
+    return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1))
+
+
 def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
     """Return the arrays of trees, for files."""
     return {name: getattr(forest, name) for name in ("column", "step", "right", "level", "starts")}

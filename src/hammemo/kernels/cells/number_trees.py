@@ -20,10 +20,12 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
-from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, copies_in_bag
+from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, copies_in_bag, cut_shares
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -232,16 +234,42 @@ def leaf_values(forest: Forest, cells: NumberCells, weights: NDArray[np.float64]
     ------
     weights : (`N_FEATURES`,); returned : (nodes, 2)
     """
+    found = np.zeros((len(forest.column), 2))
+    for _, said, trusted in _level_values(forest, cells, weights):
+        found[:, 0] += said
+        found[:, 1] += trusted
+    return found
+
+
+def column_values(
+    forest: Forest, cells: NumberCells, weights: NDArray[np.float64], owned: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how much of what each node says where it is a leaf belongs to each column of the table.
+
+    What a cell says is divided by `cut_shares`; what a root says belongs to no column.
+
+    Shapes
+    ------
+    weights : (`N_FEATURES`,); owned : (columns of codes, columns of the table); returned : (nodes, columns)
+    """
+    found = np.zeros((len(forest.column), owned.shape[1]))
+    shares = cut_shares(forest, owned, np.arange(len(forest.column)))
+    for level, said, _ in _level_values(forest, cells, weights):
+        found += said[:, None] * shares[forest.cell_nodes[level]]
+    return found
+
+
+def _level_values(
+    forest: Forest, cells: NumberCells, weights: NDArray[np.float64]
+) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield what the cells around each node say, level by level and amount by amount: its level, sum and count."""
     by_kind = weights.reshape(len(KINDS), len(LEVELS), len(AMOUNTS)) / (forest.n_trees // len(KINDS))
     kinds = np.repeat(forest.kinds, np.diff(forest.starts))
-    found = np.zeros((len(forest.column), 2))
     for level, places in enumerate(forest.cell_rows):
         counts, sums = cells.counts[places].astype(float), cells.sums[places].astype(float)
         for amount, weight in zip(AMOUNTS, by_kind[:, level].T, strict=True):
             share = weight[kinds] / (counts + amount)
-            found[:, 0] += share * sums
-            found[:, 1] += share * counts
-    return found
+            yield level, share * sums, share * counts
 
 
 def summed_leaves(forest: Forest, codes: NDArray[np.uint8], values: NDArray[np.float64]) -> NDArray[np.float64]:
