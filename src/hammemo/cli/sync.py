@@ -12,12 +12,13 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.receipts import ReceiptOptions, say_done
+from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.cli.models import OpenModel
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
@@ -93,21 +94,33 @@ class TableOptions:
         return list(files), self.position
 
 
+@dataclass(frozen=True)
+class FileSync:
+    """Which model file is compared, and what is done with it."""
+
+    model: opt.Model
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
+    ] = None
+    label: KnownLabel = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False
+    refit: Annotated[bool, typer.Option("--refit", help="Then fit the model to the table, as hammemo fit does.")] = (
+        False
+    )
+    wait: opt.Wait = None
+    key_file: opt.KeyFile = None
+
+    @property
+    def target(self) -> Path:
+        """The file that is written."""
+        return self.model if self.out is None else self.out
+
+
 def sync_table(
-    model: opt.Model,
+    sync: FileSync,
     table: TableOptions,
     given: InputOptions,
     recording: ReceiptOptions,
-    label: KnownLabel = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Then fit the model to the table, as hammemo fit does.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-    ] = None,
-    key_file: opt.KeyFile = None,
-    wait: opt.Wait = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Make MODEL hold just the rows of a table: forget the rows that are gone, learn the new ones.
@@ -119,44 +132,52 @@ def sync_table(
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
-    from hammemo.cli.batches import example_count
-    from hammemo.cli.models import changing, left_to_do, open_model
-    from hammemo.sources.schemas import TableSchema
+    from hammemo.cli.models import changing, open_model
 
-    target = model if out is None else out
-    with one_line_errors(), recording.evidence(wait) as evidence:
+    model, target = sync.model, sync.target
+    with one_line_errors(), recording.evidence(sync.wait) as evidence:
         check_model_writable(target)
-        if dry_run and evidence.is_signed:
+        if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
-        with changing(target, [model], wait):
-            opened = open_model(model, opt.read_key(key_file))
-            learner, schema = opened.learner(model), given.changed(opened.rows_schema, label)
-            if not isinstance(schema, TableSchema):
-                raise ValueError(
-                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
-                )
+        with changing(target, [model], sync.wait):
+            opened = open_model(model, opt.read_key(sync.key_file))
+            learner, schema = opened.learner(model), _table_schema(opened, given, sync)
             sources, position = table.sources(given.file_format)
             rows = _all_rows(schema, sources, given.file_format, opened.h)
             if evidence.is_done(opened, model, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
                 say_done(evidence, as_json=as_json)
                 return
-            synced = _synced(learner, schema, rows, dry_run=dry_run, position=position, refit=refit)
-            writes = not dry_run and not (synced.is_equal and not refit and position is None and out is None)
-            if evidence.is_signed:
+            synced = _synced(learner, schema, rows, dry_run=sync.dry_run, position=position, refit=sync.refit)
+            is_same = synced.is_equal and not sync.refit and position is None and sync.out is None
+            writes = evidence.is_signed or not (sync.dry_run or is_same)
+            if writes:
                 _note(synced, evidence)
-                evidence.write(opened, model, target, wait, learnt=synced.learnt or 0)
-            elif writes:
-                opened.write(target, wait)
+                evidence.write(opened, model, target, sync.wait, learnt=synced.learnt or 0)
         digest = opened.as_written(model).digest()
     if as_json:
-        print_json({**_facts(synced, learner, digest, dry_run=dry_run), "out": str(target), **evidence.facts})
-        return
-    holds = (
-        f"the model holds {counted(example_count(learner), 'example')} of {counted(len(learner.classes_), 'label')}."
-    )
+        print_json({**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts})
+    else:
+        _tell(synced, learner, sync, evidence, writes=writes)
+
+
+def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> TableSchema:
+    from hammemo.sources.schemas import TableSchema
+
+    schema = given.changed(opened.rows_schema, sync.label)
+    if not isinstance(schema, TableSchema):
+        raise ValueError(f"{sync.model} learnt sequences, and sync compares the rows of a table: use hammemo forget.")
+    return schema
+
+
+def _tell(synced: Synced, learner: MemoryClassifier, sync: FileSync, evidence: ReceiptFiles, *, writes: bool) -> None:
+    """Print what was changed, and what is left to do."""
+    from hammemo.cli.batches import example_count
+    from hammemo.cli.models import left_to_do
+
     typer.echo(str(synced))
-    typer.echo(f"{model} is as it was." if not writes else f"Now {holds} Written to {target}")
-    if writes and (left := left_to_do(learner, target)):
+    holds = f"{counted(example_count(learner), 'example')} of {counted(len(learner.classes_), 'label')}"
+    typer.echo(f"The model holds {holds}. Written to {sync.target}" if writes else f"{sync.model} is as it was.")
+    if writes and (left := left_to_do(learner, sync.target)):
         typer.echo(left)
     if evidence.sentence:
         typer.echo(evidence.sentence)
@@ -195,8 +216,10 @@ def _synced(
     return synced
 
 
-def _note(synced: Synced, evidence: Any) -> None:
-    """Hand the forgotten rows to a receipt, where their content is known."""
+def _note(synced: Synced, evidence: ReceiptFiles) -> None:
+    """Hand the forgotten rows to a receipt, if there is one, where their content is known."""
+    if not evidence.is_signed:
+        return
     if synced.forgotten is None:
         raise ValueError(
             "A receipt counts the rows that are forgotten, and this model does not know which rows it held: leave out "

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.models import forget as forgetting
 from hammemo.models import learn as learning
 from hammemo.models import refit as refitting
-from hammemo.models.editing import known_state, read_rows
-from hammemo.models.sync import Steps
+from hammemo.models.editing import edit, known_state, read_rows
+from hammemo.models.sync import Synced, TableEdits, sync
 from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: 
     return state if position is None else state.but(position=checked_position(position))
 
 
+def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, classes: Any) -> ModelState:
+    """Return the state of a model after it has been fitted to a table."""
+    rows = read_rows(model, X, y, None, sample_weight)
+    return learning.fit(model.settings(), known_state(model), rows, classes)
+
+
 def learn_rows(
     model: Any,
     state: ModelState | None,
@@ -64,7 +70,7 @@ def learn_rows(
     return learning.learn(settings, state, rows, classes, layout, choose_again=choose)
 
 
-def row_steps(model: Any) -> Steps:
+def row_steps(model: Any) -> TableEdits:
     """Return the edits of a classifier, as `sync` takes them."""
     settings = model.settings()
 
@@ -75,7 +81,7 @@ def row_steps(model: Any) -> Steps:
         classes = classes_array(declared, state.label_dtype) if len(declared) else None
         return learning.fit(settings._replace(random_state=seed), state, rows, classes).but(**state.carried)
 
-    return Steps(
+    return TableEdits(
         read=lambda X, y, state, sample_weight: read_rows(model, X, y, state, sample_weight),
         admit=lambda state, X: learning.admit(settings, state, X),
         forget=lambda state, examples: forgetting.forget(settings, state, examples),
@@ -84,6 +90,26 @@ def row_steps(model: Any) -> Steps:
         fit=fit,
         refit=lambda state: refitting.refit(settings, state, "all"),
     )
+
+
+def sync_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, position: str | None, *, refit: bool, dry_run: bool
+) -> Synced:
+    """Let a classifier hold just the rows of a table, in one edit; return what it was."""
+    told = None if position is None else checked_position(position)
+    made: list[Synced] = []
+
+    def synced(private: Any) -> ModelState:
+        after, found = sync(row_steps(private), known_state(private), X, y, sample_weight, refit=refit)
+        made.append(found)
+        changed: ModelState = after if told is None else after.but(position=told)
+        return changed
+
+    if dry_run:
+        now = model.snapshot()
+        return sync(row_steps(now), known_state(now), X, y, sample_weight, refit=refit, dry_run=True)[1]
+    edit(model, synced)
+    return made[0]
 
 
 def checked_position(position: Any) -> str:

@@ -19,11 +19,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models import choose, forget, learn, merge, refit, streams, weigh
+from hammemo.models import forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.apply import apply, checked_position, learn_rows, row_steps
+from hammemo.models.apply import apply, fit_rows, learn_rows, sync_model
 from hammemo.models.automatic import parts_for, resolved_vote
-from hammemo.models.column_changes import check_names, undecided
+from hammemo.models.column_changes import check_names
 from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
@@ -34,9 +34,6 @@ from hammemo.models.report import report_of
 from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
 from hammemo.models.streams import Stream
-from hammemo.models.sync import Synced, sync
-from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.contexts import Examples
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
@@ -54,6 +51,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
+    from hammemo.models.sync import Synced
     from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -265,12 +263,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         classes : array-like, optional
             Labels to keep as candidates even while they have no example.
         """
-        edit(
-            self,
-            lambda model: learn.fit(
-                model.settings(), known_state(model), read_rows(model, X, y, None, sample_weight), classes
-            ),
-        )
+        edit(self, lambda model: fit_rows(model, X, y, sample_weight, classes))
         return self
 
     def fit_vote(
@@ -371,15 +364,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if not isinstance(h, (int, np.integer)) or h < 1:
             raise ValueError(f"h={h!r}: a context has at least one token.")
         check_missing_rule(self.settings().missing)
-
-        def start(model: MemoryClassifier) -> ModelState:
-            settings = model.settings()
-            columns = undecided(settings, ColumnSchema(int(h)))
-            nothing = Examples.of(np.empty((0, int(h)), object), np.empty(0, object))
-            plan = choose.by_first_rows(settings, columns, 0, nothing, settings.seed())
-            return learn.started(settings, plan, columns, np.dtype(object))
-
-        edit(self, start)
+        edit(self, lambda model: learn.opened(model.settings(), int(h)))
         return self
 
     def partial_fit(
@@ -496,7 +481,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
 
         The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
         ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
-        rows of the table are counted anew, under the same layout. Layout and weights stay until a refit, as after
+        rows of the table are counted again, under the same layout. Layout and weights stay until a refit, as after
         `forget`.
 
         Parameters
@@ -526,19 +511,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
         True
         """
-        told = None if position is None else checked_position(position)
-        made: list[Synced] = []
-
-        def synced(model: MemoryClassifier) -> ModelState:
-            after, found = sync(row_steps(model), known_state(model), X, y, sample_weight, refit=refit)
-            made.append(found)
-            return after if told is None else after.but(position=told)
-
-        if dry_run:
-            of_now = self.snapshot()
-            return sync(row_steps(of_now), known_state(of_now), X, y, sample_weight, refit=refit, dry_run=True)[1]
-        edit(self, synced)
-        return made[0]
+        return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
 
     @property
     def position_(self) -> str | None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hammemo.kernels.cells import Cells
 from hammemo.memories import Memory
 from hammemo.models import choose
@@ -20,25 +22,25 @@ from hammemo.models.column_changes import (
     decided_with,
     like_layout,
     rows_of,
+    undecided,
     with_kinds,
 )
 from hammemo.models.count import count, count_batch, empty_memory
 from hammemo.models.names import is_auto
 from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part
 from hammemo.models.weigh import check_class_weight, weigh
+from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import ModelStore
-    from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 
 CountAll = Callable[[Memory, Cells | None], Memory]
@@ -125,6 +127,14 @@ def started(
         store = store.with_kept(layout.store.emptied().kept)
     cutting, stale = layout.cutting, layout.stale
     return ModelState(parts, plan.vote, columns, label_dtype, store, cutting, pinned=True, stale=stale)
+
+
+def opened(settings: ModelSettings, h: int) -> ModelState:
+    """Return the state of a model of h columns that has learnt nothing."""
+    columns = undecided(settings, ColumnSchema(h))
+    nothing = Examples.of(np.empty((0, h), object), np.empty(0, object))
+    plan = choose.by_first_rows(settings, columns, 0, nothing, settings.seed())
+    return started(settings, plan, columns, np.dtype(object))
 
 
 def like_given(settings: ModelSettings, columns: ColumnSchema, layout: ModelState, n_labels: int) -> LayoutPlan:

@@ -3,10 +3,10 @@
 What a model holds and what a table holds are two multisets of rows, and `difference` is what one has more often than
 the other. A model that keeps all its rows knows the content of both sides. One with digests of all rows
 (:mod:`hammemo.stores.digest_store`) knows which rows of the table are new, and how many of its own are gone, but not
-what these held. They cannot be subtracted then, so all rows of the table are counted anew under the same layout. A
+what these held. They cannot be subtracted then, so all rows of the table are counted again under the same layout. A
 memory is a sum over rows, so this gives the same counts. A model that knows neither can only be fitted to the table.
 
-The steps are those of any model that keeps rows (`Steps`), so that nothing here depends on what the model predicts.
+The steps are those of any model that keeps rows (`TableEdits`), so nothing here depends on what the model predicts.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Synced:
         How many rows; copies count. None where the model did not know which rows it held.
     how : {"edited", "counted", "fitted"}
         "edited": the rows that differ were forgotten and learnt. "counted": the rows that are gone were known only by
-        their digests, so all rows of the table were counted anew, under the same layout. "fitted": the model was fitted
-        to the table.
+        their digests, so all rows of the table were counted again under the same layout. "fitted": the model was
+        fitted to the table.
     new : CheckedRows
         The rows to learn.
     gone : Examples, optional
@@ -118,7 +118,7 @@ class Synced:
             return "Fitted to the table; the model did not know which rows it held."
         more = {
             "edited": "",
-            "counted": " The model has only digests of the rows that are gone, so all rows were counted anew.",
+            "counted": " The model has only digests of the rows that are gone, so all rows were counted again.",
             "fitted": " The model was fitted to the table.",
         }[self.how]
         rows = "row" if self.forgotten == 1 else "rows"
@@ -137,7 +137,7 @@ def _values(tokens: NDArray[Any], kinds: str) -> NDArray[Any]:
     return values
 
 
-class Steps(NamedTuple):
+class TableEdits(NamedTuple):
     """The edits of one kind of model, each a function that returns its next state."""
 
     read: Callable[[Any, Any, Any, Any], CheckedRows]
@@ -198,7 +198,7 @@ def _by_digests(store: DigestStore, rows: Examples) -> Difference:
     return Difference(gone, n_gone, places[more > 0], more[more > 0], n_same)
 
 
-def compared(steps: Steps, state: Any, batches: Sequence[Batch]) -> tuple[Any, CheckedRows, Difference | None]:
+def compared(steps: TableEdits, state: Any, batches: Sequence[Batch]) -> tuple[Any, CheckedRows, Difference | None]:
     """Compare a fitted model with all rows of a table, in batches of (X, y, sample_weight) with at least one row.
 
     Return the state with its columns of the kinds that both decide, the rows as of these kinds, and the difference;
@@ -212,7 +212,14 @@ def compared(steps: Steps, state: Any, batches: Sequence[Batch]) -> tuple[Any, C
 
 
 def sync(
-    steps: Steps, state: Any, X: Any, y: Any, sample_weight: Any = None, *, refit: bool = False, dry_run: bool = False
+    steps: TableEdits,
+    state: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    refit: bool = False,
+    dry_run: bool = False,
 ) -> tuple[Any, Synced]:
     """Return the state that holds just the rows of a table, and what the difference was.
 
@@ -255,7 +262,7 @@ def _synced(rows: CheckedRows, found: Difference | None, *, is_fitted: bool) -> 
     return Synced(found.n_gone, found.n_new, found.n_same, how, new, found.gone)
 
 
-def _without_rows(steps: Steps, state: Any, *, refit: bool) -> tuple[Any, Synced]:
+def _without_rows(steps: TableEdits, state: Any, *, refit: bool) -> tuple[Any, Synced]:
     """Forget everything: the content of no row is needed."""
     kept, n, h = state.rows, state.n_examples, state.columns.n
     gone = kept.examples() if kept is not None and kept.holds_all else None

@@ -13,7 +13,6 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
-from hammemo.tokens.columns import ColumnKind
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -205,6 +204,7 @@ def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) 
     """Return what would make the model that a server has now equal to a table."""
     from hammemo.files.models import load
     from hammemo.models.editing import name_columns
+    from hammemo.tokens.columns import ColumnKind
 
     with TemporaryDirectory() as folder:
         client.download(model, f"{folder}/model")
