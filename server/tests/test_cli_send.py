@@ -175,7 +175,7 @@ def test_a_table_is_synced_in_one_edit(tmp_path: Path, keep: bool | str) -> None
         client.download("churn", tmp_path / "churn.model")
         held = load(tmp_path / "churn.model")
         rows = [*table[8:], table[20], table[20]]
-        X = [[plan, calls, datetime.fromisoformat(day) if dates else day] for plan, calls, day, _ in rows]
+        X = [[plan, calls, datetime.fromisoformat(str(day)) if dates else day] for plan, calls, day, _ in rows]
         found = held.sync(pd.DataFrame(X, columns=columns), [row[-1] for row in rows], dry_run=True)
         assert (found.is_equal, found.unchanged) == (True, 54)
         for wrong, said in (

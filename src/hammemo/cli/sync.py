@@ -171,11 +171,10 @@ def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> Tab
 
 def _tell(synced: Synced, learner: MemoryClassifier, sync: FileSync, evidence: ReceiptFiles, *, writes: bool) -> None:
     """Print what was changed, and what is left to do."""
-    from hammemo.cli.batches import example_count
     from hammemo.cli.models import left_to_do
 
     typer.echo(str(synced))
-    holds = f"{counted(example_count(learner), 'example')} of {counted(len(learner.classes_), 'label')}"
+    holds = f"{counted(learner.state.n_examples, 'example')} of {counted(len(learner.classes_), 'label')}"
     typer.echo(f"The model holds {holds}. Written to {sync.target}" if writes else f"{sync.model} is as it was.")
     if writes and (left := left_to_do(learner, sync.target)):
         typer.echo(left)
@@ -231,7 +230,6 @@ def _note(synced: Synced, evidence: ReceiptFiles) -> None:
 
 
 def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: bool) -> dict[str, Any]:
-    from hammemo.cli.batches import example_count
 
     return {
         "forgotten": synced.forgotten,
@@ -239,7 +237,7 @@ def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: b
         "unchanged": synced.unchanged,
         "how": synced.how,
         "dry_run": dry_run,
-        "examples": example_count(learner),
+        "examples": learner.state.n_examples,
         "labels": len(learner.classes_),
         "stale": learner.state.stale,
         "position": learner.position_,

@@ -425,8 +425,9 @@ class NumberState(RowsState):
             values = column_values(forest, cells, self.vote.weights[part], owned)
             found += blend[part] * summed_leaves(forest, rows.codes, values)
         trusted = np.clip(summed_leaves(layout.forests[0], rows.codes, self._leaf_values[0])[:, 1:], 0.0, 1.0)
-        live, frozen = (base.contributions(rows.values, rows.names)[:, :, 0] for base in (self._live, layout.base))
-        found[:, : live.shape[1]] += blend[0] * (live + trusted * (frozen - live))  # the mean belongs to no column
+        middles = layout.codes.step_middles
+        live, frozen = (base.contributions(rows.codes, middles)[:, :, 0].T for base in (self._live, layout.base))
+        found += blend[0] * (live + trusted * (frozen - live))  # the mean belongs to no column
         return found
 
     def answers(self, rows: SeenRows) -> NDArray[np.float64]:

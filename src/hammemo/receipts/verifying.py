@@ -133,9 +133,9 @@ def check_rows(model: Learner, rows: Any) -> Check:
     return _with_difference(found, model, pairs) if found.result is Result.REFUTED else found
 
 
-def _with_difference(check: Check, model: MemoryClassifier, pairs: list[tuple[Any, Any]]) -> Check:
+def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]]) -> Check:
     """Return the check with the rows that differ counted, as `sync` counts them."""
-    if not pairs or model.state.documents is not None:
+    if not pairs or not isinstance(model, MemoryClassifier) or model.state.documents is not None:
         return check
     *_, found = compared(row_steps(model), model.state, [(X, y, None) for X, y in pairs])
     return check if found is None else replace(check, gone=found.n_gone, new=found.n_new)
