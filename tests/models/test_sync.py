@@ -7,7 +7,7 @@ import signal
 import threading
 from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,13 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import MemoryClassifier
+from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.memories import Exact
 from hammemo.models import learn, sync
 from hammemo.stores import Digests
 from hammemo.stores.digest_store import DigestStore
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Row = tuple[Any, ...]
 KNOWN = ["auto", "digests", "auto+digests", Digests(rows=3), Digests(rows=True, key=b"k" * 16)]
@@ -331,3 +334,36 @@ def test_the_rows_that_differ_can_be_given_to_forget_and_learn(missing: str) -> 
     two.forget(pd.DataFrame(gone[0], columns=X.columns), gone[1])
     two.partial_fit(pd.DataFrame(new[0], columns=X.columns), new[1])
     assert one.digest(parts=True) == two.digest(parts=True)
+
+
+def numbers_table(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    """Return rows with a number, a name and a missing value, and numbers as targets; some rows come twice."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"a": rng.integers(0, 30, n) / 4, "b": rng.choice(list("xyz"), n)})
+    table.loc[::7, "a"] = None
+    return table, (table["a"].fillna(1) * 2 + rng.integers(0, 3, n)).to_numpy()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_model_of_numbers_follows_a_table(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = numbers_table(120, seed)
+    reg = MemoryRegressor(random_state=0).fit(X[:80], y[:80])
+    held = rng.choice(120, 70)
+    told = reg.sync(X.iloc[held], y[held], dry_run=True)
+    done = reg.sync(X.iloc[held], y[held], position="7")
+    assert (told.forgotten, told.learnt, told.unchanged) == (done.forgotten, done.learnt, done.unchanged)
+    assert reg.sync(X.iloc[held], y[held]).is_equal
+    expected = MemoryRegressor(random_state=0).fit(X.iloc[held], y[held]).digest()
+    save(reg.refit(), tmp_path / "model")
+    assert load(tmp_path / "model").position_ == "7"
+    assert reg.digest() == expected
+    reg.apply(learn=(X[:40], y[:40]), forget="everything", position="8")
+    assert (reg.refit().digest(), reg.position_) == (MemoryRegressor(random_state=0).fit(X[:40], y[:40]).digest(), "8")
+    again = MemoryRegressor(random_state=0, keep=20).fit(X, y)
+    with pytest.raises(ValueError, match="does not know all of its rows"):
+        again.sync(X[5:], y[5:])
+    again.sync(X[5:], y[5:], refit=True)
+    assert again.digest() == MemoryRegressor(random_state=0, keep=20).fit(X[5:], y[5:]).digest()
+    assert reg.sync(X[:0], y[:0]).forgotten == 40
+    assert reg.refit().state.holds_nothing

@@ -189,6 +189,7 @@ def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, NDArray[Any]], d
         "weighed_at": state.vote.rows,
         **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
         **({descriptions.STALE: True} if state.stale else {}),
+        **({} if state.position is None else {"position": state.position}),
         **described,
     }
     parts = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
@@ -294,7 +295,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         pinned=field(about, "pinned", bool),
         chosen_at=field(about, "chosen_at", int),
         stale=descriptions.stored_flag(about, descriptions.STALE),
-        position=checked_position(field(about, "position", str)) if "position" in about else None,
+        position=_stored_position(about),
     )
     take_state(model, state)
     return model
@@ -303,7 +304,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
 def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     about, arrays = archive.about, dict(archive.arrays)
     entries = ("checksum", "format", "version", "kind", "class", "params", "n_features_in", "feature_names_in", "seed")
-    optional = ("kept", "types", descriptions.STALE, "notes")
+    optional = ("kept", "types", descriptions.STALE, "position", "notes")
     exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
     cls = restorer.registry.find("regressor", field(about, "class", str))
     params = field(about, "params", dict)
@@ -328,8 +329,13 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     kinds = layout.codes.kinds
     columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds)
     flags = {"pinned": field(about, "pinned", bool), "stale": descriptions.stored_flag(about, descriptions.STALE)}
-    take_state(model, NumberState(layout, memory, vote, columns, seed, store, chosen_at=chosen_at, **flags))
+    state = NumberState(layout, memory, vote, columns, seed, store, chosen_at=chosen_at, **flags)
+    take_state(model, state.but(position=_stored_position(about)))
     return model
+
+
+def _stored_position(about: Mapping[str, Any]) -> str | None:
+    return checked_position(field(about, "position", str)) if "position" in about else None
 
 
 def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:

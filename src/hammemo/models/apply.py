@@ -26,21 +26,21 @@ LONGEST_POSITION: Final = 1_024
 """The most characters of a position."""
 
 
-def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: bool) -> ModelState:
+def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: bool) -> Any:
     """Return the state of a model after it has forgotten rows, or everything, and then learnt rows."""
-    state: ModelState | None = known_state(model)
-    settings = model.settings()
+    edits: TableEdits = model.table_edits()
+    state = known_state(model)
     if forget is not None:
         check_is_fitted(model)
-        before: ModelState = model.state
         if isinstance(forget, str) and forget == EVERYTHING:
-            state = forgetting.forget_everything(settings, before)
+            state = edits.forget_everything(state)
         else:
-            X, y = _pair(forget, "forget")
-            state = forgetting.forget(settings, before, read_rows(model, X, y, before).examples())
+            state = edits.forget(state, edits.read(*_pair(forget, "forget"), state, None).examples())
     if learn is not None:
         X, y = _pair(learn, "learn")
-        state = learn_rows(model, state, X, y, choose=choose)
+        if state is not None:
+            state = edits.admit(state, X, choose=choose)
+        state = edits.learn(state, edits.read(X, y, state, None), choose=choose)
     if state is None:
         raise ValueError("There is nothing to learn: give rows with learn=(X, y).")
     return state if position is None else state.but(position=checked_position(position))
@@ -71,8 +71,8 @@ def learn_rows(
     return learning.learn(settings, state, rows, classes, layout, choose_again=choose)
 
 
-def row_steps(model: Any) -> TableEdits:
-    """Return the edits of a classifier, as `sync` takes them."""
+def label_edits(model: Any) -> TableEdits:
+    """Return the edits of a classifier, as `apply` and `sync` take them."""
     settings = model.settings()
 
     def fit(state: ModelState | None, rows: CheckedRows) -> ModelState:
@@ -84,7 +84,7 @@ def row_steps(model: Any) -> TableEdits:
 
     return TableEdits(
         read=lambda X, y, state, sample_weight: read_rows(model, X, y, state, sample_weight),
-        admit=lambda state, X: learning.admit(settings, state, X),
+        admit=lambda state, X, choose=True: learning.admit(settings, state, X, choose_again=choose),
         forget=lambda state, examples: forgetting.forget(settings, state, examples),
         forget_everything=lambda state: forgetting.forget_everything(settings, state),
         learn=lambda state, rows, choose=True: learning.learn(settings, state, rows, None, choose_again=choose),
@@ -96,19 +96,18 @@ def row_steps(model: Any) -> TableEdits:
 def sync_model(
     model: Any, X: Any, y: Any, sample_weight: Any, position: str | None, *, refit: bool, dry_run: bool
 ) -> Synced:
-    """Let a classifier hold just the rows of a table, in one edit; return what it was."""
+    """Let a model hold just the rows of a table, in one edit; return what it was."""
     told = None if position is None else checked_position(position)
     made: list[Synced] = []
 
-    def synced(private: Any) -> ModelState:
-        after, found = sync(row_steps(private), known_state(private), X, y, sample_weight, refit=refit)
+    def synced(private: Any) -> Any:
+        after, found = sync(private.table_edits(), known_state(private), X, y, sample_weight, refit=refit)
         made.append(found)
-        changed: ModelState = after if told is None else after.but(position=told)
-        return changed
+        return after if told is None else after.but(position=told)
 
     if dry_run:
         now = model.snapshot()
-        return sync(row_steps(now), known_state(now), X, y, sample_weight, refit=refit, dry_run=True)[1]
+        return sync(now.table_edits(), known_state(now), X, y, sample_weight, refit=refit, dry_run=True)[1]
     edit(model, synced)
     return made[0]
 

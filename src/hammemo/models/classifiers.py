@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models import forget, learn, merge, refit, streams, weigh
 from hammemo.models.answering import Answering, ModelView
-from hammemo.models.apply import apply, fit_rows, learn_rows, sync_model
+from hammemo.models.apply import apply, fit_rows, label_edits, learn_rows, sync_model
 from hammemo.models.automatic import parts_for, resolved_vote
 from hammemo.models.column_changes import check_names
 from hammemo.models.column_values import column_values
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
-    from hammemo.models.sync import Synced
+    from hammemo.models.sync import Synced, TableEdits
     from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -512,6 +512,10 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         True
         """
         return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
+
+    def table_edits(self) -> TableEdits:
+        """Return the edits of this model as functions from state to state, for code that follows a table."""
+        return label_edits(self)
 
     @property
     def position_(self) -> str | None:

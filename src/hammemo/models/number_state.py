@@ -384,6 +384,7 @@ class NumberState(RowsState):
     stale: bool = False
     refitted: frozenset[str] = frozenset()
     witness: Witness | None = None
+    position: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)} | {"witness": None}

@@ -210,7 +210,7 @@ def learn(
     examples = rows.examples()
     if before.holds_nothing and len(examples) and not before.pinned:
         columns = replace(before.columns, learnt=TokenTypes.of(examples.contexts))
-        return _fit_examples(settings, columns, examples, before.seed)
+        return _fit_examples(settings, columns, examples, before.seed).but(**before.carried)
     columns = before.columns.also_learnt(TokenTypes.of(examples.contexts), first=before.holds_nothing)
     state = _changed(before, examples, 1).but(columns=columns)
     if not choose_again or state.pinned:
@@ -233,7 +233,7 @@ def _of_columns(settings: NumberSettings, state: NumberState, columns: ColumnSch
     known = replace(state.columns, types=columns.types)
     columns, store = with_kinds(settings, known, state.rows, columns.letters)
     again = _fit_examples(settings, columns, rows_of(store), state.seed, store.kept_rows)
-    return again.but(witness=state.witness, refitted=frozenset())
+    return again.but(**state.carried, refitted=frozenset())
 
 
 def _changed(state: NumberState, examples: Examples, sign: int) -> NumberState:
@@ -303,7 +303,7 @@ def _fit_kept(settings: NumberSettings, state: NumberState) -> NumberState:
     examples = rows_of(store)
     if not len(examples):
         columns = undecided(settings, columns)
-    return _fit_examples(settings, columns, examples, state.seed, store.kept_rows).but(witness=state.witness)
+    return _fit_examples(settings, columns, examples, state.seed, store.kept_rows).but(**state.carried)
 
 
 def refit_to(
@@ -313,7 +313,7 @@ def refit_to(
     listed = list(pairs_of(rows))
     state = state.but(columns=decided_by_tables(settings, state, [X for X, _ in listed]))
     examples = joined_examples([read(X, y, state).examples() for X, y in listed])
-    return _fit_examples(settings, state.columns, examples, state.seed).but(witness=state.witness)
+    return _fit_examples(settings, state.columns, examples, state.seed).but(**state.carried)
 
 
 def merge(settings: NumberSettings, state: NumberState, given: NumberState) -> NumberState:
@@ -347,6 +347,14 @@ def unmerge(settings: NumberSettings, state: NumberState, given: NumberState) ->
         for examples in other.all_kept.batches():
             state = _changed(state, examples, -1)
     return state if other.holds_nothing else _with_forgotten(state, None)
+
+
+def forget_everything(settings: NumberSettings, state: NumberState) -> NumberState:
+    """Remove all that was learnt, as `forget` of all rows does."""
+    if state.holds_nothing:
+        return state
+    store = None if state.store is None else settings.empty_store(state.store.h, state.seed)
+    return _with_forgotten(state.but(memory=NumberMemory.empty(state.layout), store=store), None)
 
 
 def emptied(state: NumberState) -> NumberState:

@@ -13,12 +13,14 @@ from hammemo._versions import Versioned
 from hammemo.explain.number_explanation import NumberExplanation
 from hammemo.models import numbers
 from hammemo.models.answering import row_slices
+from hammemo.models.apply import apply, sync_model
 from hammemo.models.column_changes import check_names
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.number_report import NumberReport, importances
 from hammemo.models.number_state import SeenRows
 from hammemo.models.settings import NumberSettings
+from hammemo.models.sync import Synced, TableEdits
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
@@ -170,6 +172,58 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
 
         edit(self, forgotten)
         return self
+
+    def apply(
+        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+    ) -> Self:
+        """Forget rows and learn rows in one edit, with a position: as `MemoryClassifier.apply`."""
+        edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
+        return self
+
+    def sync(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        dry_run: bool = False,
+        position: str | None = None,
+        refit: bool = False,
+    ) -> Synced:
+        """Make the model hold just the rows of a table: as `MemoryClassifier.sync`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryRegressor
+        >>> reg = MemoryRegressor().fit([[1.0], [2.0], [3.0]], [10, 20, 30])
+        >>> print(reg.sync([[2.0], [3.0], [4.0]], [20, 30, 40]))
+        1 row forgotten, 1 learnt, 2 unchanged.
+        """
+        return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
+
+    def table_edits(self) -> TableEdits:
+        """Return the edits of this model as functions from state to state, for code that follows a table."""
+        settings = self.settings()
+
+        def fit(state: NumberState | None, rows: CheckedRows) -> NumberState:
+            if state is None:
+                return numbers.fit(settings, None, rows)
+            return numbers.fit(settings._replace(random_state=state.seed), state, rows).but(**state.carried)
+
+        return TableEdits(
+            read=partial(_read, self),
+            admit=lambda state, X, choose=True: numbers.admit(settings, state, X, choose_again=choose),
+            forget=numbers.forget,
+            forget_everything=partial(numbers.forget_everything, settings),
+            learn=lambda state, rows, choose=True: numbers.learn(settings, state, rows, choose_again=choose),
+            fit=fit,
+            refit=lambda state: numbers.refit(settings, state, "all"),
+        )
+
+    @property
+    def position_(self) -> str | None:
+        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        return self.state.position
 
     def learn_one(self: Self, row: Sequence[Any], target: float) -> Self:
         """Learn one row; nothing is chosen."""

@@ -105,6 +105,12 @@ class RowsState:
     stale: bool
     refitted: frozenset[str]
     witness: Witness | None
+    position: str | None
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What a state that is made again from the same rows takes over."""
+        return {"witness": self.witness, "position": self.position}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "witness": None}
@@ -236,11 +242,6 @@ class ModelState(RowsState):
     def like_layout_of(self, other: ModelState) -> ModelState:
         """Return it with the layout and the fitted vote of another state, and its own memory."""
         return self.with_layout(other.layout, vote=copy.deepcopy(other.vote), chosen_at=other.chosen_at)
-
-    @property
-    def carried(self) -> dict[str, Any]:
-        """What a state that is made again from the same rows takes over."""
-        return {"witness": self.witness, "position": self.position}
 
     @property
     def layout(self) -> Layout:

@@ -142,8 +142,8 @@ class TableEdits(NamedTuple):
 
     read: Callable[[Any, Any, Any, Any], CheckedRows]
     """Rows X, y and sample_weight, checked as rows of a state or, without one, as first rows."""
-    admit: Callable[[Any, Any], Any]
-    """A state whose columns are of the kinds that it decides together with a table X."""
+    admit: Callable[..., Any]
+    """A state whose columns are of the kinds that it decides together with a table X; `choose` as below."""
     forget: Callable[[Any, Examples], Any]
     forget_everything: Callable[[Any], Any]
     learn: Callable[..., Any]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sklearn.base import clone
 
 from hammemo.memories import Gaussian
-from hammemo.models.apply import row_steps
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.digests import part_digests
 from hammemo.models.editing import take_state
@@ -135,9 +134,9 @@ def check_rows(model: Learner, rows: Any) -> Check:
 
 def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]]) -> Check:
     """Return the check with the rows that differ counted, as `sync` counts them."""
-    if not pairs or not isinstance(model, MemoryClassifier) or model.state.documents is not None:
+    if not pairs or model.state.documents is not None:
         return check
-    *_, found = compared(row_steps(model), model.state, [(X, y, None) for X, y in pairs])
+    *_, found = compared(model.table_edits(), model.state, [(X, y, None) for X, y in pairs])
     return check if found is None else replace(check, gone=found.n_gone, new=found.n_new)
 
 
