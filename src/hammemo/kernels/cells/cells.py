@@ -9,13 +9,13 @@ rows (:mod:`hammemo.kernels.cells.choosing`) and never change while counts are a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import LabelBase
@@ -167,11 +167,7 @@ class Cells:
 
     @cached_property
     def _digest(self) -> str:
-        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
-        for name, array in sorted(self.arrays().items()):
-            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
