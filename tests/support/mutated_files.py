@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from file_catalogue import classifiers, key_of, predictors, queries_for
-from hammemo import FileError, MemoryClassifier, Predictor, load, save
+from file_catalogue import NUMBER_QUERIES, classifiers, key_of, predictors, queries_for
+from file_catalogue import NUMBERS as NUMBER_ROWS
+from hammemo import FileError, MemoryClassifier, MemoryRegressor, Predictor, load, save
 from hammemo.files.archive import DIGITS
 
 NUMBERS: list[Any] = [
@@ -252,7 +253,9 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
     """Return the names and the bytes of the valid files that are mutated."""
     names, files = [], []
     fitted = classifiers()
-    models: dict[str, MemoryClassifier | Predictor] = {**fitted, **predictors(fitted)}
+    models: dict[str, MemoryClassifier | MemoryRegressor | Predictor] = {**fitted, **predictors(fitted)}
+    models["numbers"] = MemoryRegressor().fit(NUMBER_ROWS, [row[1] * row[2] for row in NUMBER_ROWS])
+    models["numbers without rows"] = MemoryRegressor(keep=False).fit(NUMBER_ROWS[:1], [1.0])
     for number, (name, model) in enumerate(models.items()):
         save(model, folder / "valid", notes={"source": "a.csv", "label": "ß"} if number % 2 else None)
         load(folder / "valid", key=key_of(name))  # what is imported at the first use is imported now
@@ -264,6 +267,11 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
 
 def use(model: Any) -> None:
     """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
+    if isinstance(model, MemoryRegressor):
+        if model.n_features_in_ == 3 and model.state.n_examples:
+            with np.errstate(over="ignore", invalid="ignore"):
+                model.predict_interval(NUMBER_QUERIES)
+        return
     h = model.n_columns if isinstance(model, Predictor) else model.n_features_in_
     if (
         h == 3

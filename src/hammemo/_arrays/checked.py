@@ -8,8 +8,6 @@ memory. They are skipped for arrays that are *trusted*: those mapped from a file
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,12 +121,3 @@ def is_ascending(values: NDArray[Any]) -> bool:
         bool((values[piece.start + 1 : piece.stop + 1] > values[piece.start : piece.stop]).all())
         for piece in pieces(len(values) - 1)
     )
-
-
-def content_digest(described: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return BLAKE2b-256 of what a thing is: a description, ready for JSON, and arrays by name."""
-    found = hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=32)
-    for name, array in sorted(arrays.items()):
-        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()

@@ -171,6 +171,8 @@ def fit_table(
     >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
     ['melon']
     """
+    if not hasattr(estimator, "fit_stream"):
+        raise TypeError(f"Engines fit a MemoryClassifier, not {estimator!r}: call its fit with the whole table.")
     if isinstance(classes, (int, np.integer)):
         raise ValueError(f"classes={classes!r}: for a table, list the labels to declare, or leave classes out.")
     source = open_table(table)

@@ -60,12 +60,8 @@ def draw_one(
         joined = np.array([ordered and value != MISSING for value in values])
         _draw_shares(ax, counts[:, place], totals, joined, colour, labels[place])
         ax.axhline(counts[:, place].sum() / totals.sum(), color=colour, linewidth=0.8, linestyle=":")
-    ax.set_xticks(places, [shortened(value, 24) for value in values], rotation=60 if len(values) > 3 else 0)
-    for tick in ax.get_xticklabels() if len(values) > 3 else []:
-        tick.set_horizontalalignment("right")
-        tick.set_rotation_mode("anchor")
+    _name_values(ax, column, values)
     ax.set_ylim(0, 1.02)
-    ax.set_xlabel(column)
     of = f"of {shortened(labels[shown[0]], 32)}" if len(shown) == 1 else "of each label"
     ax.set_ylabel(f"share {of}")
     ax.set_title(f"{column}: share {of} by value; dotted, over all values ({source})", loc="left", fontsize=10)
@@ -73,6 +69,42 @@ def draw_one(
     if len(shown) > 1:
         ax.legend(loc="upper left", bbox_to_anchor=(1.08, 1.0), frameon=False, fontsize=8)
     return ax
+
+
+def draw_means(
+    ax: Axes | None,
+    column: str,
+    values: Sequence[str],
+    totals: NDArray[np.int64],
+    means: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    source: str,
+    *,
+    ordered: bool,
+) -> Axes:
+    """Draw the mean target for each value of a column, with one standard error, and how many rows have the value."""
+    ax = _new_axes((max(7.0, 2.2 + 0.42 * len(values)), 4.2)) if ax is None else ax
+    _draw_rows(ax, np.arange(len(values)), totals, values)
+    held = np.flatnonzero(totals)
+    joined = held[[ordered and values[place] != MISSING for place in held.tolist()]]
+    style: dict[str, Any] = {"color": COLOURS[0], "markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
+    ax.errorbar(held, means[held], errors[held], fmt="o", **style)
+    ax.plot(joined, means[joined], color=COLOURS[0], linewidth=1.4, zorder=2)
+    ax.axhline(float(np.average(means[held], weights=totals[held])), color=COLOURS[0], linewidth=0.8, linestyle=":")
+    _name_values(ax, column, values)
+    ax.set_ylabel("mean target")
+    ax.set_title(f"mean target by {shortened(column, 32)}, ± one standard error ({source})", loc="left", fontsize=10)
+    return ax
+
+
+def _name_values(ax: Axes, column: str, values: Sequence[str]) -> None:
+    """Write the values of a column below the axis."""
+    is_long = len(values) > 3
+    ax.set_xticks(range(len(values)), [shortened(value, 24) for value in values], rotation=60 if is_long else 0)
+    for tick in ax.get_xticklabels() if is_long else []:
+        tick.set_horizontalalignment("right")
+        tick.set_rotation_mode("anchor")
+    ax.set_xlabel(column)
 
 
 def draw_pair(

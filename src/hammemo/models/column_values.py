@@ -15,6 +15,7 @@ import numpy as np
 from hammemo.explain import column_plot
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
+from hammemo.models.number_state import targets_of
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import joined_examples
 from hammemo.tokens.missing import MISSING
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from hammemo.models.state import ModelState
+    from hammemo.models.number_state import NumberState
+    from hammemo.models.state import ModelState, RowsState
     from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_VALUES: Final = (20, 10)
@@ -128,7 +130,31 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     )
 
 
-def _place(state: ModelState, column: Any) -> int:
+def plot_means(state: NumberState, column: Any, ax: Axes | None = None) -> Axes:
+    """Draw the mean target by the values of a column, in the rows that a model keeps; return the axes."""
+    place, kept = _place(state, column), state.rows
+    if kept is None:
+        raise ValueError("The model keeps no rows, so nothing is known of single columns: fit it with keep=True.")
+    if not len(kept):
+        raise ValueError("There is nothing to draw: the model holds no rows.")
+    examples = kept.examples()
+    tokens, ranks, counts = examples.contexts.vocabulary, examples.contexts.ranks[:, place], examples.multiplicity
+    kind = state.columns.letters[place]
+    if kind == ColumnKind.NAMES:
+        values, bins, ordered = _names(tokens, ranks, counts, MOST_VALUES[0])
+    else:
+        values, bins, ordered = _cut(kind, tokens, ranks, counts, _RANGES[0])
+    targets, n = targets_of(examples), len(values)
+    totals = np.bincount(bins, counts, n).astype(np.int64)
+    held = np.maximum(totals, 1)
+    means = np.bincount(bins, counts * targets, n) / held
+    errors = np.sqrt(np.bincount(bins, counts * (targets - means[bins]) ** 2, n)) / held
+    source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{totals.sum():,} kept rows"
+    name = f"column {place}" if state.columns.names is None else str(state.columns.names[place])
+    return column_plot.draw_means(ax, name, values, totals, means, errors, source, ordered=ordered)
+
+
+def _place(state: RowsState, column: Any) -> int:
     """Return the place of a column that is given by its name, or by its place."""
     listed, h = state.columns.listed() or [], state.columns.n
     if column in listed:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hammemo._arrays.array_digest import array_digest
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.models.choose import held_out
@@ -47,8 +48,8 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
     found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
-    found |= {"counts": parts.counts, "weights": _of_arrays(parts.weights)}
-    found["kept rows"] = _of_arrays({} if state.store is None else state.store.state())
+    found |= {"counts": parts.counts, "weights": array_digest(parts.weights)}
+    found["kept rows"] = array_digest({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
 
 
@@ -78,22 +79,13 @@ def _label_parts(state: Any, names: list[str] | None) -> _StateParts:
 
 
 def _number_parts(state: NumberState, names: list[str] | None) -> _StateParts:
-    counts = _of_arrays(state.memory.arrays())
+    counts = array_digest(state.memory.arrays())
     return _StateParts(state.seed, [state.layout.digest, state.pinned], [names], None, counts, state.vote.arrays())
 
 
 def whole_digest(parts: Mapping[str, str]) -> str:
     """Return the digest of all parts."""
     return _digest("\n".join(f"{name}: {digest}" for name, digest in parts.items()).encode())
-
-
-def _of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
-    found = hashlib.blake2b(digest_size=32)
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        found.update(array.data)
-    return found.hexdigest()
 
 
 def _digest(data: bytes) -> str:

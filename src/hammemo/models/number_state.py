@@ -10,7 +10,6 @@ share is a function of the row and the layout, and can be subtracted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
 from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
@@ -196,15 +196,6 @@ class NumberLayout(Cached):
 def numbered(name: str, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of several parts under names with the numbers of the parts."""
     return {f"{name}.{part}.{own}": array for part, arrays in enumerate(parts) for own, array in arrays.items()}
-
-
-def array_digest(arrays: dict[str, NDArray[Any]], text: str = "") -> str:
-    """Return BLAKE2b-256 of a text and of named arrays."""
-    found = hashlib.blake2b(text.encode(), digest_size=32)
-    for name, array in sorted(arrays.items()):
-        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

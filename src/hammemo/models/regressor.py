@@ -15,6 +15,7 @@ from hammemo.models import numbers
 from hammemo.models.answering import row_slices
 from hammemo.models.apply import apply, sync_model
 from hammemo.models.column_changes import check_names
+from hammemo.models.column_values import plot_means
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.number_report import NumberReport, importances
@@ -28,6 +29,7 @@ from hammemo.tokens.user_input import asked_contexts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.models.number_state import NumberState
@@ -407,6 +409,22 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
             return importances(self.state)
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
+
+    def plot_column(self, column: Any, *, ax: Axes | None = None) -> Axes:
+        """Draw the mean target by the values of one column, in the rows that the model keeps; return the axes.
+
+        Numbers and dates are in ranges. Forgotten rows are not included. The plot shows the data; `explain` shows what
+        the model makes of a row. It needs the ``plot`` extra.
+
+        Parameters
+        ----------
+        column : str or int
+            A column by name or by place.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_is_fitted(self)
+        return plot_means(self.state, column, ax)
 
     def __dir__(self) -> list[str]:
         """Return the names of attributes, without computing `feature_importances_`."""

@@ -220,7 +220,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     def _check_parameters(self) -> None:
         if not isinstance(self.estimator, MemoryClassifier):
-            raise TypeError(f"estimator={self.estimator!r} is not a MemoryClassifier, which can forget.")
+            raise TypeError(f"estimator={self.estimator!r} is not a MemoryClassifier, which Rolling needs.")
         if self.last is None and self.seconds is None:
             raise ValueError("Give the window a limit: last=…, a number of examples, or seconds=….")
         if self.last is not None and (not isinstance(self.last, (int, np.integer)) or self.last < 1):

@@ -131,16 +131,6 @@ class RowsState:
         """Whether no example is held."""
         return not self.n_examples
 
-    @property
-    def fingerprint(self) -> str:
-        """A short name of the layout: models with equal ones can be merged."""
-        raise NotImplementedError
-
-    @property
-    def labels(self) -> frozenset[Any]:
-        """The labels that have examples or were declared; none where numbers are predicted."""
-        return frozenset()
-
     def apart(self: State) -> State:
         """Return a state that shares nothing which an edit changes."""
         raise NotImplementedError
@@ -270,13 +260,8 @@ class ModelState(RowsState):
 
     @property
     def fingerprint(self) -> str:
-        """A short name of the layout."""
+        """A short name of the layout: models with equal ones can be merged."""
         return self.memory.fingerprint()
-
-    @property
-    def labels(self) -> frozenset[Any]:
-        """The labels that have examples or were declared."""
-        return frozenset(self.memory.labels.tolist())
 
     @property
     def classes(self) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import take_state
+from hammemo.models.state import ModelState
 from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
@@ -35,7 +36,7 @@ class Moment:
         The digest of each part.
     rows : int
     labels : frozenset
-        The labels that have rows or were declared. A receipt has their number only.
+        The labels that have rows or were declared; none where numbers are predicted. A receipt has their number only.
     refitted : frozenset of str
         Which of "layout" and "weights" the last edit chose and fitted again.
     """
@@ -56,7 +57,7 @@ class Moment:
             getattr(now, "version_", 0) if version is None else version,
             part_digests(now, state),
             state.n_examples,
-            state.labels,
+            frozenset(state.memory.labels.tolist()) if isinstance(state, ModelState) else frozenset(),
             state.refitted,
         )
 

@@ -23,6 +23,7 @@ from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import name_columns
 from hammemo.models.masking import ListedLabels
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
@@ -433,6 +434,8 @@ class Host:
             model = load(path)
         except FileError as error:
             raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
+        if isinstance(model, MemoryRegressor):
+            raise Malformed("The file holds a model that predicts numbers; the service takes models of labels only.")
         if not isinstance(model, MemoryClassifier):
             raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
         refuse_inexact(model.memory_)

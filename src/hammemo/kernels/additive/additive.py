@@ -17,13 +17,14 @@ fold, fitted to the rows of the other folds: these say what the function expects
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from hammemo._arrays.checked import content_digest
+from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.native import native
 from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
@@ -380,7 +381,7 @@ class AdditiveBase:
 
     def digest(self) -> str:
         """Return BLAKE2b-256 of all that the base is."""
-        return content_digest(self.described(), self.arrays())
+        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
 
 
 MAX_COEFFICIENT: Final = 2**40

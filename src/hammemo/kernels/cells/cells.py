@@ -9,12 +9,13 @@ rows (:mod:`hammemo.kernels.cells.choosing`) and never change while counts are a
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.checked import content_digest
+from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
@@ -169,7 +170,7 @@ class Cells:
 
     @cached_property
     def _digest(self) -> str:
-        return content_digest(self.described(), self.arrays())
+        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""

@@ -1,0 +1,24 @@
+"""One digest of named arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+
+def array_digest(arrays: Mapping[str, NDArray[Any]], text: str = "") -> str:
+    """Return BLAKE2b-256 of a text and of named arrays, in hexadecimal digits."""
+    found = hashlib.blake2b(text.encode(), digest_size=32)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        found.update(array.data)
+    return found.hexdigest()
