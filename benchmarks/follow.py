@@ -36,7 +36,8 @@ def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
                 if what < 0.5:
                     made += 1
                     db.execute(
-                        "insert into costs values (%s, %s, %s, 1, 'yes')", (made, rng.choice("abc"), rng.randint(0, 30))
+                        "insert into costs values (%s, %s, %s, %s, 'yes')",
+                        (made, rng.choice("abc"), rng.randint(0, 30), rng.random()),
                     )
                 elif what < 0.83:
                     db.execute("update costs set calls = %s where id = %s", (rng.randint(0, 30), rng.randint(1, made)))
@@ -83,6 +84,7 @@ def main(changes: int = 20_000, seconds: float = 20.0) -> None:
     ):
         table = FollowedTable(made.address, Path(folder), "costs", check_every=0.0, pause=0.05)
         table.create(rows=20_000)
+        table.sql("update {} set spend = random()")  # rows differ, so that few changes cancel out
         table.once()
         theirs = apply_worker(made.address, table, changes)
         began, cpu = time.perf_counter(), time.process_time()

@@ -13,7 +13,7 @@ from followed_table import FollowedTable, following
 from hammemo import MemoryClassifier
 from hammemo.client import Client
 from hammemo.follow.errors import FollowError
-from hammemo.follow.served import ServedModel
+from hammemo.follow.served import ServedTarget
 from hammemo.receipts.keys import new_key_file
 from postgres_server import needs_postgres, one_server, server
 from running_servers import in_thread
@@ -41,7 +41,7 @@ class ServedTable(FollowedTable):
     receipts: Path | None = None
 
     def target(self) -> Any:
-        return ServedModel(self.client, self.url, self.name, self.receipts)
+        return ServedTarget(self.client, self.url, self.name, self.receipts)
 
     def is_equal(self) -> bool:
         self.client.download(self.name, self.path)

@@ -23,10 +23,11 @@ from hammemo.cli.app import app
 from hammemo.follow import follower as following_module
 from hammemo.follow.errors import FollowError
 from hammemo.follow.position import Position
-from hammemo.follow.source import Source
-from hammemo.follow.targets import ModelFile
+from hammemo.follow.source import FollowedSource
+from hammemo.follow.targets import FileTarget
 from hammemo.receipts import ReceiptFile, new_key_file, read_keys
 from pace import wait_until
+from places import ROOT
 from postgres_server import needs_postgres, one_server, server
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def test_transactions_that_come_again_are_skipped(table: Callable[..., FollowedT
     one = table()
     one.create()
     one.once()
-    monkeypatch.setattr("hammemo.follow.source.Source.advance", lambda *_: None)  # as if it was killed before
+    monkeypatch.setattr("hammemo.follow.source.FollowedSource.advance", lambda *_: None)  # as if it was killed before
     for first in (101, 111, 121):
         one.fill(first, first + 9)
         one.sql(f"delete from {{}} where id = {first}")
@@ -163,7 +164,7 @@ def test_the_first_fit_skips_what_its_snapshot_shows(table: Callable[..., Follow
     """Transactions commit between slot and snapshot, and while the table is read."""
     one = table()
     one.create()
-    snapshot, rows = Source.snapshot, Source.rows
+    snapshot, rows = FollowedSource.snapshot, FollowedSource.rows
     with psycopg.connect(one.address) as other:
         other.execute(f"insert into {one.name} values (1001, 'open', 1, 1, 'yes')")  # runs while the snapshot is taken
 
@@ -177,9 +178,9 @@ def test_the_first_fit_skips_what_its_snapshot_shows(table: Callable[..., Follow
             return rows(self, followed)
 
         with monkeypatch.context() as patched:
-            patched.setattr("hammemo.follow.source.Source.create_slot", _create_slot_at_once)
-            patched.setattr("hammemo.follow.source.Source.snapshot", with_writes)
-            patched.setattr("hammemo.follow.source.Source.rows", with_commits)
+            patched.setattr("hammemo.follow.source.FollowedSource.create_slot", _create_slot_at_once)
+            patched.setattr("hammemo.follow.source.FollowedSource.snapshot", with_writes)
+            patched.setattr("hammemo.follow.source.FollowedSource.rows", with_commits)
             other_slot = one.follower().source.slot
             other.commit()
             one.db.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [other_slot])
@@ -201,14 +202,14 @@ def test_a_large_transaction_is_applied_in_parts_and_stored_once(
     one = table(columns=["id", "plan"])
     one.create()
     one.once()
-    monkeypatch.setattr(ModelFile, "batch_rows", 20)
-    saves, stored = [], ModelFile._save
+    monkeypatch.setattr(FileTarget, "batch_rows", 20)
+    saves, stored = [], FileTarget._save
 
-    def counting(self: ModelFile) -> None:
+    def counting(self: FileTarget) -> None:
         saves.append(self.n_rows())
         stored(self)
 
-    monkeypatch.setattr(ModelFile, "_save", counting)
+    monkeypatch.setattr(FileTarget, "_save", counting)
     one.sql(
         "begin; delete from {} where id < 50; "
         "insert into {} select g, 'x', 1, 1, 'no' from generate_series(200, 400) g; commit"
@@ -312,7 +313,7 @@ def test_a_check_repairs_what_neither_log_nor_files_show(table: Callable[..., Fo
     one = table(check_every=1e-9)
     one.create()
     one.once()
-    target = ModelFile(one.path)
+    target = FileTarget(one.path)
     gone = row("b", 1, 1.0), ["yes"]
     target.model.apply(learn=(row("z", 1, 1.0), ["no"]), forget=gone)
     target._save()
@@ -445,6 +446,12 @@ def test_a_lost_slot_is_repaired(table: Callable[..., FollowedTable]) -> None:
     [told] = one.once()
     assert (told["reason"], told["forgotten"]) == ("the slot is ahead of the model", 1)
     assert one.is_equal()
+    for number in range(21, 29):  # 16 MB each, and 64 may be kept
+        one.sql(f"delete from {{}} where id = {number}", "select pg_switch_wal()")
+    one.sql("checkpoint")
+    [told] = one.once()
+    assert (told["reason"], told["forgotten"]) == ("the slot was lost", 8)
+    assert one.is_equal()
 
 
 def test_a_second_follower_is_refused(table: Callable[..., FollowedTable]) -> None:
@@ -485,7 +492,7 @@ def test_a_refit_follows_new_rows_and_deletions_with_a_receipt(
     one.once()
     new_key_file(tmp_path / "keys")
     keys, receipts = read_keys(tmp_path / "keys"), ReceiptFile(tmp_path / "receipts")
-    monkeypatch.setattr(one, "target", lambda: ModelFile(one.path, receipts, keys))
+    monkeypatch.setattr(one, "target", lambda: FileTarget(one.path, receipts, keys))
     one.fill(301, 320)
     assert one.events() == ["changed"]
     one.fill(321, 340)
@@ -642,7 +649,7 @@ def test_a_comparison_that_takes_too_long_is_told(table: Callable[..., FollowedT
     def cancelled(*_: Any) -> None:
         raise psycopg.errors.QueryCanceled
 
-    monkeypatch.setattr("hammemo.follow.source.Source.rows", cancelled)
+    monkeypatch.setattr("hammemo.follow.source.FollowedSource.rows", cancelled)
     assert [facts["event"] for facts in one.once()] == ["check stopped"]
 
 
@@ -670,4 +677,23 @@ def test_a_connection_that_is_lost_is_opened_again(table: Callable[..., Followed
     with following(one.follower()) as follower, pytest.raises(End):
         follower.run()
     assert [facts["event"] for facts in one.told if facts["event"] != "warning"][-2:] == ["retry", "changed"]
+    assert one.is_equal()
+
+
+def test_the_least_rights_of_the_guide(table: Callable[..., FollowedTable]) -> None:
+    guide = (ROOT / "docs" / "howto" / "follow-a-table.md").read_text(encoding="utf-8")
+    one = table()
+    one.create()
+    statements = guide.partition("```sql\n")[2].partition("```")[0].replace("customers", one.name).split(";")
+    one.sql(*(statement for statement in statements if statement.strip()))
+    owner, one.address = one.address, one.address.replace("//postgres@", "//follower@")
+    try:
+        one.once(publication="churn")
+        one.sql("delete from {} where id < 10")
+        assert one.once(publication="churn")[0]["forgotten"] == 9
+        with pytest.raises(FollowError, match="permission denied"):
+            one.once()  # it may not create a publication
+    finally:
+        one.address = owner
+        one.sql("drop publication churn", "drop owned by follower", "drop role follower")
     assert one.is_equal()

@@ -9,7 +9,7 @@ import psycopg
 
 from hammemo import MemoryClassifier, load
 from hammemo.follow.follower import Follower, FollowOptions
-from hammemo.follow.targets import KEEP, ModelFile
+from hammemo.follow.targets import KEEP, FileTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class FollowedTable:
 
     def target(self) -> Target:
         """Return the model."""
-        return ModelFile(self.path)
+        return FileTarget(self.path)
 
     def follower(self, **more: Any) -> Follower:
         """Return a follower."""

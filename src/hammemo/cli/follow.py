@@ -24,7 +24,7 @@ _MODEL, _TIMES, _RECEIPTS = "The model", "When", "Receipts (needs the extra eras
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class FollowedOptions:
     """What is followed."""
 
     table: Annotated[str, typer.Option(metavar="TABLE", help="The table, with its schema if that is not public.")]
@@ -86,7 +86,7 @@ class TargetOptions:
             assert self.server is not None
             assert self.name is not None
             return served_model(self.server, self.name, self.receipt)
-        from hammemo.follow.targets import ModelFile
+        from hammemo.follow.targets import FileTarget
 
         if self.subject is not None:
             raise UsageError("--subject is for a model on a server: leave it out.")
@@ -94,10 +94,10 @@ class TargetOptions:
             raise UsageError("--receipt FILE and --keys FILE go together: hammemo keys new FILE writes keys.")
         check_model_writable(self.model)
         if self.receipt is None or self.keys is None:
-            return nullcontext(ModelFile(self.model))
+            return nullcontext(FileTarget(self.model))
         from hammemo.receipts import ReceiptFile, read_keys
 
-        return nullcontext(ModelFile(self.model, ReceiptFile(self.receipt), read_keys(self.keys)))
+        return nullcontext(FileTarget(self.model, ReceiptFile(self.receipt), read_keys(self.keys)))
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,17 @@ class TimeOptions:
 
     refit_after: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Refit at most so long after a deletion.", rich_help_panel=_TIMES),
+        typer.Option(
+            min=0, metavar="SECONDS", help="The longest time from a deletion to a refit.", rich_help_panel=_TIMES
+        ),
     ] = 3_600.0
     check: Annotated[
         float,
         typer.Option(
-            min=0, metavar="SECONDS", help="Compare with the whole table so often; 0 for never.", rich_help_panel=_TIMES
+            min=0,
+            metavar="SECONDS",
+            help="Time between comparisons with the whole table; 0 for none.",
+            rich_help_panel=_TIMES,
         ),
     ] = 86_400.0
     check_timeout: Annotated[
@@ -124,7 +129,7 @@ def follow_table(
     address: Annotated[
         str, typer.Argument(metavar="ADDRESS", help="postgresql://user@host/database, without a password.")
     ],
-    table: TableOptions,
+    table: FollowedOptions,
     target: TargetOptions,
     times: TimeOptions,
     status: Annotated[bool, typer.Option("--status", help="Show how far the model is behind, and stop.")] = False,

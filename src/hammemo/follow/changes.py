@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Part:
+class LogPart:
     """The sum of some changes, and where it ends.
 
     A part that follows another can always be applied: the rows that it forgets are in the model.
 
     Examples
     --------
-    >>> from hammemo.follow.changes import Part
-    >>> part = Part()
+    >>> from hammemo.follow.changes import LogPart
+    >>> part = LogPart()
     >>> part.add(("a", "yes"), 1)
     >>> part.add(("b", "no"), -1)
     >>> part.add(("a", "yes"), -1)
@@ -61,12 +61,12 @@ class Part:
         return [row for row, n in counts for _ in range(n)], [row for row, n in counts for _ in range(-n)]
 
 
-def added_up(messages: Iterable[Message], position: Position, followed: Followed, rows: int) -> Iterator[Part]:
+def added_up(messages: Iterable[Message], position: Position, followed: Followed, rows: int) -> Iterator[LogPart]:
     """Yield what messages say of a table, without transactions that are applied already; the last part may be empty.
 
     A part ends with a transaction once it has `rows` distinct rows. A transaction of more than twice as many is cut.
     """
-    part, places, is_skipped, is_open = Part(end=position.lsn), dict[int, list[int]](), True, False
+    part, places, is_skipped, is_open = LogPart(end=position.lsn), dict[int, list[int]](), True, False
     label = len(followed.columns)
     for message in messages:
         if isinstance(message, Change):
@@ -78,7 +78,7 @@ def added_up(messages: Iterable[Message], position: Position, followed: Followed
             if len(part.counts) >= 2 * rows:
                 part.is_whole = False
                 yield part
-                part = Part(end=part.end)
+                part = LogPart(end=part.end)
         elif isinstance(message, Begin):
             is_skipped, is_open = position.is_applied(message.xid, message.commit), True
         elif isinstance(message, Commit):
@@ -90,7 +90,7 @@ def added_up(messages: Iterable[Message], position: Position, followed: Followed
                 part.transactions, part.time = part.transactions + 1, message.time
             if len(part.counts) >= rows:
                 yield part
-                part = Part(end=part.end)
+                part = LogPart(end=part.end)
         elif isinstance(message, Relation):
             places[message.oid] = followed.places(message)
         elif isinstance(message, Truncate) and not is_skipped:
@@ -99,7 +99,7 @@ def added_up(messages: Iterable[Message], position: Position, followed: Followed
     yield part
 
 
-def _add(part: Part, change: Change, places: list[int], label: int) -> None:
+def _add(part: LogPart, change: Change, places: list[int], label: int) -> None:
     """Add a change; a row without a label is not learnt."""
     part.changes += 1
     if change.old is not None or change.new is None:

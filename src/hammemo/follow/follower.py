@@ -17,10 +17,10 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.follow.changes import Part, added_up
+from hammemo.follow.changes import LogPart, added_up
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position, lsn_text
-from hammemo.follow.source import Source, slot_name, told_error
+from hammemo.follow.source import FollowedSource, slot_name, told_error
 from hammemo.follow.values import Followed, Row, column_error
 
 try:
@@ -87,7 +87,7 @@ class Follower:
     Parameters
     ----------
     address, table, publication
-        As in `Source`.
+        As in `FollowedSource`.
     target : Target
         The model.
     options : FollowOptions
@@ -107,11 +107,11 @@ class Follower:
         self._target, self._options, self._tell = target, options, tell
         self._position = target.position()
         slot = self._position.slot if self._position else slot_name(table, target.name)
-        self.source = Source(address, table, slot, publication)
+        self.source = FollowedSource(address, table, slot, publication)
         self._followed: Followed | None = None
         self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
         self._seen = 0
-        self._checked = time.monotonic()
+        self._stopped_check = 0.0
 
     # Running
 
@@ -163,7 +163,7 @@ class Follower:
         elif source.layout() != self._at.layout:
             self._open()
             self.check("the files, columns or partitions of the table changed")
-        elif options.check_every and time.monotonic() - self._checked >= options.check_every:
+        elif options.check_every and time.time() - max(self._at.checked, self._stopped_check) >= options.check_every:
             self._daily_check()
         end, began, changed = source.end(), time.perf_counter(), True
         if end > self._seen:
@@ -228,7 +228,7 @@ class Follower:
 
     def _read(self, until: int) -> bool:
         """Apply what the log says up to a place; return whether a row of the table changed."""
-        before, part, learnt, gone = self._at, Part(end=self._at.lsn), 0, 0
+        before, part, learnt, gone = self._at, LogPart(end=self._at.lsn), 0, 0
         messages = self.source.messages(until, _MESSAGES)
         for part in added_up(messages, before, self._columns, self._target.batch_rows):
             if not part.changes and part.is_whole and not (learnt or gone):
@@ -253,7 +253,7 @@ class Follower:
             self.source.advance(self._at.lsn)
         return changed
 
-    def _tell_changes(self, part: Part, learnt: int, gone: int) -> None:
+    def _tell_changes(self, part: LogPart, learnt: int, gone: int) -> None:
         lsn = lsn_text(part.end)
         self._tell(
             f"{lsn}: {learnt:,} rows learnt, {gone:,} forgotten.",
@@ -275,7 +275,7 @@ class Follower:
         try:
             self.check("it was time")
         except psycopg.errors.QueryCanceled:
-            self._checked = time.monotonic()
+            self._stopped_check = time.time()
             self._tell(
                 f"The comparison took more than {self._options.check_timeout:g} s and was stopped: give it more time "
                 "(--check-timeout), or turn it off (--check 0).",
@@ -290,7 +290,14 @@ class Follower:
             table = self._columns.joined(self.source.rows(self._columns))
         before = self._position or Position(self.source.slot, 0, self._columns.hash, "")
         lsn, n = max(before.lsn, slot.confirmed), len(table[1])
-        read = replace(before, lsn=lsn, layout=moment.layout, shown=moment.shown, until=moment.until)
+        read = replace(
+            before,
+            lsn=lsn,
+            layout=moment.layout,
+            shown=moment.shown,
+            until=moment.until,
+            checked=int(time.time()),
+        )
 
         def after(synced: Synced | None) -> Position:
             if synced is None:
@@ -298,7 +305,7 @@ class Follower:
             return read.at(lsn, synced.learnt or 0, synced.forgotten or 0, time.time())
 
         synced = self._target.sync(self._columns, table, after)
-        self._position, self._checked, self._seen = after(synced), time.monotonic(), 0
+        self._position, self._seen = after(synced), 0
         if synced is None:
             self._tell(f"Fitted to {n:,} rows.", {"event": "fitted", "rows": n})
             return table

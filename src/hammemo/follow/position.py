@@ -17,7 +17,7 @@ _TURN: Final = 2**32
 """Numbers of transactions in messages of the log start again after this many."""
 
 
-_NUMBERS: Final = ("lsn", "until", "rows", "learnt", "gone", "since")
+_NUMBERS: Final = ("lsn", "until", "rows", "learnt", "gone", "since", "checked")
 
 
 def lsn_number(text: str) -> int:
@@ -78,6 +78,8 @@ class Position:
     shown : str
         The snapshot in which the whole table was read, as long as the log is not read up to `until`.
     until : int
+    checked : int
+        When the whole table was last compared: seconds since 1970.
     """
 
     slot: str
@@ -90,6 +92,7 @@ class Position:
     since: int = 0
     shown: str = ""
     until: int = 0
+    checked: int = 0
 
     def is_applied(self, xid: int, commit: int) -> bool:
         """Return whether a transaction whose commit begins at a place of the log is in the model already."""

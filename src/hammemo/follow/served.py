@@ -30,7 +30,7 @@ _ASKED: Final = 200
 """New rows on which a refit is compared with the model before it."""
 
 
-class ServedModel:
+class ServedTarget:
     """A model of one tenant on a server."""
 
     batch_rows = _ROWS // 2
@@ -155,11 +155,11 @@ class ServedModel:
 
 
 @contextmanager
-def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedModel]:
+def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedTarget]:
     """Connect to a server for the time of a block."""
     with Client(url) as client:
         try:
-            yield ServedModel(client, url, name, receipts)
+            yield ServedTarget(client, url, name, receipts)
         except ServerError as error:
             raise FollowError(f"The server refused it: {error}") from None
 

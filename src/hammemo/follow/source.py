@@ -80,7 +80,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Moment:
+class TableSnapshot:
     """A snapshot in which the whole table is read: what it shows, and a place of the log after it."""
 
     shown: str
@@ -97,7 +97,7 @@ def told_error(error: psycopg.Error) -> FollowError:
 class Messages:
     """What the log says up to a place: whole transactions, about `limit` messages."""
 
-    def __init__(self, source: Source, until: int, limit: int) -> None:
+    def __init__(self, source: FollowedSource, until: int, limit: int) -> None:
         self._source, self._until, self._limit, self._number = source, until, limit, 0
 
     @property
@@ -120,7 +120,7 @@ class Messages:
                 yield decode(data)
 
 
-class Source:
+class FollowedSource:
     """A table, its publication and its slot.
 
     Parameters
@@ -369,7 +369,7 @@ class Source:
     # Rows and changes
 
     @contextmanager
-    def snapshot(self, timeout: float) -> Iterator[Moment]:
+    def snapshot(self, timeout: float) -> Iterator[TableSnapshot]:
         """Hold a snapshot of the database: `rows` reads the table in it.
 
         The table is locked against TRUNCATE and ALTER before the snapshot is taken: those would empty it for us.
@@ -383,7 +383,7 @@ class Source:
                 self.db.execute(sql.SQL("lock table {} in access share mode").format(table))
                 shown, until = self.one("select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
                 if len(shown) <= _LONGEST_SNAPSHOT:
-                    yield Moment(shown, lsn_number(until), self.layout())
+                    yield TableSnapshot(shown, lsn_number(until), self.layout())
                     break
             time.sleep(0.1)  # more transactions run than a position can name
         else:

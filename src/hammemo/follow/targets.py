@@ -69,7 +69,7 @@ class Target(Protocol):
         """
 
 
-class ModelFile:
+class FileTarget:
     """A model file; its readers see it before or after a batch of whole transactions."""
 
     batch_rows = 20_000
