@@ -36,7 +36,7 @@ def customers() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": np.arange(n),
-            "plan": rng.choice(["a", "b", None], n),
+            "plan": rng.choice(np.array(["a", "b", None], object), n),
             "calls": rng.normal(size=n).round(3),
             "since": (pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D")).strftime("%Y-%m-%d"),
             "codes": rng.choice(["01", "1", "x"], n),

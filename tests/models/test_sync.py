@@ -128,9 +128,9 @@ def test_a_model_that_does_not_know_its_rows_needs_a_refit(given_keep: Any) -> N
     X, y = frame(100)
     clf = model(keep=given_keep).fit(X, y)
     before = clf.digest()
-    for how in ({}, {"dry_run": True}):
+    for dry_run in (False, True):
         with pytest.raises(ValueError, match=r"does not know all of its rows .*: pass refit=True"):
-            clf.sync(X[5:], y[5:], **how)
+            clf.sync(X[5:], y[5:], dry_run=dry_run)
     assert clf.digest() == before
     done = clf.sync(X[5:], y[5:], refit=True)
     assert (done.forgotten, done.learnt, done.unchanged, done.is_equal) == (None, None, None, False)
@@ -243,8 +243,7 @@ def test_what_fails_in_the_middle_changes_nothing(error: Any, monkeypatch: pytes
 def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = frame(60)
     clf, before = model().fit(X, y), model().fit(X, y).digest()
-    plain = sync.difference
-    monkeypatch.setattr(sync, "difference", lambda *a: (signal.raise_signal(signal.SIGINT), plain(*a))[1])
+    monkeypatch.setattr(sync, "difference", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         clf.sync(X[10:], y[10:])
     assert clf.digest() == before
