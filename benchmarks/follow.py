@@ -28,21 +28,23 @@ from postgres_server import server  # noqa: E402
 
 
 def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
+    """Change rows: half inserts, a third updates, the rest deletes; each statement changes one row."""
     rng, made = random.Random(0), first
+    live = [number for (number,) in db.execute("select id from costs")]
     for _ in range(changes // 10):
         with db.transaction():
             for _ in range(10):
-                what = rng.random()
+                what, at = rng.random(), rng.randrange(len(live))
                 if what < 0.5:
                     made += 1
-                    db.execute(
-                        "insert into costs values (%s, %s, %s, %s, 'yes')",
-                        (made, rng.choice("abc"), rng.randint(0, 30), rng.random()),
-                    )
+                    live.append(made)
+                    row = (made, rng.choice("abc"), rng.randint(0, 30), rng.random())
+                    db.execute("insert into costs values (%s, %s, %s, %s, 'yes')", row)
                 elif what < 0.83:
-                    db.execute("update costs set calls = %s where id = %s", (rng.randint(0, 30), rng.randint(1, made)))
+                    db.execute("update costs set spend = %s where id = %s", (rng.random(), live[at]))
                 else:
-                    db.execute("delete from costs where id = %s", (rng.randint(1, made),))
+                    live[at], live[-1] = live[-1], live[at]
+                    db.execute("delete from costs where id = %s", (live.pop(),))
 
 
 def apply_worker(address: str, table: FollowedTable, changes: int) -> float:

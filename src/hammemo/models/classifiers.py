@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
-    from hammemo.models.sync import Synced, TableEdits
+    from hammemo.models.sync import Synced
     from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -513,9 +513,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
 
-    def table_edits(self) -> TableEdits:
-        """Return the edits of this model as functions from state to state, for code that follows a table."""
-        return label_edits(self)
+    table_edits = label_edits
 
     @property
     def position_(self) -> str | None:
