@@ -78,6 +78,21 @@ def test_rows_come_change_and_go(served: ServedTable) -> None:
     assert served.is_equal()
 
 
+def test_a_model_of_numbers_follows(served: ServedTable) -> None:
+    served.options = replace(served.options, label="spend", columns=["plan", "calls", "born"], is_target=True)
+    served.fill(1, 60)
+    assert served.events() == ["fitted"]
+    served.fill(61, 65)
+    served.sql("delete from {} where id < 10", "update {} set spend = 2.5 where id > 50")
+    [told] = served.once()
+    assert (told["learnt"], told["forgotten"]) == (15, 19)
+    assert served.is_equal()
+    served.options = replace(served.options, refit_after=0.0)
+    served.sql("delete from {} where id = 20")
+    assert served.events() == ["changed", "refitted"]
+    assert served.is_equal()
+
+
 def test_a_silent_change_is_repaired_by_one_edit(served: ServedTable) -> None:
     served.fill(1, 100)
     served.sql("update {} set born = date '2020-01-01' + id where id % 4 > 0")

@@ -278,9 +278,16 @@ class Client:
     # Questions
 
     def predict(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[Any]:
-        """Return the most likely label of each row, of `min_version` or newer."""
+        """Return the most likely label or the expected number of each row, of `min_version` or newer."""
         found: list[Any] = self.ask(model, "predict", rows, min_version=min_version)["labels"]
         return found
+
+    def predict_interval(
+        self, model: str, rows: Iterable[Row], coverage: float = 0.8, *, min_version: int | None = None
+    ) -> list[list[float]]:
+        """Return the lower and the upper end of an interval that holds the number of each row."""
+        found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)
+        return found["intervals"]  # type: ignore[no-any-return]
 
     def top_k(
         self,

@@ -191,3 +191,20 @@ def test_evaluate_measures_numbers(folder: Path, tmp_path: Path) -> None:
     assert "the last 20% of rows in time" in told
     assert all(word in told for word in ("RMSE", "MAE", "R²", "pinball", "in 80 % interval"))
     assert (tmp_path / "p.png").stat().st_size
+
+
+def test_sync_makes_the_model_that_of_a_table(folder: Path, tmp_path: Path) -> None:
+    model, again, table = tmp_path / "houses.model", tmp_path / "again.model", tmp_path / "now.csv"
+    shutil.copy(folder / "houses.model", model)
+    rest = houses()[GONE:]
+    rest.loc[rest.index[:3], "price"] += 1  # a target that changed is another row
+    rest.to_csv(table, index=False)
+    run("fit", table, *TARGET, "--out", again)
+    assert f"{GONE + 3} rows forgotten, 3 learnt" in run("sync", model, table, "--dry-run").stdout
+    assert model.read_bytes() == (folder / "houses.model").read_bytes()
+    told = json.loads(run("sync", model, table, *TARGET, "--position", "v2", "--json").stdout)
+    assert (told["forgotten"], told["learnt"], told["examples"], told["position"]) == (GONE + 3, 3, N - GONE, "v2")
+    assert "labels" not in told
+    assert f"The model holds {N - GONE} examples." in run("sync", model, table, "--refit", "--position", "v3").stdout
+    assert load(model).digest() == load(again).digest()
+    assert "is as it was" in run("sync", model, table).stdout

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from followed_table import COLUMNS, FollowedTable, following
-from hammemo import MemoryClassifier, load, save
+from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.cli.app import app
 from hammemo.follow import follower as following_module
 from hammemo.follow.errors import FollowError
@@ -607,6 +607,50 @@ def test_the_command(table: Callable[..., FollowedTable], tmp_path: Path) -> Non
     ):
         refused = runner.invoke(app, ["follow", *wrong])
         assert (refused.exit_code, told in refused.stderr) == (2, True), refused.output
+
+
+def test_a_model_of_numbers_follows(table: Callable[..., FollowedTable], tmp_path: Path) -> None:
+    one = table(label="spend", columns=["plan", "calls"], is_target=True)
+    one.create(rows=0)
+    assert one.events() == ["fitted"]
+    one.fill(1, 80)
+    assert one.events() == ["changed", "refitted"]
+    assert one.is_equal()
+    one.sql("update {} set spend = 2.5 where id < 20", "delete from {} where id > 70", "update {} set spend = null "
+            "where id = 50")  # fmt: skip
+    [changed] = one.once()
+    assert (changed["learnt"], changed["forgotten"]) == (19, 30)
+    assert one.is_equal()
+    rows = tmp_path / "rows.csv"
+    rows.write_text("plan,calls\na,3\n")
+    command = ["follow", one.address, "--table", one.name, "--columns", "plan,calls", "--model", str(one.path)]
+    one.sql("delete from {} where id < 5")
+    done = CliRunner().invoke(app, [*command, "--target", "spend", "--once", "--refit-after", "0"])
+    assert "Refitted" in done.stdout, done.output
+    assert "labels" not in done.stdout
+    assert CliRunner().invoke(app, ["predict", str(one.path), str(rows), "--interval", "0.8"]).exit_code == 0
+    for wrong, told in (
+        (["--label", "spend"], "not what the model follows"),
+        (["--target", "churned"], "holds no numbers"),
+        ([], "--target COLUMN"),
+    ):
+        assert told in CliRunner().invoke(app, [*command, *wrong, "--once"]).stderr
+    one.sql("insert into {} values (999, 'a', 1, 'NaN', 'x')")
+    with pytest.raises(FollowError, match="--where \"spend > '-Infinity'"):
+        one.once()
+
+
+def test_a_model_of_labels_does_not_follow_numbers_and_one_without_rows_is_fitted(
+    table: Callable[..., FollowedTable],
+) -> None:
+    one = table(label="spend", columns=["plan", "calls"], is_target=True)
+    one.create()
+    save(MemoryClassifier().fit(pa.table({"plan": ["a"], "calls": [1]}), ["x"]), one.path)
+    with pytest.raises(FollowError, match="predicts labels: use --label"):
+        one.once()
+    save(MemoryRegressor(keep=False).fit(pa.table({"plan": ["a", "b"], "calls": [1, 2]}), [1.0, 2.0]), one.path)
+    one.once()
+    assert load(one.path).state.n_examples == 100
 
 
 def test_passwords_are_in_no_process_list_message_or_model(

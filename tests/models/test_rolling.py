@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 
-from hammemo import MemoryClassifier, Rolling
+from hammemo import MemoryClassifier, MemoryRegressor, Rolling
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models import rolling
 
@@ -193,3 +193,42 @@ def test_two_clocks_cannot_be_mixed() -> None:
     with pytest.raises(ValueError, match="give times= in every call"):
         window.partial_fit([["c"]], ["x"])
     assert window.classes_.tolist() == ["x", "y"]
+
+
+@given(parts=st.lists(st.integers(1, 9), min_size=1, max_size=5), last=st.integers(1, 12), seed=st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_a_window_of_numbers_refits_to_the_model_of_what_remains(parts: list[int], last: int, seed: int) -> None:
+    rng, n = np.random.default_rng(seed), sum(parts)
+    X = pd.DataFrame({"size": rng.integers(0, 5, n) / 2, "town": rng.choice(list("abc"), n)})
+    y = rng.normal(size=n)
+    window, start = Rolling(MemoryRegressor(), last=last), 0
+    for size in parts:
+        window.partial_fit(X[start : start + size], y[start : start + size])
+        start += size
+        inside = slice(max(0, start - last), start)
+        assert window.n_examples_ == window.estimator_.state.n_examples == inside.stop - inside.start
+        fresh = MemoryRegressor().fit(X[inside], y[inside])
+        assert window.estimator_.snapshot().refit().digest() == fresh.digest()
+
+
+def test_a_window_of_numbers_answers_as_its_model() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = 3 * X[:, 0]
+    window = Rolling(MemoryRegressor(), seconds=10)
+    with pytest.raises(NotFittedError):
+        window.predict(X)
+    window.fit(X, y, times=np.arange(60) / 4).expire(20)
+    assert window.n_examples_ == 19
+    model: Any = window.estimator_
+    assert np.array_equal(window.predict(X), model.predict(X))
+    assert np.array_equal(window.predict_interval(X, 0.5), model.predict_quantiles(X, [0.25, 0.75]))
+    assert np.array_equal(window.predict_quantiles(X, [0.5]), model.predict_quantiles(X, [0.5]))
+    assert window.score(X, y) == model.score(X, y)
+    assert is_regressor(window)
+    assert not hasattr(window, "predict_proba")
+    assert not hasattr(window, "classes_")
+    assert not hasattr(Rolling(MemoryClassifier(), last=1), "predict_interval")
+    for ask in (window.compile, lambda: window.top_k(X), lambda: window.partial_fit(X, y, classes=[1], times=99)):
+        with pytest.raises(AttributeError, match="predicts numbers"):
+            ask()

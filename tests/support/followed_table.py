@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from hammemo import MemoryClassifier, load
+from hammemo import load
 from hammemo.follow.follower import Follower, FollowOptions
-from hammemo.follow.targets import KEEP, FileTarget
+from hammemo.follow.targets import FileTarget, first_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +70,12 @@ class FollowedTable:
         """Follow to the end of the log; return what happened, in order."""
         return [facts["event"] for facts in self.once()]
 
-    def fitted(self) -> MemoryClassifier | None:
+    def fitted(self) -> Any:
         """Return a new fit of the table's rows."""
         with following(self.follower()) as follower:
             follower._open()
             table = follower._columns.joined(follower.source.rows(follower._columns))
-        return MemoryClassifier(keep=KEEP).fit(*table[:2]) if len(table[1]) else None
+        return first_model(follower._columns, table[:2]) if len(table[1]) else None
 
     def is_equal(self) -> bool:
         """Return whether the model, refitted, is a new fit of the table, to the byte."""

@@ -28,7 +28,12 @@ class FollowedOptions:
     """What is followed."""
 
     table: Annotated[str, typer.Option(metavar="TABLE", help="The table, with its schema if that is not public.")]
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the labels.")]
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column with the labels.", show_default=False)
+    ] = None
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column with the numbers to predict.", show_default=False)
+    ] = None
     columns: Annotated[
         str | None, typer.Option(metavar="A,B", help="The columns to learn from.", show_default="all others")
     ] = None
@@ -41,6 +46,14 @@ class FollowedOptions:
             metavar="NAME", help="Use this publication, which is for the table alone.", show_default="its own"
         ),
     ] = None
+
+    @property
+    def predicted(self) -> str:
+        """The column that is predicted."""
+        named = [name for name in (self.label, self.target) if name is not None]
+        if len(named) != 1:
+            raise UsageError("Name the column to predict: --label COLUMN, or --target COLUMN for numbers.")
+        return named[0]
 
 
 @dataclass(frozen=True)
@@ -145,9 +158,15 @@ def follow_table(
     with one_line_errors():
         from hammemo.follow.follower import Follower, FollowOptions
 
-        columns = None if table.columns is None else column_list(table.columns)
         given = FollowOptions(
-            table.label, columns, table.where, target.subject, times.refit_after, times.check, times.check_timeout
+            table.predicted,
+            None if table.columns is None else column_list(table.columns),
+            table.where,
+            target.subject,
+            times.refit_after,
+            times.check,
+            times.check_timeout,
+            is_target=table.target is not None,
         )
         with target.opened() as opened:
             follower = Follower(address, table.table, opened, given, _teller(as_json=as_json), table.publication)

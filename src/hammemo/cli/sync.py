@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.console import UsageError, check_model_writable, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.cli.models import OpenModel
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
     from hammemo.sources.schemas import TableSchema
@@ -125,8 +125,8 @@ def sync_table(
 ) -> None:
     """Make MODEL hold just the rows of a table: forget the rows that are gone, learn the new ones.
 
-    Rows are compared by their values and labels; copies count. Columns are found by name and read as MODEL knows them;
-    other columns are ignored. MODEL is replaced in one step, or it does not change.
+    Rows are compared by their values and their labels or targets; copies count. Columns are found by name and read as
+    MODEL knows them; other columns are ignored. MODEL is replaced in one step, or it does not change.
 
     A model that does not keep all rows needs digests of them (hammemo fit --keep auto+digests), or --refit.
 
@@ -169,12 +169,13 @@ def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> Tab
     return schema
 
 
-def _tell(synced: Synced, learner: MemoryClassifier, sync: FileSync, evidence: ReceiptFiles, *, writes: bool) -> None:
+def _tell(synced: Synced, learner: Learner, sync: FileSync, evidence: ReceiptFiles, *, writes: bool) -> None:
     """Print what was changed, and what is left to do."""
+    from hammemo.cli.batches import held_facts, shown_facts
     from hammemo.cli.models import left_to_do
 
     typer.echo(str(synced))
-    holds = f"{counted(learner.state.n_examples, 'example')} of {counted(len(learner.classes_), 'label')}"
+    holds = shown_facts(held_facts(learner))
     typer.echo(f"The model holds {holds}. Written to {sync.target}" if writes else f"{sync.model} is as it was.")
     if writes and (left := left_to_do(learner, sync.target)):
         typer.echo(left)
@@ -198,9 +199,7 @@ def _all_rows(
     return np.concatenate(tables), np.concatenate(labels)
 
 
-def _synced(
-    model: MemoryClassifier, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any
-) -> Synced:
+def _synced(model: Learner, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.models.editing import take_state
     from hammemo.sources.kinds import ordered_columns
@@ -229,7 +228,8 @@ def _note(synced: Synced, evidence: ReceiptFiles) -> None:
         evidence.note([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
-def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: bool) -> dict[str, Any]:
+def _facts(synced: Synced, learner: Learner, digest: str, *, dry_run: bool) -> dict[str, Any]:
+    from hammemo.cli.batches import held_facts
 
     return {
         "forgotten": synced.forgotten,
@@ -237,8 +237,7 @@ def _facts(synced: Synced, learner: MemoryClassifier, digest: str, *, dry_run: b
         "unchanged": synced.unchanged,
         "how": synced.how,
         "dry_run": dry_run,
-        "examples": learner.state.n_examples,
-        "labels": len(learner.classes_),
+        **held_facts(learner),
         "stale": learner.state.stale,
         "position": learner.position_,
         "digest": digest,

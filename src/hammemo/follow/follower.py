@@ -54,7 +54,7 @@ class FollowOptions:
     Parameters
     ----------
     label : str
-        The column with the labels. A row without a label is learnt when its label arrives.
+        The column with the labels or targets. A row without one is learnt when it arrives.
     columns : sequence of str, optional
         The columns that become values; by default all others.
     where : str, optional
@@ -69,6 +69,8 @@ class FollowOptions:
         Seconds after which PostgreSQL ends a comparison.
     pause : float
         Seconds between two looks at the log.
+    is_target : bool
+        Whether `label` is a column of numbers to predict.
     """
 
     label: str
@@ -79,6 +81,7 @@ class FollowOptions:
     check_every: float = 86_400.0
     check_timeout: float = 3_600.0
     pause: float = 0.2
+    is_target: bool = False
 
 
 class Follower:
@@ -191,7 +194,7 @@ class Follower:
         """Find the followed columns, and refuse a table that is not what the model follows."""
         options = self._options
         columns = options.columns or self._target.columns()
-        followed = self.source.open(options.label, columns, options.subject)
+        followed = self.source.open(options.label, columns, options.subject, is_target=options.is_target)
         if self._followed is not None:
             for before, now in zip(self._followed.all, followed.all, strict=True):
                 if before != now:

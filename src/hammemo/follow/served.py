@@ -12,7 +12,7 @@ from hammemo.client import Client, ServerError
 from hammemo.files.models import load, save
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position
-from hammemo.follow.targets import first_model
+from hammemo.follow.targets import check_kind, first_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hammemo.follow.targets import PositionAfter
     from hammemo.follow.values import Followed, Frame, Row
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
 
 _ROWS: Final = 10_000
@@ -59,6 +59,10 @@ class ServedTarget:
         """Return the names of the model's columns."""
         return None if self._facts is None else self._facts["column_names"]
 
+    @property
+    def _predicts_numbers(self) -> bool:
+        return self._facts is not None and self._facts["predicts"] == "numbers"
+
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
         return 0 if self._facts is None else int(self._facts["examples"])
@@ -75,6 +79,7 @@ class ServedTarget:
                 self._client.upload(self._model, f"{folder}/model")
             self.reload()
             return None
+        check_kind(self.name, followed, is_target=self._predicts_numbers)
         synced: Synced = self._downloaded().sync(*table[:2], dry_run=True)
         if followed.subject is not None and not synced.is_equal:
             raise FollowError(
@@ -96,7 +101,8 @@ class ServedTarget:
         assert subjects is not None
         if self._facts is None:
             dates = [column.name for column in followed.columns if column.kind == "date"]
-            self._client.create(self._model, columns=followed.names, dates=dates, subjects="required")
+            kind = {"predicts": "numbers"} if followed.is_target else {}
+            self._client.create(self._model, columns=followed.names, dates=dates, subjects="required", **kind)
         for start in range(0, max(1, len(y)), self.batch_rows):
             end = start + self.batch_rows
             piece = (*_in_json((X.slice(start, self.batch_rows), y[start:end])), subjects[start:end])
@@ -124,7 +130,7 @@ class ServedTarget:
             raise
         self.reload()
 
-    def _downloaded(self) -> MemoryClassifier:
+    def _downloaded(self) -> Learner:
         with tempfile.TemporaryDirectory() as folder:
             self._client.download(self._model, f"{folder}/model")
             return load(f"{folder}/model")  # type: ignore[no-any-return]
@@ -139,7 +145,8 @@ class ServedTarget:
 
     def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:  # noqa: ARG002
         """Refit, and return the share of labels that changed on the last rows."""
-        asked = None if last is None or not self.n_rows() else _in_json((last.slice(max(0, len(last) - _ASKED)), []))[0]
+        skips = last is None or not self.n_rows() or self._predicts_numbers
+        asked = None if skips else _in_json((last.slice(max(0, len(last) - _ASKED)), []))[0]
         before = None if asked is None else self._client.predict(self._model, asked)
         op = None if request is None else re.sub(r"[^!-~]+", "_", request)[:128]
         signs = self._receipts is not None and op is not None

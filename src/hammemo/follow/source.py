@@ -188,7 +188,9 @@ class FollowedSource:
 
     # The table
 
-    def open(self, label: str, columns: Sequence[str] | None, subject: str | None) -> Followed:
+    def open(
+        self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool = False
+    ) -> Followed:
         """Find the table, refuse one that cannot be followed, and return its followed columns."""
         found = self.one(
             "select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level') from pg_class c "
@@ -209,7 +211,9 @@ class FollowedSource:
             if name not in known:
                 raise column_error(self.table, name, "is not there (or is generated, and so not in the log)")
         chosen = tuple(known[name] for name in names)
-        return Followed(self.table, chosen, known[label], known[subject] if subject else None)
+        if is_target and known[label].kind not in ("whole", "float"):
+            raise FollowError(f"Column {label!r} of {self.table} holds no numbers: use --label for names.")
+        return Followed(self.table, chosen, known[label], known[subject] if subject else None, is_target)
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
         """Refuse a table whose deletions the log does not name, and one to which a publication could do harm."""

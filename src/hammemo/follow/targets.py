@@ -14,6 +14,8 @@ from hammemo.follow.position import Position
 from hammemo.follow.values import EXAMPLES, Followed
 from hammemo.memories.errors import NotStoredError
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.learners import Learner
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.schemas import TableSchema
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class FileTarget:
     def __init__(self, path: str | os.PathLike[str], receipts: ReceiptFile | None = None, keys: Keys | None = None):
         self.path, self.name = Path(path), os.path.realpath(path)
         self._receipts, self._keys = receipts, keys
-        self._model: MemoryClassifier | None = None
+        self._model: Learner | None = None
         self._notes: dict[str, str] = {}
         self.reload()
 
@@ -85,13 +87,13 @@ class FileTarget:
         """Read the file again."""
         if self.path.exists():
             self._model, self._notes = load(self.path), read_notes(self.path)
-            if not isinstance(self._model, MemoryClassifier):
+            if not isinstance(self._model, Learner):
                 raise FollowError(f"{self.path} is compiled for serving and cannot change: name another file.")
         else:
             self._model, self._notes = None, {}
 
     @property
-    def model(self) -> MemoryClassifier:
+    def model(self) -> Learner:
         """The model, which is there."""
         assert self._model is not None
         return self._model
@@ -117,7 +119,9 @@ class FileTarget:
             self._model = first_model(followed, table[:2])
             self._notes = TableSchema(label=followed.label.name).notes()
         else:
-            synced = self._model.sync(*table[:2])
+            check_kind(str(self.path), followed, is_target=isinstance(self._model, MemoryRegressor))
+            fits = followed.is_target and not self.can_refit()  # such a model has no digests to compare
+            synced = self._model.sync(*table[:2], refit=fits)
         self._model.apply(position=position(synced).encoded())
         self._save()
         return synced
@@ -145,7 +149,7 @@ class FileTarget:
         return self.model.digest()
 
     def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:
-        """Refit, save, and return the share of labels that changed on the last rows."""
+        """Refit, save, and return the share of labels that changed on the last rows (None for numbers)."""
         from hammemo.receipts import recorded
 
         rows = None if table is None else table[:2]
@@ -161,15 +165,24 @@ class FileTarget:
             else:
                 self.model.apply(position=position.encoded()).refit(rows=rows)
                 self._save()
-        return None if last is None or not len(before.classes_) else before.changed_labels(self.model, last)
+        if last is None or isinstance(before, MemoryRegressor) or not len(before.classes_):
+            return None
+        return before.changed_labels(self.model, last)
 
     def _save(self) -> None:
         save(self.model, self.path, notes=self._notes)
 
 
-def first_model(followed: Followed, table: tuple[Any, Any]) -> MemoryClassifier:
+def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
+    """Refuse a model of labels for a column of targets, and the reverse."""
+    if is_target != followed.is_target:
+        known, other = ("numbers", "--target") if is_target else ("labels", "--label")
+        raise FollowError(f"{name} predicts {known}: use {other} {followed.label.name}, or name another model.")
+
+
+def first_model(followed: Followed, table: tuple[Any, Any]) -> Learner:
     """Return a model fitted to a table, which may be empty."""
-    model = MemoryClassifier(keep=KEEP)
+    model: Learner = MemoryRegressor() if followed.is_target else MemoryClassifier(keep=KEEP)
     if len(table[1]):
         return model.fit(*table)
     row = tuple(EXAMPLES[column.kind] for column in followed.all)

@@ -76,6 +76,8 @@ class Followed:
     columns: tuple[Column, ...]
     label: Column
     subject: Column | None = None
+    is_target: bool = False
+    """Whether the label is a number to predict."""
 
     @property
     def all(self) -> tuple[Column, ...]:
@@ -115,7 +117,9 @@ class Followed:
         return pa.concat_tables(tables), np.concatenate(labels), joined
 
     def labels(self, texts: Sequence[str | None]) -> NDArray[Any]:
-        """Return labels: whole numbers and truth values by their type, all others by their text."""
+        """Return labels: whole numbers and truth values by their type, all others by their text; targets as floats."""
+        if self.is_target:
+            return self._targets(texts)
         made: list[Any] = list(texts)
         if self.label.kind == "whole":
             made = [int(text) for text in made]
@@ -124,6 +128,16 @@ class Followed:
         found = np.empty(len(made), object)
         found[:] = made
         return found
+
+    def _targets(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+        targets = np.array(texts, np.float64)
+        if not np.isfinite(targets).all():
+            name = self.label.name
+            raise FollowError(
+                f"Column {name!r} of {self.table} holds NaN or infinity, and a target is a finite number. Change that "
+                f"row, or leave such rows out: --where \"{name} > '-Infinity' and {name} < 'Infinity'\"."
+            )
+        return targets
 
 
 EXAMPLES: Final = {"whole": "0", "float": "0", "bool": "t", "date": "2000-01-01", "name": ""}

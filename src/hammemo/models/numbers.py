@@ -297,6 +297,21 @@ def refit(settings: NumberSettings, state: NumberState, what: str) -> NumberStat
     return _fit_kept(settings, state)
 
 
+def with_choice(settings: NumberSettings, state: NumberState, chosen: NumberState) -> NumberState:
+    """Take layout and vote that another version of a model has chosen; under another layout count the kept rows."""
+    if chosen.columns.n != state.columns.n or chosen.seed != state.seed:
+        raise ValueError("the layout is of a model with other columns, or with another seed")
+    if chosen.layout.digest == state.layout.digest:
+        return state.but(vote=chosen.vote, stale=False)
+    if state.rows is None or not state.can_choose:
+        raise ValueError("only a model that keeps all its rows can take another layout")
+    columns, store = with_kinds(settings, state.columns, state.rows, chosen.columns.letters)
+    columns = replace(columns, types=chosen.columns.types)
+    rows = NumberRows.of(chosen.layout, rows_of(store), state.seed)
+    memory = NumberMemory.empty(chosen.layout).changed(chosen.layout, rows, 1)
+    return chosen.but(memory=memory, columns=columns, store=store, stale=False, **state.carried)
+
+
 def _fit_kept(settings: NumberSettings, state: NumberState) -> NumberState:
     assert state.rows is not None
     columns, store = decided_by_rows(settings, state.columns, state.rows)

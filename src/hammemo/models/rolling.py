@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models import forget, learn
+from hammemo.models import learn
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.column_changes import as_kinds
-from hammemo.models.editing import edit, mute_forgetting_warning, read_rows, take_state
+from hammemo.models.editing import edit, mute_forgetting_warning, take_state
+from hammemo.models.learners import Learner
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
@@ -43,14 +46,14 @@ _CHUNK_ROWS = 1024  # the oldest chunk is copied when it loses examples, so chun
 
 
 class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """A classifier of a rolling window: the last examples, or those of the last seconds.
+    """A model of a rolling window: the last examples, or those of the last seconds.
 
     With both limits, an example stays while it is within both.
 
     Parameters
     ----------
-    estimator : MemoryClassifier
-        The model to fit; it is cloned.
+    estimator : MemoryClassifier or MemoryRegressor
+        The model to fit; it is cloned. With a regressor, `predict` returns numbers.
     last : int, optional
         How many examples to keep. An example with sample_weight 3 is three examples.
     seconds : float, optional
@@ -58,7 +61,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     Attributes
     ----------
-    estimator_ : MemoryClassifier
+    estimator_ : MemoryClassifier or MemoryRegressor
         The model of the window.
     n_examples_ : int
         Examples in the window, multiplicities counted.
@@ -67,7 +70,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     Examples
     --------
-    >>> from hammemo import MemoryClassifier, Rolling
+    >>> from hammemo import MemoryClassifier, MemoryRegressor, Rolling
     >>> clf = Rolling(MemoryClassifier(), last=2)
     >>> clf.partial_fit([["a", "b"], ["a", "c"]], ["old", "new"]).predict([["a", "b"]]).tolist()
     ['old']
@@ -77,16 +80,19 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     >>> minute = minute.partial_fit([["a"], ["b"]], ["x", "y"], times=[0, 45])
     >>> minute.expire(now=60).classes_.tolist()
     ['y']
+    >>> window = Rolling(MemoryRegressor(), last=2).fit([[1.0], [2.0], [3.0]], [10, 20, 30])
+    >>> window.n_examples_, window.predict_interval([[2.0]]).shape
+    (2, (1, 2))
     """
 
-    estimator_: MemoryClassifier
+    estimator_: Learner
     _chunks: _Queue
     _n_examples: int
     _newest: float
     _clock: float
     _by_the_clock: bool
 
-    def __init__(self, estimator: MemoryClassifier, last: int | None = None, seconds: float | None = None) -> None:
+    def __init__(self, estimator: Learner, last: int | None = None, seconds: float | None = None) -> None:
         self.estimator = estimator
         self.last = last
         self.seconds = seconds
@@ -143,7 +149,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels of the window, and the declared ones."""
-        return self.estimator_.classes_
+        return self._classifier().classes_
 
     @property
     def n_features_in_(self) -> int:
@@ -158,24 +164,54 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     @property
     def label_dtype_(self) -> np.dtype[Any]:
         """The type that `classes_` and predictions have."""
-        return self.estimator_.label_dtype_
+        return self._classifier().label_dtype_
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
     ) -> Predictor:
         """Return a read-only model of the window as it is now."""
-        return self._fitted().compile(form, vocabulary, n_jobs)
+        return self._classifier().compile(form, vocabulary, n_jobs)
 
     def view(self) -> ModelView:
         """Return what answers for the window as it is now."""
-        return self._fitted().view()
+        return self._classifier().view()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score, or the expected number, of each row."""
+        return self.estimator_.predict(X) if self._predicts_numbers(fitted=True) else super().predict(X)
+
+    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
+        """Return intervals of numbers: as `MemoryRegressor.predict_interval`."""
+        return self._regressor().predict_interval(X, coverage)
+
+    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Return quantiles of numbers: as `MemoryRegressor.predict_quantiles`."""
+        return self._regressor().predict_quantiles(X, levels)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or R² of numbers."""
+        model: Any = self._regressor() if self._predicts_numbers() else super()
+        return float(model.score(X, y, sample_weight))
 
     def vote_in_use(self) -> str | Vote:
         """Return the vote, also before anything is learnt."""
-        return (self.estimator_ if hasattr(self, "estimator_") else self.estimator).vote_in_use()
+        model = self.estimator_ if hasattr(self, "estimator_") else self.estimator
+        return _of_labels(model).vote_in_use()
 
-    def _fitted(self) -> MemoryClassifier:
+    def _predicts_numbers(self, *, fitted: bool = False) -> bool:
+        if fitted:
+            check_is_fitted(self)
+        return isinstance(self.estimator, MemoryRegressor)
+
+    def _classifier(self) -> MemoryClassifier:
         check_is_fitted(self)
+        return _of_labels(self.estimator_)
+
+    def _regressor(self) -> MemoryRegressor:
+        check_is_fitted(self)
+        assert isinstance(self.estimator_, MemoryRegressor)
         return self.estimator_
 
     def take_in(
@@ -185,13 +221,13 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._check_parameters()
         reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
-        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
+        model: Learner = clone(self.estimator) if reset else self.estimator_.snapshot()
         mute_forgetting_warning(model)  # a window forgets all the time
-        settings, state = model.settings(), None
+        edits, state = model.table_edits(), None
         if not reset:
-            state = learn.admit(settings, model.state, X)
+            state = edits.admit(model.state, X)
             take_state(model, state)
-        learnt = read_rows(model, X, y, state, sample_weight)
+        learnt = edits.read(X, y, state, sample_weight)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "The window was begun with times= and goes on without: give times= in every call, because the system's "
@@ -205,7 +241,11 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
                 "Sort the examples by time."
             )
-        edit(model, lambda _: learn.learn(settings, state, learnt, classes))
+        if classes is None:
+            edit(model, lambda _: edits.learn(state, learnt))
+        else:
+            settings = _of_labels(model).settings()
+            edit(model, lambda _: learn.learn(settings, state, learnt, classes))
         self.estimator_ = model
         if reset:
             self._chunks = _Queue()
@@ -219,8 +259,10 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._forget_what_fell_out()
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.estimator, MemoryClassifier):
-            raise TypeError(f"estimator={self.estimator!r} is not a MemoryClassifier, which Rolling needs.")
+        if not isinstance(self.estimator, Learner):
+            raise TypeError(
+                f"estimator={self.estimator!r} is not a MemoryClassifier or a MemoryRegressor, which Rolling needs."
+            )
         if self.last is None and self.seconds is None:
             raise ValueError("Give the window a limit: last=…, a number of examples, or seconds=….")
         if self.last is not None and (not isinstance(self.last, (int, np.integer)) or self.last < 1):
@@ -246,18 +288,28 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 break
         self._chunks = chunks
         if fallen:
-            settings, state = self.estimator_.settings(), self.estimator_.state
-            now, before = state.columns, state.memory.forgot_unchecked
+            model: Any = self.estimator_
+            settings, state, now = model.settings(), model.state, model.state.columns
             rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
-            left = forget.forget(settings, state, joined_examples(rows))
-            left.memory.forgot_unchecked = before  # the window has learnt all that it forgets
-            take_state(self.estimator_, left)
+            left = model.table_edits().forget(state, joined_examples(rows))
+            if isinstance(model, MemoryClassifier):  # the window has learnt all that it forgets
+                left.memory.forgot_unchecked = state.memory.forgot_unchecked
+            take_state(model, left)
 
     def __sklearn_tags__(self) -> Any:
+        if self._predicts_numbers():
+            return self.estimator.__sklearn_tags__()
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self.estimator.settings().missing != "refuse"
         return tags
+
+
+def _of_labels(model: Learner) -> MemoryClassifier:
+    """Return a model of labels, or refuse one of numbers."""
+    if isinstance(model, MemoryRegressor):
+        raise AttributeError("This window predicts numbers, so it has no labels, scores or compiled form: use predict.")
+    return model
 
 
 @dataclass(frozen=True, eq=False)

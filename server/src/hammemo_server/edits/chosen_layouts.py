@@ -10,12 +10,30 @@ the choice is applied to the version that it meets.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models import numbers
 from hammemo.models.editing import edit, take_state
-from hammemo.models.learn import chosen_if_doubled
+from hammemo.models.learn import chosen_if_doubled, has_doubled
+from hammemo.models.number_state import NumberMemory
 from hammemo.models.refit import with_choice
+from hammemo.models.regressor import MemoryRegressor
 from hammemo_server.edits.weights import compressed, decompressed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
+
+
+def is_choice_due(model: Learner, since: int) -> bool:
+    """Return whether a model chooses by its rows, and holds twice as many as at the last choice, or `since`."""
+    if isinstance(model, MemoryRegressor):
+        state = model.state
+        return state.can_choose and state.n_examples >= 2 * max(1, state.chosen_at, since)
+    return chooses(model) and has_doubled(model.state, since)
 
 
 def chooses(model: MemoryClassifier) -> bool:
@@ -23,29 +41,38 @@ def chooses(model: MemoryClassifier) -> bool:
     return model.settings().kernel_is_automatic and model.state.can_choose_by_rows
 
 
-def chooses_at_refit(model: MemoryClassifier) -> bool:
-    """Return whether a refit chooses sites: also by documents, by which nothing is chosen beside edits."""
+def chooses_at_refit(model: Learner) -> bool:
+    """Return whether a refit chooses a layout: also by documents, by which nothing is chosen beside edits."""
+    if isinstance(model, MemoryRegressor):
+        return model.state.rows is not None
     return model.settings().kernel_is_automatic and model.state.can_choose
 
 
-def chosen_quickly(model: MemoryClassifier) -> bytes:
+def chosen_quickly(model: Learner) -> bytes:
     """Return what a model chooses by its rows now, as `partial_fit` does; the model itself does not change."""
+    if isinstance(model, MemoryRegressor):
+        return packed_choice(model.snapshot().refit())
     version = model.snapshot()
     edit(version, lambda private: chosen_if_doubled(private.settings(), private.state))
     return packed_choice(version)
 
 
-def packed_choice(model: MemoryClassifier) -> bytes:
+def packed_choice(model: Learner) -> bytes:
     """Return layout, vote and weights of a model without its rows; `TooLarge` where a log cannot keep them."""
     bare = model.snapshot()
-    state = model.state
-    take_state(bare, state.with_memory(state.memory.empty_like(), store=None))
+    if isinstance(model, MemoryRegressor):
+        memory = NumberMemory.empty(model.state.layout)
+        take_state(bare, model.state.but(memory=memory, store=None, position=None))
+    else:
+        state = model.state
+        take_state(bare, state.with_memory(state.memory.empty_like(), store=None))
     return compressed(file_bytes(bare))
 
 
-def take_choice(model: MemoryClassifier, choice: bytes) -> None:
+def take_choice(model: Learner, choice: bytes) -> None:
     """Give a model the layout that `packed_choice` returned, checked, and count its rows under it."""
     chosen = from_bytes(decompressed(choice))
-    if not isinstance(chosen, MemoryClassifier):
-        raise ValueError("these are no sites and no vote, but a compiled model")
-    edit(model, lambda private: with_choice(private.settings(), private.state, chosen.state))
+    if type(chosen) is not type(model):
+        raise ValueError("these are no layout and no vote of such a model")
+    taken: Callable[..., Any] = numbers.with_choice if isinstance(model, MemoryRegressor) else with_choice
+    edit(model, lambda private: taken(private.settings(), private.state, chosen.state))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo_server.edits.operations import LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
 from hammemo_server.edits.settings import sketch_rows
@@ -22,7 +23,7 @@ from hammemo_server.edits.settings import sketch_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Content
 
@@ -124,17 +125,21 @@ class Quota:
                 )
 
 
-def usage_of(model: MemoryClassifier | None, snapshot: int, log: int) -> Usage:
+def usage_of(model: Learner | None, snapshot: int, log: int) -> Usage:
     """Return what a model holds whose snapshot and log have so many bytes."""
     labels = examples = table = 0
-    if model is not None:
+    if isinstance(model, MemoryRegressor):
+        examples = model.state.n_examples
+    elif model is not None:
         counts = model.memory_.label_counts
         labels, examples, table = len(counts), int(counts.sum()), len(counts) * label_bytes(model)
     return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
 
 
-def label_bytes(model: MemoryClassifier) -> int:
+def label_bytes(model: Learner) -> int:
     """Return the bytes that one label takes in the sketch of a model; 0 where it has none."""
+    if isinstance(model, MemoryRegressor):
+        return 0
     rows = sketch_rows(model.memory_, len(model.state.sites.positions))
     return column_bytes(rows, int(model.memory_.label_counts.max(initial=1))) if rows else 0
 
@@ -149,7 +154,7 @@ def list_bytes(size: int, items: int) -> int:
     return 2 * size + _LIST_ITEM_BYTES * items
 
 
-def needed_by(content: Content, size: int, model: MemoryClassifier | None, a_label: int) -> Usage:
+def needed_by(content: Content, size: int, model: Learner | None, a_label: int) -> Usage:
     """Return what an edit adds: labels that the model has not, each of `a_label` bytes, examples, and bytes."""
     content = _learnt(content)
     if not content.kind.startswith("learn"):
@@ -177,7 +182,9 @@ def _learnt(content: Content) -> Content:
     return content.learnt if isinstance(content, LoggedChange) else content
 
 
-def _new_labels(labels: list[Any], model: MemoryClassifier | None) -> int:
+def _new_labels(labels: list[Any], model: Learner | None) -> int:
+    if isinstance(model, MemoryRegressor):
+        return 0
     try:
         named = Vocabulary.of(labels)
     except (TypeError, ValueError, OverflowError):  # the model will refuse them, and say why

@@ -41,13 +41,17 @@ from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.models.automatic import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.tokens.cutting import Cutting
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
+    from hammemo.models.learners import Learner
     from hammemo_server.edits.limits import Limits
 
-_KNOWN: Final = ("columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects")
+_KNOWN: Final = (
+    "columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects", "predicts"
+)  # fmt: skip
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -126,6 +130,11 @@ class Settings:
         return "subjects" in self.given
 
     @property
+    def predicts_numbers(self) -> bool:
+        """Whether the model predicts numbers."""
+        return self.given.get("predicts") == "numbers"
+
+    @property
     def columns(self) -> int | None:
         """How many tokens a row has; None where the first edit says it."""
         columns = self.given.get("columns")
@@ -164,8 +173,20 @@ class Settings:
         keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
         return MemoryClassifier(kernel, memory, vote, self._seed, missing, keep)
 
+    def opened(self, h: int) -> Learner:
+        """Return a new model that has learnt nothing, for rows of h values."""
+        if not self.predicts_numbers:
+            return self.model().open(h)
+        keep, missing = self.given.get("keep", "auto"), self.given.get("missing", "token")
+        model = MemoryRegressor(self._seed, missing, keep)
+        return model.fit([[None] * h], [0]).apply(forget="everything").refit()
+
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
+        if "predicts" in self.given:
+            _check_numbers(self.given)
+            self.opened(1)
+            return
         model, h = self.model(), self.width or 1
         refuse_inexact(model.memory)
         check_parts(model, h, limits)
@@ -257,6 +278,15 @@ def _columns(given: dict[str, Any], limits: Limits) -> None:
         columns = len(columns)
     if type(columns) is not int or not 1 <= columns <= limits.columns:
         raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
+
+
+def _check_numbers(given: dict[str, Any]) -> None:
+    if given["predicts"] != "numbers":
+        raise Malformed('predicts: say "numbers", or leave it out for a model of labels.')
+    if other := next((name for name in ("kernel", "memory", "vote", "documents") if name in given), None):
+        raise Malformed(f"{other}: a model that predicts numbers has none: leave it out.")
+    if given.get("keep", "auto") is False:
+        raise Malformed("keep: a model that predicts numbers is fitted to the rows that it keeps: leave it out.")
 
 
 def _check_dates(given: dict[str, Any]) -> None:

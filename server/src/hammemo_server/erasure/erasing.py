@@ -30,7 +30,7 @@ from hammemo_server.store.log import NEWEST_RECEIPT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.log import Erasure, Log, StoredKey
 
@@ -65,7 +65,7 @@ def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
     return _decoder.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()))
 
 
-def keyed_digest_of(journal: Journal, model: MemoryClassifier) -> str:
+def keyed_digest_of(journal: Journal, model: Learner) -> str:
     """Return the keyed hash of a model's digest, as a receipt has it."""
     return keyed_digest(journal.vault.keys(), model.digest())
 
@@ -99,7 +99,7 @@ def _rewrapped(journal: Journal, stored: StoredKey, wrapping: int) -> StoredKey:
     return stored._replace(wrapping=wrapping, wrapped=wrapped)
 
 
-def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: MemoryClassifier, version: int) -> None:
+def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int) -> None:
     """Sign and keep the receipts (step 4); `model` is what the snapshot holds, with this version."""
     vault = journal.vault
     vault.drop_expired()

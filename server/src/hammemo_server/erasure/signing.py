@@ -22,7 +22,7 @@ from hammemo_server.store.log import NEWEST_RECEIPT, IssuedReceipt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
     from hammemo_server.store.log import Log
@@ -49,8 +49,8 @@ class Signing:
     def signed(
         self,
         request: str,
-        before: tuple[MemoryClassifier, int],
-        after: tuple[MemoryClassifier, int],
+        before: tuple[Learner, int],
+        after: tuple[Learner, int],
         body: bytes,
         asked: Iterable[list[Any]],
         backups: Iterable[tuple[str, str]] = (),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.models.regressor import MemoryRegressor
 from hammemo_server.edits.operations import Malformed, TooLarge
 from hammemo_server.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.explain.explanations import Explanation
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Token
@@ -63,7 +64,7 @@ class ReadyVersion:
 
     Parameters
     ----------
-    model : MemoryClassifier
+    model : MemoryClassifier or MemoryRegressor
         A version that does not change.
     version : int
         The acknowledged edits that it holds.
@@ -71,7 +72,7 @@ class ReadyVersion:
         What the columns are called, for explanations: the model itself has no names, since rows come without.
     """
 
-    def __init__(self, model: MemoryClassifier, version: int, names: Sequence[str] | None = None) -> None:
+    def __init__(self, model: Learner, version: int, names: Sequence[str] | None = None) -> None:
         self.model = model
         self.version = version
         self._names = None if names is None else tuple(names)
@@ -79,8 +80,13 @@ class ReadyVersion:
         self._classes: list[Any] = []
         self._reads_rows = False
         self._h = int(model.n_features_in_)
-        self._n_labels = len(model.memory_.labels)
+        self._n_labels = 0 if self.predicts_numbers else len(model.memory_.labels)
         self._short_way = _SHORT_WAY if model.state.columns.kinds is None else _SHORT_WAY | {float}
+
+    @property
+    def predicts_numbers(self) -> bool:
+        """Whether it answers rows with numbers, not with labels."""
+        return isinstance(self.model, MemoryRegressor)
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
@@ -100,6 +106,8 @@ class ReadyVersion:
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
         model = self.model
+        if isinstance(model, MemoryRegressor):
+            return self
         view = model.view()
         scorer = view.scorer
         if len(scorer.labels):
@@ -125,7 +133,7 @@ class ReadyVersion:
 
     def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
         """Return rows that are as long as the model's, or refuse them."""
-        h, cutting = self._h, self.model.cutting_
+        h, cutting = self._h, self.model.state.cutting
         other = next((len(row) for row in rows if len(row) != h), None)
         if other is None:
             return rows
@@ -152,8 +160,16 @@ class ReadyVersion:
         return self._classes[column] if column >= 0 else None
 
     def predict(self, question: Question, stop: Stop = go_on) -> Labels:
-        """Return the label of each row."""
-        return Labels(self._labels(question, self.cut(question.rows), stop), self.version)
+        """Return the label of each row, or the number that is expected, perhaps with an interval."""
+        rows, coverage = self.cut(question.rows), getattr(question, "interval", None)
+        if coverage is None:
+            return Labels(self._labels(question, rows, stop), self.version)
+        if not self.predicts_numbers:
+            raise Malformed("interval: this model predicts labels; intervals are of models that predict numbers.")
+        found: list[list[float]] = []
+        for block in self._blocks("predict", question, stop):
+            found += self._asked("predict_interval", rows[block], coverage).tolist()
+        return Labels(self._labels(question, rows, stop), self.version, found)
 
     def _labels(self, question: Question, rows: list[list[Token]], stop: Stop) -> list[Any]:
         found: list[Any] = []
@@ -212,7 +228,8 @@ class ReadyVersion:
         return Explanations(found, self.version)
 
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
-        found: Explanation = self._answer(lambda: self.model.explain(row, k))
+        model: Any = self.model
+        found: Explanation = self._answer(lambda: model.explain(row, k))
         return replace(found, names=self._names).to_dict()
 
     def certify(self, question: Question, stop: Stop = go_on) -> Certificates:

@@ -162,7 +162,7 @@ def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]
             return await service.long_answer(call, kind.ask)
         question = kind.read(call.body, call.model, service.limits)
         ready = await service.ready_version(call, question.min_version)
-        if kind.ask == "predict" and len(question.rows) == 1:
+        if kind.ask == "predict" and len(question.rows) == 1 and question.interval is None:
             label = ready.predict_one(*ready.cut(question.rows))
             if label is not None:
                 return Answer(encoded(bodies.Labels([label], ready.version)))
@@ -181,7 +181,8 @@ def _questions() -> Iterator[Operation]:
     """Yield an operation for each kind of question."""
     ranked = bodies.RankedQuestion
     for ask, path, says, takes, gives in (
-        ("predict", _PREDICT, "Answer each row with its most likely label.", bodies.Question, bodies.Labels),
+        ("predict", _PREDICT, "Answer each row with its most likely label, or with the expected number.",
+         bodies.PredictQuestion, bodies.Labels),
         (
             "top-k", f"{_MODEL}/top-k", "Answer each row with its k most likely labels.",
             bodies.TopKQuestion, bodies.RankedLabels,

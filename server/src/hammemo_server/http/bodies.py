@@ -142,6 +142,15 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     min_version: MinVersion | None = None
 
 
+class PredictQuestion(Question, frozen=True, forbid_unknown_fields=True):
+    """Contexts to be answered with a label or a number each."""
+
+    interval: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(description="Answer with intervals, too, that hold the number with this probability."),
+    ] = None
+
+
 class RankedQuestion(Question, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered with several labels each."""
 
@@ -185,11 +194,12 @@ class ErasureAnswer(Struct, frozen=True):
     receipt: Annotated[str, Meta(description="One line of JSON, signed; nothing before it is erased.")]
 
 
-class Labels(Struct, frozen=True):
-    """The most likely label of each row."""
+class Labels(Struct, frozen=True, omit_defaults=True):
+    """The most likely label of each row, or the expected number."""
 
     labels: list[Label]
     version: Version
+    intervals: Annotated[list[list[float]] | None, Meta(description="The ends of intervals, if asked for.")] = None
 
 
 class RankedLabels(Struct, frozen=True, omit_defaults=True):

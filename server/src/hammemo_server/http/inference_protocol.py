@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.columns import ColumnKind
 from hammemo_server.http.binary_tensors import as_binary, as_json, json_length, json_scope, version_of
 from hammemo_server.http.bodies import encoded
@@ -39,7 +40,7 @@ async def _metadata(service: Service, call: Call) -> Answer:
     hosted = await service.model(call)
     model, version = hosted.answering()
     _check_version(call, str(version))
-    width = int(model.n_features_in_) if model.cutting_ is None else -1
+    width = int(model.n_features_in_) if model.state.cutting is None else -1
     names, kinds = hosted.settings.column_names, model.state.columns.kinds or ColumnKind.NAMES * max(width, 0)
     inputs: list[dict[str, object]] = [{"name": "rows", "datatype": "BYTES", "shape": [-1, width]}]
     if names is not None and len(names) > 1:
@@ -47,7 +48,9 @@ async def _metadata(service: Service, call: Call) -> Answer:
             {"name": name, "datatype": "BYTES" if kind == ColumnKind.NAMES else "FP64", "shape": [-1]}
             for name, kind in zip(names, kinds, strict=True)
         ]
-    labels = await service.in_thread(call, lambda: datatype_of(model.classes_.tolist()), "lists")
+    labels = "FP64"
+    if isinstance(model, MemoryClassifier):
+        labels = await service.in_thread(call, lambda: datatype_of(model.classes_.tolist()), "lists")
     return Answer(
         encoded(
             {

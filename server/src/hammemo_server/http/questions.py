@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hammemo_server.edits.operations import NotReached, Unavailable, checked_rows
+from hammemo_server.edits.operations import Malformed, NotReached, Unavailable, checked_rows
 from hammemo_server.http import bodies, tensors
 from hammemo_server.http.answering import ReadyVersion
 from hammemo_server.http.bodies import decoded, encoded
@@ -77,13 +77,18 @@ class QuestionKind:
 
 
 def _kind(ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]) -> QuestionKind:
-    return QuestionKind(ask, msgspec.json.Decoder(takes), answer)
+    def answered(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
+        if ready.predicts_numbers and ask not in ("predict", "v2-infer"):
+            raise Malformed(f"This model predicts numbers, so there is no {ask}: use predict, with an interval.")
+        return answer(ready, question, limits, stop)
+
+    return QuestionKind(ask, msgspec.json.Decoder(takes), answered)
 
 
 KINDS: Final = {
     kind.ask: kind
     for kind in (
-        _kind("predict", bodies.Question, lambda ready, question, _, stop: ready.predict(question, stop)),
+        _kind("predict", bodies.PredictQuestion, lambda ready, question, _, stop: ready.predict(question, stop)),
         _kind("certify", bodies.Question, lambda ready, question, _, stop: ready.certify(question, stop)),
         _kind("top-k", bodies.TopKQuestion, ReadyVersion.top_k),
         _kind("probabilities", bodies.Question, ReadyVersion.probabilities),

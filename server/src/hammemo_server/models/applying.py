@@ -23,7 +23,9 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import mute_forgetting_warning, take_state
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
@@ -50,7 +52,7 @@ from hammemo_server.store.log import LogDamaged, Overtaken
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.edits.limits import Limits
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.log import Log
@@ -66,12 +68,14 @@ _REPLAY_BODIES: Final = 2_000
 class State:
     """A model and its version; no model as long as the number of columns is not known."""
 
-    model: MemoryClassifier | None
+    model: Learner | None
     version: int
 
     @cached_property
     def is_empty(self) -> bool:
         """Whether there is no label to answer with."""
+        if isinstance(self.model, MemoryRegressor):
+            return self.model.state.holds_nothing
         return self.model is None or not len(self.model.memory_.labels)
 
 
@@ -83,7 +87,7 @@ class Applier:
 
     Parameters
     ----------
-    model : MemoryClassifier or None
+    model : MemoryClassifier, MemoryRegressor or None
         It is not changed.
     settings : Settings
         What a model is made of where there is none yet.
@@ -91,7 +95,7 @@ class Applier:
         The bounds of a model that is made; none for what was accepted before.
     """
 
-    model: MemoryClassifier | None
+    model: Learner | None
     settings: Settings
     limits: Limits | None = None
     refused: dict[int, ServiceError] = field(default_factory=dict)
@@ -113,6 +117,8 @@ class Applier:
                 start = stop
 
     def _is_open(self) -> bool:
+        if isinstance(self.model, MemoryRegressor):
+            return self.model.state.holds_nothing
         return self.model is None or bool(self.model.memory_.undecided())
 
     def _try(self, bodies: Sequence[Content], start: int, stop: int) -> None:
@@ -144,7 +150,8 @@ class Applier:
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         rows = self._with_dates(rows)
-        if len(rows) == 1:
+        is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing  # it is fitted to these rows
+        if len(rows) == 1 and not is_first:
             (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
         elif learn:
             model.partial_fit(rows, labels, choose=False)  # an edit takes no longer than its rows do
@@ -152,7 +159,7 @@ class Applier:
             model.forget(rows, labels)
         self.model, self._is_refitted = model, False
 
-    def _for_rows(self, first: LoggedRows) -> MemoryClassifier:
+    def _for_rows(self, first: LoggedRows) -> Learner:
         """Return the model, opened if it was not, or refuse rows that it does not take."""
         if self.settings.documents is not None:
             raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
@@ -190,6 +197,8 @@ class Applier:
     def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
         model, given = self.model, self.settings.documents
+        if isinstance(model, MemoryRegressor):
+            raise Malformed("This model predicts numbers: send rows and labels, which are its targets.")
         cutting = None if model is None else model.cutting_ if given is None else given.cutting
         if model is None or cutting is None:
             raise Malformed(
@@ -221,11 +230,12 @@ class Applier:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
-        take_state(
-            self.model, with_fitted_weights(self.model.settings(), self.model.state)
-        )  # also where they are as before
+        if isinstance(self.model, MemoryClassifier):
+            take_state(
+                self.model, with_fitted_weights(self.model.settings(), self.model.state)
+            )  # also where they are as before
 
-    def _chosen_again(self, model: MemoryClassifier) -> LoggedChoice:
+    def _chosen_again(self, model: Learner) -> LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
         choice = LoggedChoice("choice", packed_choice(model.snapshot().refit()))
         self._take_choice(choice)
@@ -240,30 +250,30 @@ class Applier:
         take_state(self.model, self.model.state.but(stale=choice.late))
         self._is_refitted = False
 
-    def _fitted_again(self, model: MemoryClassifier) -> bytes:
+    def _fitted_again(self, model: Learner) -> bytes:
         """Fit the vote, and return its weights; nothing where they are as they were."""
-        before = model.vote_
-        if self._is_refitted or not before.fits_weights:
+        if self._is_refitted or (isinstance(model, MemoryClassifier) and not model.vote_.fits_weights):
             return b""
-        if model.state.kept is None:
+        if model.state.kept is None or isinstance(model, MemoryRegressor):
             raise NothingKept(
                 "The model keeps no rows (keep=False or 'digests'), so its weights cannot be fitted again. Fit it "
                 "again where the examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
-        weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)
+        weights = b"" if fitted.vote_.is_fitted_like(model.vote_) else packed(fitted.vote_)
         self.model, self._is_refitted = fitted, True
         return weights
 
-    def _opened(self, first: LoggedRows) -> MemoryClassifier:
+    def _opened(self, first: LoggedRows) -> Learner:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
             raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
-        model, h = self.settings.model(), self.settings.width or len(first.rows[0])
-        if self.limits is not None:
-            check_parts(model, h, self.limits)
+        h = self.settings.width or len(first.rows[0])
+        if self.limits is not None and not self.settings.predicts_numbers:
+            check_parts(self.settings.model(), h, self.limits)
+        model = self.settings.opened(h)
         mute_forgetting_warning(model)  # `describe` says it
-        return model.open(h)
+        return model
 
 
 def _date(value: Any, i: int, j: int) -> datetime | None:
@@ -301,7 +311,7 @@ def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
 
 def first_state(settings: Settings) -> State:
     """Return the state of a model that was just made."""
-    return State(None if settings.width is None else settings.model().open(settings.width), 0)
+    return State(None if settings.width is None else settings.opened(settings.width), 0)
 
 
 def caught_up(log: Log, state: State | None, settings: Settings, journal: Journal | None = None) -> State:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -39,7 +40,7 @@ from hammemo_server.store.vault import KeyGone
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
@@ -401,7 +402,9 @@ def _refitted(applier: Applier) -> bytes | None:
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 
-def _counts(model: MemoryClassifier | None) -> tuple[int, int]:
+def _counts(model: Learner | None) -> tuple[int, int]:
     """Return how many rows a model holds, windows of documents among them, and how many labels have rows."""
+    if isinstance(model, MemoryRegressor):
+        return model.state.n_examples, 0
     counts = np.zeros(0, int) if model is None else model.memory_.label_counts
     return int(counts.sum()), int(np.count_nonzero(counts))

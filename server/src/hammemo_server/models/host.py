@@ -22,8 +22,8 @@ from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import name_columns
+from hammemo.models.learners import Learner
 from hammemo.models.masking import ListedLabels
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
@@ -423,7 +423,7 @@ class Host:
             public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
             raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error
 
-    def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
+    def _loaded(self, path: str | os.PathLike[str]) -> Learner:
         """Return the model in a file that a client sent, or refuse it."""
         size = os.path.getsize(path)
         if size > self.limits.file:
@@ -434,19 +434,19 @@ class Host:
             model = load(path)
         except FileError as error:
             raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
-        if isinstance(model, MemoryRegressor):
-            raise Malformed("The file holds a model that predicts numbers; the service takes models of labels only.")
-        if not isinstance(model, MemoryClassifier):
+        if not isinstance(model, Learner):
             raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
-        refuse_inexact(model.memory_)
+        if isinstance(model, MemoryClassifier):
+            refuse_inexact(model.memory_)
         _refuse_half_characters(model)
         return model
 
 
-def _refuse_half_characters(model: MemoryClassifier) -> None:
+def _refuse_half_characters(model: Learner) -> None:
     """Refuse a model whose answers or description could not be written as JSON."""
-    pad = None if model.cutting_ is None else model.cutting_.pad
-    named = chain(model.memory_.labels.strings, getattr(model, "feature_names_in_", ()), [pad])
+    pad = None if model.state.cutting is None else model.state.cutting.pad
+    labels = model.memory_.labels.strings if isinstance(model, MemoryClassifier) else ()
+    named = chain(labels, getattr(model, "feature_names_in_", ()), [pad])
     for text in named:
         try:
             str(text).encode()

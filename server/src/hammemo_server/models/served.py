@@ -21,6 +21,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.models.editing import name_columns
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
 from hammemo_server.edits.quotas import usage_of
@@ -33,7 +34,7 @@ from hammemo_server.store.vault import KeyGone
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.edits.operations import Acknowledgement, Edit
     from hammemo_server.edits.quotas import Usage
     from hammemo_server.erasure.journal import Journal
@@ -91,7 +92,7 @@ class ServedModel:
         """
         raise Unavailable(f"This process only answers: send the {edit.kind} to the process that writes.")
 
-    def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[MemoryClassifier, int]:
+    def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[Learner, int]:
         """Return a model to ask, which stays as it is, and its version.
 
         Parameters
@@ -117,7 +118,7 @@ class ServedModel:
         """Return what is published now; the model is None as long as the number of columns is not known."""
         return self._state
 
-    def named(self, state: State | None = None) -> MemoryClassifier | None:
+    def named(self, state: State | None = None) -> Learner | None:
         """Return the model as its file holds it, with the names of its columns; None if it is not known how many."""
         model, names = (state or self._state).model, self._settings.column_names
         if model is not None and names is not None:
@@ -142,6 +143,7 @@ class ServedModel:
         """
         state, about = self._state, self._settings
         model = state.model
+        is_number = isinstance(model, MemoryRegressor)
         facts: dict[str, Any] = {
             "name": self.name,
             "settings": about.given,
@@ -149,9 +151,10 @@ class ServedModel:
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
             "column_names": about.column_names,
-            "cutting": None if model is None or model.cutting_ is None else asdict(model.cutting_),
-            "classes": [] if model is None else model.classes_.tolist(),
-            "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
+            "cutting": None if model is None or model.state.cutting is None else asdict(model.state.cutting),
+            "predicts": "numbers" if is_number else "labels",
+            "classes": [] if model is None or isinstance(model, MemoryRegressor) else model.classes_.tolist(),
+            "examples": 0 if model is None else model.state.n_examples,
             "stale": model is not None and model.state.stale,
             "position": None if model is None else model.position_,
             "snapshot_version": self._snapshot_version,
@@ -160,7 +163,7 @@ class ServedModel:
             "log_bytes": self._log_bytes(),
             "bytes": sum(self._disk_bytes()),
         }
-        if model is not None:
+        if model is not None and not is_number:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
         if digest:
             facts["digest"] = self._digest(state)

@@ -35,9 +35,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hammemo.models.learn import has_doubled
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly
+from hammemo_server.edits.chosen_layouts import chosen_quickly, is_choice_due
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.edits.quotas import Quota
     from hammemo_server.erasure.journal import Journal
@@ -336,7 +335,7 @@ class WrittenModel(ServedModel):
         for i, error in applier.refused.items():
             fresh[i].refuse(error)
 
-    def _append_signed(self, accepted: list[Waiting], bodies: list[bytes], model: MemoryClassifier) -> list[Entry]:
+    def _append_signed(self, accepted: list[Waiting], bodies: list[bytes], model: Learner) -> list[Entry]:
         """Write edits that were applied, with a receipt if the only one of them asked for it."""
         if not accepted[0].receipt:
             return self._append(accepted, bodies)
@@ -406,8 +405,8 @@ class WrittenModel(ServedModel):
         model, chooser = self._state.model, self._chooser
         if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
             return
-        if chooses(model) and has_doubled(model.state, self._tried_at):
-            self._tried_at = int(model.memory_.label_counts.sum())
+        if is_choice_due(model, self._tried_at):
+            self._tried_at = model.state.n_examples
             name = f"hammemo choice {self.tenant}/{self.name}"
             self._chooser = threading.Thread(
                 target=self._choose,
@@ -417,7 +416,7 @@ class WrittenModel(ServedModel):
             )
             self._chooser.start()
 
-    def _choose(self, model: MemoryClassifier, version: int, began: tuple[int, int]) -> None:
+    def _choose(self, model: Learner, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
             with nullcontext() if self._quota is None else self._quota.long_edits:

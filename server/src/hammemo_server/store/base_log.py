@@ -15,7 +15,7 @@ from hammemo import __version__
 from hammemo.files.archive import FileError
 from hammemo.files.contents import from_bytes
 from hammemo.files.models import load
-from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.learners import Learner
 from hammemo_server.store.log import LogDamaged, Overtaken
 from hammemo_server.store.shared_tables import SharedTables
 
@@ -111,23 +111,23 @@ def check_format(where: object, form: object, written_by: object) -> None:
         )
 
 
-def loaded_snapshot(path: Path) -> MemoryClassifier:
+def loaded_snapshot(path: Path) -> Learner:
     """Return the model in the file of a snapshot, or say that the log is damaged."""
     try:
         model = load(path)
     except FileError as error:
         raise LogDamaged(f"The snapshot cannot be read: {str(error).replace(str(path), 'the file')}") from error
-    if not isinstance(model, MemoryClassifier):
+    if not isinstance(model, Learner):
         raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
     return model
 
 
-def received_model(snapshot: bytes) -> MemoryClassifier:
+def received_model(snapshot: bytes) -> Learner:
     """Return the model in a file that a backup or a database holds, or say that it is damaged."""
     try:
         model = from_bytes(snapshot)
     except (FileError, ValueError) as error:
         raise LogDamaged(f"The snapshot cannot be read: {error}") from error
-    if not isinstance(model, MemoryClassifier):
+    if not isinstance(model, Learner):
         raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
     return model

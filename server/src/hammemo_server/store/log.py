@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.store.audit import Line, Linked, Start
     from hammemo_server.store.vault import Vault
 
@@ -174,10 +174,10 @@ class Log(Protocol):
     def read(self, after: int, most: int) -> list[bytes]:
         """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
 
-    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+    def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
 
-    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+    def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it."""
 
     def forget_ids(self, older_than: float) -> None:
@@ -284,7 +284,7 @@ class Store(Protocol):
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models, sorted."""
 
-    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
         """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
 
     def open(self, tenant: str, name: str, *, replica: bool) -> Log:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.store.log import Copied, Entry
     from hammemo_server.store.vault import Vault
 
@@ -187,7 +187,7 @@ class PostgresLog(BaseLog):
         found = [(position, bytes(body)) for _, position, body in rows if position is not None]
         return self._in_order(after, rows[0][0], found)
 
-    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+    def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
         if self.vault is not None:
             return self._sealed_snapshot(self.vault)
@@ -196,7 +196,7 @@ class PostgresLog(BaseLog):
                 position = self._fetch(file)
             return None if position is None else (loaded_snapshot(path), position)
 
-    def _sealed_snapshot(self, vault: Vault) -> tuple[MemoryClassifier, int] | None:
+    def _sealed_snapshot(self, vault: Vault) -> tuple[Learner, int] | None:
         parts = _Parts([])
         position = self._fetch(parts)
         if position is None:
@@ -229,7 +229,7 @@ class PostgresLog(BaseLog):
                 file.write(data)
         return int(base)
 
-    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+    def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
         if self.vault is not None:
             self._send(_sealed_parts(self.vault, position, file_bytes(model)), position)
@@ -424,7 +424,7 @@ class PostgresStore:
         """Return the names of a tenant's models."""
         return self._column("select name from hammemo_models where tenant = %s", tenant)
 
-    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
         """Make an empty log, whole or not at all."""
         with (
             tempfile.TemporaryDirectory(prefix=".snapshot-", dir=self._scratch) as folder,

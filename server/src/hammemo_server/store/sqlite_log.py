@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.learners import Learner
     from hammemo_server.store.log import Copied, Entry, ListFacts
 
 LOG: Final = "log.sqlite"
@@ -195,7 +195,7 @@ class SqliteLog(BaseLog):
             ).fetchall()
         return self._in_order(after, base, rows)
 
-    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+    def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
         path = self.folder / MODEL
         for _ in range(100):  # a replica may meet a file that is replaced between the two readings
@@ -220,7 +220,7 @@ class SqliteLog(BaseLog):
             raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
         return int(position)
 
-    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+    def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
         self._check_place()
         try:
@@ -405,7 +405,7 @@ class FolderStore:
             return []
         return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
 
-    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
         """Make a folder with an empty log, whole or not at all."""
         parent = self.folder / tenant
         draft = parent / f".new-{secrets.token_hex(8)}"
@@ -588,7 +588,7 @@ class FolderStore:
         """Nothing is open here."""
 
 
-def _save_privately(model: MemoryClassifier, path: Path, position: int) -> None:
+def _save_privately(model: Learner, path: Path, position: int) -> None:
     """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
