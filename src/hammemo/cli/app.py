@@ -15,6 +15,7 @@ from hammemo import __version__
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
 from hammemo.cli.console import print_error
+from hammemo.cli.demo import run_demo
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
@@ -47,6 +48,7 @@ app = Commands(
     """
 )
 for _panel, _name, _function, _summary in (
+    (_ASK, "demo", run_demo, "Follow a table, delete a person and prove it, in one minute."),
     (_ASK, "plan", plan_files, "Predict which memory fits a budget, before fitting."),
     (_ASK, "fit", fit_files, "Fit a model to a table or sequences."),
     (_ASK, "evaluate", evaluate_files, "Measure the accuracy of a model on held-out data."),
