@@ -156,7 +156,7 @@ def test_a_transaction_that_a_server_cannot_take_whole_is_named(served: ServedTa
     served.once()
     before = served.client.describe("served")["version"]
     served.sql("insert into {} select g, 'p' || g, g, g, 'no', null from generate_series(100, 10300) g")
-    with pytest.raises(FollowError, match=r"10,000 rows.*--model FILE"):
+    with pytest.raises(FollowError, match=r"10,000 rows.*with a model file"):
         served.once()
     assert served.client.describe("served")["version"] == before
 

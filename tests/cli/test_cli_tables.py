@@ -385,7 +385,7 @@ def test_a_reader_who_has_seen_enough_is_no_error(tmp_path: Path) -> None:
 
 
 def test_the_shell_is_offered_commands_and_options() -> None:
-    for words, offered in (("hammemo fo", {"forget"}), ("hammemo top-k --sc", {"--scores"})):
+    for words, offered in (("hammemo fo", {"follow", "forget"}), ("hammemo top-k --sc", {"--scores"})):
         asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), "_HAMMEMO_COMPLETE": "complete_bash"}
         result = runner.invoke(app, [], prog_name="hammemo", env=asked)
         assert set(result.stdout.split()) == offered

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import time
+import warnings
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -379,3 +380,20 @@ def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     words = np.array([0, clf.state.cells.last_word], np.uint64)
     assert clf.state.cells.out_of_bag(words, np.array([40, 40])).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0
+
+
+def test_numbers_stored_as_strings_warn_once_and_codes_do_not() -> None:
+    prices = [f"{i / 4}" for i in range(60)]
+    table = pd.DataFrame({"price": prices, "weight": prices, "stays": ["a", "b"] * 30})
+    with pytest.warns(UserWarning, match="'price' holds numbers as strings") as told:
+        clf = MemoryClassifier().fit(table[["price", "weight"]], table["stays"])
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.predict(table[["price", "weight"]])
+        MemoryClassifier(numeric="none").fit(table[["price"]], table["stays"])
+        for other in ([f"{i:03}" for i in range(60)], [str(i % 5) for i in range(60)], [*prices[:59], "none"]):
+            MemoryClassifier().fit([[value] for value in other], table["stays"])
+    gaps = [None, "", *prices[2:]]
+    with pytest.warns(UserWarning, match="Column 0 holds numbers as strings"):
+        MemoryClassifier().fit([[value] for value in gaps], table["stays"])

@@ -9,11 +9,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, OneHotEncoder
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import MeMoClassifier, MemoryClassifier, Rolling
+from hammemo import MeMoClassifier, MemoryClassifier, MemoryRegressor, Rolling
 from hammemo.kernels import PositionalHamming, SiteOneHot
 from hammemo.memories import Exact, Gaussian
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
@@ -91,3 +91,20 @@ def test_a_sketch_and_its_exact_twin_differ_in_one_parameter(task: tuple[Any, An
     twin = clone(sketch).set_params(memory=Exact()).fit(*task)
     assert not hasattr(clone(sketch), "memory_")
     assert (sketch.predict(task[0]) == twin.predict(task[0])).mean() > 0.9
+
+
+def test_sparse_matrices_are_read_as_the_same_dense_ones(task: tuple[Any, Any]) -> None:
+    X, y = task
+    pipe = make_pipeline(OneHotEncoder(), MemoryClassifier()).fit(X[:200], y[:200])
+    coded, clf = pipe[0].transform(X), pipe[-1]
+    dense = MemoryClassifier().fit(coded[:200].toarray(), y[:200])
+    assert clf.digest() == dense.digest()
+    assert clf.predict(coded).tolist() == dense.predict(coded.toarray()).tolist() == pipe.predict(X).tolist()
+    assert clf.compile().predict(coded).tolist() == pipe.predict(X).tolist()
+    assert clf.partial_fit(coded[200:], y[200:]).forget(coded[:50], y[:50]).refit().digest() == (
+        MemoryClassifier().fit(coded[50:].toarray(), y[50:]).digest()
+    )
+    numbers = (y == "low") * 1.5
+    reg = MemoryRegressor().fit(coded, numbers)
+    assert reg.digest() == MemoryRegressor().fit(coded.toarray(), numbers).digest()
+    assert reg.predict(coded[:5]).tolist() == reg.predict(coded[:5].toarray()).tolist()

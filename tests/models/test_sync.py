@@ -246,7 +246,11 @@ def test_what_fails_in_the_middle_changes_nothing(error: Any, monkeypatch: pytes
 def test_an_interrupt_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = frame(60)
     clf, before = model().fit(X, y), model().fit(X, y).digest()
-    monkeypatch.setattr(sync, "difference", lambda *_: signal.raise_signal(signal.SIGINT))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sync, "difference", interrupted)
     with pytest.raises(KeyboardInterrupt):
         clf.sync(X[10:], y[10:])
     assert clf.digest() == before

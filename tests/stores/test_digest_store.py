@@ -150,7 +150,7 @@ def test_the_counterexample(memory: Memory, keep: Any) -> None:
     assert plain.memory_.label_counts.tolist() == [1]
     model = MemoryClassifier("positional", memory=memory, vote="sum", keep=keep).fit(rows, labels)
     before = model.digest()
-    with pytest.raises(NotStoredError, match=r"1 of 2 examples to be removed is not stored .*row 1 .*Nothing"):
+    with pytest.raises(NotStoredError, match=r"1 of 2 examples to be removed is not stored, .*row 1 .*Nothing"):
         model.forget([["a", "c"], ["a", "b"]], ["y", "y"])
     with pytest.raises(NotStoredError, match="row 0"):
         model.forget_one(["a", "b"], "y")

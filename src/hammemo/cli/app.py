@@ -15,6 +15,7 @@ from hammemo import __version__
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
 from hammemo.cli.console import print_error
+from hammemo.cli.demo import run_demo
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
@@ -31,7 +32,7 @@ from hammemo.cli.sync import sync_table
 from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
-_ASK, _CHANGE = "Fit and predict", "Edit and inspect a model"
+_FIRST, _MORE = "Begin here", "More"
 _SERVE, _REPRODUCE = "Serve", "Reproduce"
 
 
@@ -47,24 +48,25 @@ app = Commands(
     """
 )
 for _panel, _name, _function, _summary in (
-    (_ASK, "plan", plan_files, "Predict which memory fits a budget, before fitting."),
-    (_ASK, "fit", fit_files, "Fit a model to a table or sequences."),
-    (_ASK, "evaluate", evaluate_files, "Measure the accuracy of a model on held-out data."),
-    (_ASK, "predict", predict_rows, "Print the most likely label of each row or document."),
-    (_ASK, "top-k", top_k_rows, "Print the k most likely labels of each row or document."),
-    (_ASK, "explain", explain_contexts, "Show how much each token adds to each label's score."),
-    (_CHANGE, "add", add_files, "Learn more examples."),
-    (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
-    (_CHANGE, "sync", sync_table, "Make a model hold just the rows of a table."),
-    (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
-    (_CHANGE, "follow", follow_table, "Keep a model equal to a table of PostgreSQL."),
-    (_CHANGE, "merge", merge_models, "Add models, or subtract some."),
-    (_CHANGE, "compact", compact_folder, "Write changes into the segments of a model folder."),
-    (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
-    (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
+    (_FIRST, "demo", run_demo, "Follow a table, delete a person and prove it, in one minute."),
+    (_FIRST, "fit", fit_files, "Fit a model to a table or sequences."),
+    (_FIRST, "evaluate", evaluate_files, "Measure the accuracy of a model on held-out data."),
+    (_FIRST, "predict", predict_rows, "Print the most likely label of each row or document."),
+    (_FIRST, "explain", explain_contexts, "Show how much each token adds to each label's score."),
+    (_FIRST, "inspect", inspect_file, "Show the contents of a model file."),
+    (_FIRST, "sync", sync_table, "Make a model hold just the rows of a table."),
+    (_FIRST, "forget", forget_files, "Remove examples, as if they had never been learnt."),
+    (_FIRST, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
+    (_FIRST, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
+    (_MORE, "top-k", top_k_rows, "Print the k most likely labels of each row or document."),
+    (_MORE, "add", add_files, "Learn more examples."),
+    (_MORE, "follow", follow_table, "Keep a model equal to a table of PostgreSQL."),
+    (_MORE, "merge", merge_models, "Add models, or subtract some."),
+    (_MORE, "plan", plan_files, "Predict which memory fits a budget, before fitting."),
+    (_MORE, "compact", compact_folder, "Write changes into the segments of a model folder."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
-app.add_typer(keys, name="keys", rich_help_panel=_CHANGE)
+app.add_typer(keys, name="keys", rich_help_panel=_MORE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
 _SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tokens")
 """What the package hammemo-server adds to the commands, by an entry point."""

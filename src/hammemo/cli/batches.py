@@ -210,8 +210,8 @@ def forget_batches(
             except NotStoredError as error:
                 place = batch.place(_first_refused(model, X, y)) if len(y) == len(batch.y) else "One example"
                 raise NotStoredError(
-                    f"{place} was never learnt, or not so often: nothing was forgotten and the file is as it was. "
-                    "Leave it out."
+                    f"{place} was never learnt, or not that many times: nothing was forgotten and the file is as it "
+                    "was. Leave it out."
                 ) from error
             note(_rows(X, y))
             forgotten += len(y)

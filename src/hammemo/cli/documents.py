@@ -110,8 +110,8 @@ def forget_documents(
         if str(error).startswith("Case "):
             raise
         raise NotStoredError(
-            "A document was never learnt, or not so often: nothing was forgotten and the file is as it was. Leave it "
-            "out, or name those that were learnt with --only."
+            "A document was never learnt, or not that many times: nothing was forgotten and the file is as it was. "
+            "Leave it out, or name those that were learnt with --only."
         ) from error
     if documents.missing:
         raise ValueError(f"The input has no case {', '.join(map(repr, sorted(documents.missing)))}.")

@@ -153,7 +153,7 @@ class Follower:
         if self.source.keeps_without_limit():
             self._tell(
                 "Warning: max_slot_wal_keep_size is not set. While this follower is stopped, PostgreSQL keeps its log "
-                "without a limit, which may fill its disk. Set it, or use --drop-slot before a long stop.",
+                "without a limit, which may fill its disk. Set it, or drop the slot before a long stop.",
                 {"event": "warning", "setting": "max_slot_wal_keep_size"},
             )
 
@@ -280,8 +280,8 @@ class Follower:
         except psycopg.errors.QueryCanceled:
             self._stopped_check = time.time()
             self._tell(
-                f"The comparison took more than {self._options.check_timeout:g} s and was stopped: give it more time "
-                "(--check-timeout), or turn it off (--check 0).",
+                f"The comparison took more than {self._options.check_timeout:g} s and was stopped: give it more time, "
+                "or turn it off.",
                 {"event": "check stopped"},
             )
 

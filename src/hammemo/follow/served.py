@@ -174,7 +174,7 @@ def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedT
 def _too_large(table: str) -> str:
     return (
         f"A change of {table} has more than {_ROWS:,} rows, and a server takes so many in one edit, so that readers "
-        "see all of a transaction or nothing. Follow with --model FILE and serve that file, or write smaller "
+        "see all of a transaction or nothing. Follow with a model file and serve that, or write smaller "
         "transactions."
     )
 

@@ -257,12 +257,12 @@ class FollowedSource:
         """Create the publication if it is not there; refuse one that is dangerous or does not send all changes."""
         if self.one("select 1 from pg_publication where pubname = %s", self.publication) is None:
             if not self.owns_publication:
-                raise FollowError(f"There is no publication {self.publication}: create it, or leave out --publication.")
+                raise FollowError(f"There is no publication {self.publication}: create it, or do not name a publication.")
             self._create_publication(self.publication, where)
         elif where is not None and self._expression_of(where) != self._filter():
             raise FollowError(
-                f"The publication {self.publication} has the filter {self._filter() or 'none'}, not --where {where}: "
-                "leave out --where, or start a new model."
+                f"The publication {self.publication} has the filter {self._filter() or 'none'}, not {where}: "
+                "leave out the condition, or start a new model."
             )
         self._check_publication()
         self.where = self._filter()
@@ -271,8 +271,8 @@ class FollowedSource:
         is_partitioned = self.one("select relkind = 'p' from pg_class where oid = %s", self._oid)[0]
         if where is not None and is_partitioned:
             raise FollowError(
-                "--where with partitions could make updates fail in a partition that is added later: leave it out, or "
-                "use hammemo sync --query."
+                "A condition for a table with partitions could make updates fail in a partition that is added later: leave "
+                "it out, or use hammemo sync with a query."
             )
         statement = sql.SQL("create publication {} for table {}{} with (publish_via_partition_root = true)").format(
             sql.Identifier(name),
@@ -329,7 +329,7 @@ class FollowedSource:
         if tables[0][1]:
             raise FollowError(
                 f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every UPDATE and DELETE of "
-                f"{self.table} fails by it. {way_out}; hammemo leaves out columns itself (--columns)."
+                f"{self.table} fails by it. {way_out}; hammemo leaves out columns itself."
             )
         if not facts[1] or not facts[2]:
             raise FollowError(f"The publication {name} does not send all changes. {way_out}.")

@@ -148,7 +148,7 @@ def column_error(table: str, name: str, what: str) -> FollowError:
     """Return the error for a followed column that is not what it was."""
     return FollowError(
         f"Column {name!r} of {table} {what}, so the model can no longer follow it; the model is as it was. Change the "
-        "column back, or follow the table with a new model and drop this one's slot (--drop-slot)."
+        "column back, or follow the table with a new model and drop this one's slot."
     )
 
 

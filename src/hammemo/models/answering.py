@@ -186,11 +186,11 @@ class Answering(ABC):
         k : int
             How many.
         exclude : "seen" or array-like, optional
-            Labels that are never among them: one list for all queries, or one list a query. "seen" leaves out all
+            Labels that are never among them: one list for all queries, or one list per query. "seen" leaves out all
             tokens of the query itself, such as items that were bought already, also those that a model of streams does
             not read because they are too long ago.
         allow : array-like, optional
-            Only these labels are among them, such as items in stock: one list for all queries, or one list a query.
+            Only these labels are among them, such as items in stock: one list for all queries, or one list per query.
         return_scores : bool
             Whether to return the scores, too. A vote that discounts popular labels (`Mixture`) returns discounted
             ones; its first label may be another one than that of `predict`.

@@ -988,10 +988,6 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         columns = [column] if other is None else [column, other]
         return column_values(self.state, columns).plot(label, ax)
 
-    def __str__(self) -> str:
-        """Return two lines once fitted: what was chosen, and how good it is on held-out folds."""
-        return f"{type(self).__name__}: {self.report().summary()}" if "_state" in vars(self) else repr(self)
-
     def _repr_html_inner(self) -> str:
         """Return scikit-learn's picture and, once fitted, what was chosen."""
         return str(super()._repr_html_inner()) + self._report_html()
@@ -1042,6 +1038,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self.settings().missing != "refuse"
+        tags.input_tags.sparse = self.settings().numeric is not None
         return tags
 
 

@@ -1,6 +1,6 @@
 """What `top_k` is told of labels that may be among its answers: from a user's lists to a mask.
 
-A list is either one list of labels for all queries, or one list a query. What is no label of the model is passed over:
+A list is either one list of labels for all queries, or one list per query. What is no label of the model is passed over:
 a shop's list of items in stock may hold items that were never bought. A long list that many queries share is a
 `ListedLabels`, which is looked up among the labels of a model once.
 """
@@ -113,7 +113,7 @@ def label_mask(labels: Vocabulary, m: int, exclude: Any, allow: Any, seen: Calla
 
 
 def _lists(labels: Vocabulary, given: Any, m: int, name: str, known: str) -> Lists | None:
-    """Return the columns of one list a query, or None for one list for all; refuse all else."""
+    """Return the columns of one list per query, or None for one list for all; refuse all else."""
     if given is None or isinstance(given, ListedLabels):
         return None
     if not _is_list(given):
@@ -123,7 +123,7 @@ def _lists(labels: Vocabulary, given: Any, m: int, name: str, known: str) -> Lis
     lists = list(given)
     if len(lists) != m or not all(map(_is_list, lists)):
         raise ValueError(
-            f"{name} has {len(lists)} lists or labels for {m} queries: give one list a query, or one for all."
+            f"{name} has {len(lists)} lists or labels for {m} queries: give one list per query, or one for all."
         )
     return columns_of(labels, lists)
 

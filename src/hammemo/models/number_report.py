@@ -91,7 +91,7 @@ class NumberReport:
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
-        return f"<pre>{escape(str(self))}</pre>"
+        return f"<pre style='white-space: pre-wrap; max-width: 900px'>{escape(str(self))}</pre>"
 
 
 def _counted(number: int, what: str) -> str:

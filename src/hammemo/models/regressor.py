@@ -482,6 +482,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -138,7 +138,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
-        return f"<pre>{escape(str(self))}</pre>"
+        return f"<pre style='white-space: pre-wrap; max-width: 900px'>{escape(str(self))}</pre>"
 
     def bits(self) -> SiteBits:
         """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.

@@ -302,6 +302,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self.estimator.settings().missing != "refuse"
+        tags.input_tags.sparse = self.estimator.settings().numeric is not None
         return tags
 
 

@@ -1,4 +1,4 @@
-"""A file of receipts: one signed receipt a line, each with the hash of the line before.
+"""A file of receipts: one signed receipt per line, each with the hash of the line before.
 
 One file belongs to one model. Old receipts may be deleted from the front: the first line then names one that is not
 there. A receipt must not be there before the model is, and must not be lost when a process is

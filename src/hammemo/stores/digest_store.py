@@ -70,7 +70,7 @@ class Digests(BaseEstimator):
     >>> clf.forget([["a", "b"]], ["y"])  # its tokens are all there, but this example never was
     Traceback (most recent call last):
         ...
-    hammemo.memories.errors.NotStoredError: 1 of 1 examples to be removed is not stored (so often): row 0 ...
+    hammemo.memories.errors.NotStoredError: 1 of 1 examples to be removed is not stored, or not that many ...
     >>> clf.forget([["a", "c"]], ["y"]).memory_.label_counts.tolist()
     [1]
     """
@@ -203,8 +203,8 @@ class DigestStore(ModelStore):
             digests = self.digests.plus(theirs.words, sign * theirs.counts.astype("int64"))
         except NotStoredError:
             raise NotStoredError(
-                "The other model is not part of this one: it holds an example that is not stored here (so often). "
-                "Nothing was changed."
+                "The other model is not part of this one: it holds an example that is not stored here, or not that "
+                "many times. Nothing was changed."
             ) from None
         return self._but(digests, None if self.beside is None else self.beside.plus(other, sign))
 

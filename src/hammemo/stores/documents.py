@@ -449,6 +449,6 @@ def in_parts(sizes: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]
 def not_kept() -> NotStoredError:
     """Return the error for a document to be forgotten that is not kept, and would be."""
     return NotStoredError(
-        "A document was not learnt so, or not so often: the model would keep it, and does not. Nothing was changed. "
+        "A document to be forgotten was not learnt in this form, or not that many times. Nothing was changed. "
         "Give each document whole, as it was learnt: with the same short, pad and classes."
     )

@@ -12,6 +12,7 @@ here; an infinite one is the largest number that there is.
 
 from __future__ import annotations
 
+import re
 import warnings
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -57,6 +58,13 @@ _COARSE: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms")
 
 _MANY_ROWS: Final = 50
 _DISTINCT_SHARE: Final = 0.9
+_MANY_TEXTS: Final = 20
+_NUMBER_TEXT: Final = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+def dense(X: Any) -> Any:
+    """Return a sparse matrix as an array, and everything else as it is."""
+    return X.toarray() if sparse.issparse(X) else X  # type: ignore[attr-defined]
 
 
 def table_columns(X: Any) -> list[NDArray[Any]] | None:
@@ -64,8 +72,7 @@ def table_columns(X: Any) -> list[NDArray[Any]] | None:
 
     Values of object columns are as they were.
     """
-    if sparse.issparse(X):
-        return None
+    X = dense(X)
     if hasattr(X, "columns") and hasattr(X, "shape") and len(X.shape) == 2:
         if hasattr(X, "iloc"):
             return [_pandas_column(column) for _, column in X.items()]
@@ -156,6 +163,30 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
             continue
         warnings.warn(f"{where} holds whole numbers that nearly all differ; {advice}", UserWarning, stacklevel=2)
         return
+
+
+def warn_of_texts(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None) -> None:
+    """Warn of the first column of names whose values are numbers as strings: as names, near ones are not alike."""
+    for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if kind == ColumnKind.NAMES and column.dtype.kind in "OU" and _holds_texts_of_numbers(column):
+            where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+            advice = "convert it with astype(float), or say numeric='none' if names are meant."
+            words = f"{where} holds numbers as strings, which are read as names: {advice}"
+            warnings.warn(words, UserWarning, stacklevel=2)
+            return
+
+
+def _holds_texts_of_numbers(column: NDArray[Any]) -> bool:
+    """Return whether all values are numbers as strings, too many different ones for a code and none like 007."""
+    if len(column) < _MANY_ROWS:
+        return False
+    texts = set()
+    for value in column.tolist():
+        if isinstance(value, str) and _NUMBER_TEXT.fullmatch(value):
+            texts.add(value)
+        elif value != "" if isinstance(value, str) else not is_missing(value):
+            return False
+    return len(texts) >= _MANY_TEXTS
 
 
 def tokens_of(

@@ -20,10 +20,12 @@ from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import (
     ColumnKind,
     category_places,
+    dense,
     is_own_token,
     table_columns,
     tokens_of,
     warn_of_ids,
+    warn_of_texts,
 )
 from hammemo.tokens.contexts import (
     Contexts,
@@ -203,6 +205,7 @@ def _table(
     learning: bool = False,
 ) -> tuple[ColumnSchema, NDArray[Any]]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
+    X = X if rules.numeric is None else dense(X)
     is_frame, reset = hasattr(X, "columns"), known is None
     if is_frame and hasattr(X, "shape"):
         column_names(X)  # refuses names that occur twice
@@ -247,6 +250,7 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | Non
     kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
         warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
+        warn_of_texts(listed, kinds, names)
     return ColumnSchema(len(listed), types=evidence.types).of_kinds(kinds)
 
 

@@ -130,7 +130,7 @@ class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after 
 
 
 class NotStored(ServiceError):  # noqa: N818
-    """An example to be forgotten is not stored, or not so often. Nothing was changed."""
+    """An example to be forgotten is not stored, or not that many times. Nothing was changed."""
 
     status = 409
 
