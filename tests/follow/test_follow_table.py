@@ -636,7 +636,7 @@ def test_a_model_of_numbers_follows(table: Callable[..., FollowedTable], tmp_pat
     ):
         assert told in CliRunner().invoke(app, [*command, *wrong, "--once"]).stderr
     one.sql("insert into {} values (999, 'a', 1, 'NaN', 'x')")
-    with pytest.raises(FollowError, match="not \"spend > '-Infinity'"):
+    with pytest.raises(FollowError, match="the condition spend > '-Infinity'"):
         one.once()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import signal
 import threading
 from collections import Counter
 from itertools import pairwise

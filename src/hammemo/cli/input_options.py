@@ -135,8 +135,8 @@ class InputOptions:
 
         if h is None and label is None and target is None:
             raise UsageError(
-                "Name the column that is to be predicted with --label, or --target for numbers, or learn sequences "
-                "with --h."
+                "Name the column that is to be predicted with --label, or learn sequences with --h. For numbers, "
+                "hammemo fit and evaluate take --target."
             )
         if h is not None and label is not None:
             raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")

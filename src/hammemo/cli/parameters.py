@@ -18,7 +18,7 @@ OPTIONS: Final = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("columns", "delimiter", "format", "label", "missing", "numeric"),
+            *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
             *("case", "column", "end", "event", "h", "short", "time", "tokens"),
             *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
             *("address", "engine", "resume", "workers"),

@@ -212,7 +212,7 @@ class FollowedSource:
                 raise column_error(self.table, name, "is not there (or is generated, and so not in the log)")
         chosen = tuple(known[name] for name in names)
         if is_target and known[label].kind not in ("whole", "float"):
-            raise FollowError(f"Column {label!r} of {self.table} holds no numbers: use --label for names.")
+            raise FollowError(f"Column {label!r} of {self.table} holds no numbers: use label= for names.")
         return Followed(self.table, chosen, known[label], known[subject] if subject else None, is_target)
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
@@ -257,7 +257,9 @@ class FollowedSource:
         """Create the publication if it is not there; refuse one that is dangerous or does not send all changes."""
         if self.one("select 1 from pg_publication where pubname = %s", self.publication) is None:
             if not self.owns_publication:
-                raise FollowError(f"There is no publication {self.publication}: create it, or do not name a publication.")
+                raise FollowError(
+                    f"There is no publication {self.publication}: create it, or do not name a publication."
+                )
             self._create_publication(self.publication, where)
         elif where is not None and self._expression_of(where) != self._filter():
             raise FollowError(
@@ -271,8 +273,8 @@ class FollowedSource:
         is_partitioned = self.one("select relkind = 'p' from pg_class where oid = %s", self._oid)[0]
         if where is not None and is_partitioned:
             raise FollowError(
-                "A condition for a table with partitions could make updates fail in a partition that is added later: leave "
-                "it out, or use hammemo sync with a query."
+                "A condition for a table with partitions could make updates fail in a partition that is added later: "
+                "leave it out, or use hammemo sync with a query."
             )
         statement = sql.SQL("create publication {} for table {}{} with (publish_via_partition_root = true)").format(
             sql.Identifier(name),

@@ -176,8 +176,8 @@ class FileTarget:
 def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
     """Refuse a model of labels for a column of targets, and the reverse."""
     if is_target != followed.is_target:
-        known, other = ("numbers", "--target") if is_target else ("labels", "--label")
-        raise FollowError(f"{name} predicts {known}: use {other} {followed.label.name}, or name another model.")
+        known, other = ("numbers", "target") if is_target else ("labels", "label")
+        raise FollowError(f"{name} predicts {known}: use {other}={followed.label.name!r}, or name another model.")
 
 
 def first_model(followed: Followed, table: tuple[Any, Any]) -> Learner:

@@ -135,7 +135,7 @@ class Followed:
             name = self.label.name
             raise FollowError(
                 f"Column {name!r} of {self.table} holds NaN or infinity, and a target is a finite number. Change that "
-                f"row, or leave such rows out: --where \"{name} > '-Infinity' and {name} < 'Infinity'\"."
+                f"row, or leave such rows out with the condition {name} > '-Infinity' and {name} < 'Infinity'."
             )
         return targets
 
