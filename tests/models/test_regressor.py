@@ -7,6 +7,7 @@ import os
 import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,13 @@ from scipy.optimize import nnls
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, Rolling, load, save
+from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, load, save
 from hammemo._arrays.native import native
 from hammemo.engines import fit_table
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.kernels.cells import number_trees
+from hammemo.kernels.cells import error_sizes, number_trees
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
+from hammemo.models import number_state
 from hammemo.models.number_state import NumberRows
 
 if TYPE_CHECKING:
@@ -414,9 +416,9 @@ def test_answers_without_compiled_walks_are_the_same(monkeypatch: pytest.MonkeyP
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (50, len(state.layout.codes.is_name))).astype(np.uint8)
     values = rng.normal(size=(len(state.layout.forests[0].column), 2))
-    compiled = number_trees.summed_leaves(state.layout.forests[0], codes, values)
+    compiled = number_trees.leaf_sums(state.layout.forests[0], values)(codes)
     monkeypatch.setitem(vars(state.layout.forests[0]), "compiled", None)
-    assert np.array_equal(number_trees.summed_leaves(state.layout.forests[0], codes, values), compiled)
+    assert np.array_equal(number_trees.leaf_sums(state.layout.forests[0], values)(codes), compiled)
 
 
 def test_contributions_add_up_also_after_edits() -> None:
@@ -477,5 +479,14 @@ def test_what_does_not_take_numbers_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("size,price\n1,2\n")
     with pytest.raises(TypeError, match="Engines fit a MemoryClassifier"):
         fit_table(MemoryRegressor(), tmp_path / "a.csv", "price")
-    with pytest.raises(TypeError, match="which Rolling needs"):
-        Rolling(MemoryRegressor(), last=5).partial_fit([[1.0]], [2.0])
+
+
+def test_trees_are_made_ready_once_for_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    model, made = MemoryRegressor().fit(X, X[:, 0]), Mock(wraps=number_trees.leaf_sums)
+    monkeypatch.setattr(number_state, "leaf_sums", made)
+    monkeypatch.setattr(error_sizes, "leaf_sums", made)
+    wanted = model.predict_interval(X[:5])
+    assert np.array_equal(np.vstack([model.predict_interval(X[i : i + 1]) for i in range(5)]), wanted)
+    assert made.call_count == 3  # two parts, and the sizes of errors
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_interval(X[:5]), wanted)  # noqa: S301

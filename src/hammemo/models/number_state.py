@@ -31,8 +31,8 @@ from hammemo.kernels.cells.number_trees import (
     checked_sum,
     column_values,
     exact_sum,
+    leaf_sums,
     leaf_values,
-    summed_leaves,
 )
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories.errors import never_stored
@@ -40,7 +40,7 @@ from hammemo.models.state import RowsState
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -399,8 +399,9 @@ class NumberState(RowsState):
         return self.layout.digest[:32]
 
     @cached_property
-    def _leaf_values(self) -> list[NDArray[np.float64]]:
-        return list(map(leaf_values, self.layout.forests, self.memory.cells, self.vote.weights))
+    def _leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], NDArray[np.float64]]]:
+        forests = self.layout.forests
+        return list(map(leaf_sums, forests, map(leaf_values, forests, self.memory.cells, self.vote.weights)))
 
     @cached_property
     def _live(self) -> AdditiveBase:
@@ -415,8 +416,8 @@ class NumberState(RowsState):
         found = np.zeros((len(rows), owned.shape[1]))
         for part, (forest, cells) in enumerate(zip(layout.forests, self.memory.cells, strict=True)):
             values = column_values(forest, cells, self.vote.weights[part], owned)
-            found += blend[part] * summed_leaves(forest, rows.codes, values)
-        trusted = np.clip(summed_leaves(layout.forests[0], rows.codes, self._leaf_values[0])[:, 1:], 0.0, 1.0)
+            found += blend[part] * leaf_sums(forest, values)(rows.codes)
+        trusted = np.clip(self._leaf_sums[0](rows.codes)[:, 1:], 0.0, 1.0)
         middles = layout.codes.step_middles
         live, frozen = (base.contributions(rows.codes, middles)[:, :, 0].T for base in (self._live, layout.base))
         found += blend[0] * (live + trusted * (frozen - live))  # the mean belongs to no column
@@ -433,7 +434,7 @@ class NumberState(RowsState):
         frozen = layout.base.scores(rows.values, rows.names)[:, 0], np.full(n, layout.mean)
         total = np.full(n, float(layout.mean))
         for part, weight in enumerate(self.vote.blend.tolist()):
-            told = summed_leaves(layout.forests[part], rows.codes, self._leaf_values[part])
+            told = self._leaf_sums[part](rows.codes)
             trusted = np.clip(told[:, 1], 0.0, 1.0) * (frozen[part] - live[part])
             total += weight * (live[part] + trusted + told[:, 0] - layout.mean)
         return total

@@ -5,24 +5,27 @@ It is a function of the rows that the vote was fitted to, and stays as it is unt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._versions import cached_property
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.forest import LEVELS, ForestRules, forest_arrays, grown_forest, restored_forest
 from hammemo.kernels.cells.number_trees import (
     NumberCells,
     fitted_weights,
+    leaf_sums,
     leaf_values,
     number_features,
     out_of_bag,
-    summed_leaves,
     weighted,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -90,7 +93,14 @@ class ErrorSizes:
 
     def sizes(self, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return the size of the error of each row."""
-        return _bounded(self.mean, summed_leaves(self.forest, codes, self.leaves[:, None])[:, 0])
+        return _bounded(self.mean, self._leaf_sums(codes)[:, 0])
+
+    @cached_property
+    def _leaf_sums(self) -> Callable[[NDArray[np.uint8]], NDArray[np.float64]]:
+        return leaf_sums(self.forest, self.leaves[:, None])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # what is cached is made again
 
     def at(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the quantiles of error / size at these levels."""

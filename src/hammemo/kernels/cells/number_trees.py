@@ -24,7 +24,7 @@ from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, copies_in_bag, cut
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -272,13 +272,26 @@ def _level_values(
             yield level, share * sums, share * counts
 
 
-def summed_leaves(forest: Forest, codes: NDArray[np.uint8], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of what the leaves of rows say, tree by tree: (m, outputs), of values (nodes, outputs)."""
-    total = np.zeros((len(codes), values.shape[1]))
+def leaf_sums(forest: Forest, values: NDArray[np.float64]) -> Callable[[NDArray[np.uint8]], NDArray[np.float64]]:
+    """Return the function from codes of rows to the sum of what their leaves say, tree by tree.
+
+    It is made once for many calls, because that takes as long as there are nodes.
+
+    Shapes
+    ------
+    values : (nodes, outputs); codes : (m, columns); returned : (m, outputs)
+    """
+    compiled = None
     if forest.compiled is not None:
-        scores = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
-        scores.add(np.ascontiguousarray(codes), total)
+        compiled = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
+
+    def summed(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+        total = np.zeros((len(codes), values.shape[1]))
+        if compiled is not None:
+            compiled.add(np.ascontiguousarray(codes), total)
+            return total
+        for leaves in forest.leaves(codes).T:
+            total += values[leaves]
         return total
-    for leaves in forest.leaves(codes).T:
-        total += values[leaves]
-    return total
+
+    return summed
