@@ -1,7 +1,7 @@
 """What `top_k` is told of labels that may be among its answers: from a user's lists to a mask.
 
-A list is either one list of labels for all queries, or one list per query. What is no label of the model is passed over:
-a shop's list of items in stock may hold items that were never bought. A long list that many queries share is a
+A list is either one list of labels for all queries, or one list per query. What is no label of the model is passed
+over: a shop's list of items in stock may hold items that were never bought. A long list that many queries share is a
 `ListedLabels`, which is looked up among the labels of a model once.
 """
 
