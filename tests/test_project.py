@@ -285,3 +285,18 @@ def test_the_site_is_built_with_an_old_pip() -> None:
         "--group",
         "docs",
     ]
+
+
+def test_strangers_find_what_it_is_and_how_mature() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    start = project["description"].partition(":")[2].partition(", and")[0]
+    assert start.strip() in readme.partition("```")[0]  # both begin with the same sentence
+    wanted = {"tabular", "scikit-learn", "gradient boosting", "GDPR", "unlearning", "incremental"}
+    assert wanted <= set(project["keywords"])
+    (maturity,) = [line for line in project["classifiers"] if line.startswith("Development Status")]
+    is_released = "No version is released yet" not in readme
+    assert is_released or int(maturity.split(" :: ")[1][0]) <= 3, "what is not released is no beta"
+    for link in ("CODE_OF_CONDUCT.md", "CONTRIBUTING.md#deprecations", "docs/roadmap.md"):
+        assert f"]({link})" in readme
+    assert "`pytest -m quick`" in readme

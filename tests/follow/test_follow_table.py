@@ -646,7 +646,7 @@ def test_a_model_of_labels_does_not_follow_numbers_and_one_without_rows_is_fitte
     one = table(label="spend", columns=["plan", "calls"], is_target=True)
     one.create()
     save(MemoryClassifier().fit(pa.table({"plan": ["a"], "calls": [1]}), ["x"]), one.path)
-    with pytest.raises(FollowError, match="predicts labels: use --label"):
+    with pytest.raises(FollowError, match="predicts labels: use label="):
         one.once()
     save(MemoryRegressor(keep=False).fit(pa.table({"plan": ["a", "b"], "calls": [1, 2]}), [1.0, 2.0]), one.path)
     one.once()

@@ -144,7 +144,7 @@ def test_a_layout_of_other_kinds_of_columns_is_refused() -> None:
     X = table()
     clf = MemoryClassifier(memory=Exact()).fit(X, LABELS)
     others = {
-        "'x' holds names here and numbers there": X.astype({"x": str}),
+        "'x' holds names here and numbers there": X.assign(x="x" + X["x"].astype(str)),
         "'name' holds numbers here and names there": X.assign(name=0.5),
         "1 columns here and 2 there": X[["x"]],
     }

@@ -47,6 +47,7 @@ COPIED = (
     "README.md",
     "CHANGELOG.md",
     "CITATION.cff",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "LICENSE",
     "SECURITY.md",

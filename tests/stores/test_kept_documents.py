@@ -171,7 +171,7 @@ def test_damaged_documents_are_refused() -> None:
 
 
 def test_never_kept_is_refused() -> None:
-    with pytest.raises(NotStoredError, match="not learnt so"):
+    with pytest.raises(NotStoredError, match="not learnt in this form"):
         with_some(with_some(EMPTY, [["a", "b"]]), [["a", "c"]], -1)
 
 

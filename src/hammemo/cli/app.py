@@ -42,7 +42,8 @@ def _say_server_is_missing(context: typer.Context) -> NoReturn:
 
 
 app = Commands(
-    help="""Classify tables, clicks, event logs and text; learn, forget and merge rows exactly; the paper's MeMo.
+    help="""Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the
+    rows that are there.
 
     To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
     """

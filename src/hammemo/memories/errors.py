@@ -23,7 +23,7 @@ def not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
     """Return the error for rows, the first of them named, that are not stored as often as they are to be removed."""
     return NotStoredError(
         f"{len(rows)} of {n_examples} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored, or "
-        f"fewer times: row {rows[0]} is the first of them. Nothing was changed."
+        f"not that many times: row {rows[0]} is the first of them. Nothing was changed."
     )
 
 

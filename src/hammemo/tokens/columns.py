@@ -59,6 +59,8 @@ _COARSE: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms")
 _MANY_ROWS: Final = 50
 _DISTINCT_SHARE: Final = 0.9
 _MANY_TEXTS: Final = 20
+_MANY_CODES: Final = 100
+"""From so many different fractions, or whole numbers, on: fewer strings may be codes, such as days of a month."""
 _NUMBER_TEXT: Final = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -186,7 +188,7 @@ def _holds_texts_of_numbers(column: NDArray[Any]) -> bool:
             texts.add(value)
         elif value != "" if isinstance(value, str) else not is_missing(value):
             return False
-    return len(texts) >= _MANY_TEXTS
+    return len(texts) >= (_MANY_CODES if all(text.isdecimal() for text in texts) else _MANY_TEXTS)
 
 
 def tokens_of(

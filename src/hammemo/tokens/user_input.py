@@ -250,7 +250,8 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | Non
     kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
         warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
-        warn_of_texts(listed, kinds, names)
+        if rules.kernel_is_automatic:
+            warn_of_texts(listed, kinds, names)
     return ColumnSchema(len(listed), types=evidence.types).of_kinds(kinds)
 
 
