@@ -486,3 +486,25 @@ def test_without_the_compiled_loops_everything_is_the_same() -> None:
     assert len(missing) == 2  # one warning for all twelve models
     assert "compiled loops are not installed" in missing[1]
     assert "HAMMEMO_NATIVE=0" in missing[1]
+
+
+def test_exceptions_stay_ours_beside_other_packages_made_with_nanobind() -> None:
+    """DuckDB translates every std::bad_alloc of the modules in its nanobind domain into an exception of its own."""
+    pytest.importorskip("duckdb")
+    program = (
+        "import duckdb, numpy as np\n"
+        "from hammemo import memories, _native\n"
+        "from hammemo.kernels import PositionalHamming\n"
+        "from hammemo.memories.exact.live.live import Live\n"
+        "from hammemo.tokens.contexts import Examples\n"
+        "memory = memories.Exact().open(PositionalHamming().resolve(2))\n"
+        "memory.add(Examples.of(np.zeros((9, 2), int), np.arange(9)))\n"
+        "_native.fail_allocation(0)\n"
+        "try:\n"
+        "    Live.of(memory.signed_sum.total)\n"
+        "except MemoryError:\n"
+        "    print('MemoryError')\n"
+        "_native.fail_allocation(-1)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.stdout.strip() == "MemoryError", ran.stderr
