@@ -2,17 +2,25 @@
 
     python -m benchmarks.regression --data FOLDER [--sets wage airfare] [--learners ours LightGBM] [--json FILE]
     python -m benchmarks.regression --show FILE
+    python -m benchmarks.regression --data FOLDER --by-time | --wrong [--sets diabetes wage]
+    python -m benchmarks.regression --made-up 1000000
 
 FOLDER holds CSV files with a header, the target in the column ``target``. Files below 4,000 rows are judged by three
 shuffled folds, the others by one split with a quarter for testing. Printed are RMSE and MAE, both divided by the
 standard deviation of the training targets, the pinball loss at .1, .5 and .9, the coverage of 80 % intervals, and the
 processor seconds of a fit; then geometric means of the ratios of ours to each other learner. A run that was stopped
 goes on where it was: what ``--json`` holds is not measured again. A learner that is not installed is left out.
+
+``--by-time`` takes bikeshare in the order of month, day and hour: the last quarter is for testing. ``--wrong`` makes a
+tenth of the training targets five standard deviations too high, forgets these rows, and refits: of the RMSE that they
+cost, printed is the share that `forget` alone wins back. ``--made-up`` takes a table of eight numbers with that many
+rows, and prints the peak of memory above that of the table, too; the choice is made by the rows that a model keeps.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,12 +163,64 @@ def splits(n: int) -> list[Any]:
     return list(KFold(3, shuffle=True, random_state=0).split(np.arange(n)))
 
 
-def measured(path: Path, learner: str) -> Row:
-    """Return the means over folds of one learner."""
+Table = tuple[str, pd.DataFrame, Any]
+"""A name, columns and targets."""
+MADE_UP_TEST_ROWS = 20_000
+
+
+def read_table(path: Path) -> Table:
+    """Return the name, the columns and the targets of a file."""
     X = pd.read_csv(path)
-    y = X.pop("target").to_numpy(np.float64)
+    return path.stem, X, X.pop("target").to_numpy(np.float64)
+
+
+def in_time(table: Table) -> Table:
+    """Return bikeshare in the order of time, of which the first three quarters are for training."""
+    name, X, y = table
+    order = X.assign(row=np.arange(len(y))).sort_values(["mnth", "day", "hr"], kind="stable").row.to_numpy()
+    return f"{name}, by time", X.iloc[order].reset_index(drop=True), y[order]
+
+
+def made_up(rows: int) -> Table:
+    """Return eight numbers; the target is a sum of waves, a product and a step, with noise of .3 of its deviation."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows + MADE_UP_TEST_ROWS, 8)).round(4)
+    clean = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + np.where(x[:, 3] > x[:, 4], 1.0, -1.0) + 0.3 * x[:, 5]
+    y = clean / clean.std() + rng.normal(scale=0.3, size=len(x))
+    return f"made up, {rows:,}", pd.DataFrame(x, columns=[f"x{j}" for j in range(8)]), y
+
+
+def peak() -> float:
+    """Return the largest memory that the process has held, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def recovered(table: Table) -> Row:
+    """Return RMSE with wrong targets, without them after `forget`, and after a refit: means over folds."""
+    name, X, y = table
     found = []
     for train, test in splits(len(y)):
+        wrong = np.random.default_rng(0).random(len(train)) < 0.1
+        bad, scale, asked = train[wrong], y[train].std(), X.iloc[test]
+        targets = y[train] + 5 * scale * wrong
+
+        def error(model: MemoryRegressor, asked: pd.DataFrame = asked, test: Any = test, scale: Any = scale) -> float:
+            return float(np.sqrt(np.mean((y[test] - model.predict(asked)) ** 2)) / scale)
+
+        model = MemoryRegressor().fit(X.iloc[train], targets)
+        with_wrong = error(model)
+        model.forget(X.iloc[bad], y[bad] + 5 * scale)
+        found.append([with_wrong, error(model), error(model.refit())])
+    rmse = np.mean(found, axis=0).tolist()
+    named = dict(zip(("wrong", "forgotten", "refitted"), rmse, strict=True))
+    return {"set": name, **named, "won_back": (rmse[0] - rmse[1]) / (rmse[0] - rmse[2])}
+
+
+def measured(table: Table, learner: str, given_splits: list[Any] | None = None) -> Row:
+    """Return the means over folds of one learner."""
+    name, X, y = table
+    found = []
+    for train, test in given_splits or splits(len(y)):
         model = LEARNERS[learner]()
         took = seconds(model.fit, X.iloc[train], y[train])
         errors, scale = y[test] - model.predict(X.iloc[test]), y[train].std()
@@ -172,7 +232,7 @@ def measured(path: Path, learner: str) -> Row:
         found.append([np.sqrt(np.mean(errors**2)) / scale, np.abs(errors).mean() / scale, pinball, coverage, took])
     rmse, mae, pinball, coverage, took = np.mean(found, axis=0).tolist()
     told = {name: None if np.isnan(one) else one for name, one in (("pinball", pinball), ("coverage", coverage))}
-    return {"set": path.stem, "learner": learner, "rows": len(y), "rmse": rmse, "mae": mae, **told, "fit_seconds": took}
+    return {"set": name, "learner": learner, "rows": len(y), "rmse": rmse, "mae": mae, **told, "fit_seconds": took}
 
 
 def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
@@ -198,6 +258,28 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     return lines
 
 
+def special(given: Any) -> None:
+    """Measure in the order of time, what forgetting wins back, or a made-up table."""
+    if given.wrong:
+        print(heading("set | wrong | forgotten | refitted | won back by forget"))
+        for path in sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size):
+            if not given.sets or path.stem in given.sets:
+                told = "{set} | {wrong:.3f} | {forgotten:.3f} | {refitted:.3f} | {won_back:.0%}"
+                print(f"| {cells(told, recovered(read_table(path)))} |", flush=True)
+        return
+    table = made_up(given.made_up) if given.made_up else in_time(read_table(given.data / "bikeshare.csv"))
+    n = len(table[2])
+    first = given.made_up or 3 * n // 4
+    print(heading(f"{NAMES} | MiB"))
+    for learner in given.learners:
+        before = peak()
+        try:
+            row = measured(table, learner, [(np.arange(first), np.arange(first, n))])
+        except ImportError:
+            continue
+        print(f"| {cells(CELLS, row)} | {peak() - before:,.0f} |", flush=True)
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--data", type=Path)
@@ -205,9 +287,15 @@ def main() -> None:
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
+    parser.add_argument("--by-time", action="store_true", help="bikeshare in the order of time")
+    parser.add_argument("--wrong", action="store_true", help="what forgetting wrong targets wins back")
+    parser.add_argument("--made-up", type=int, metavar="ROWS", help="a made-up table of so many rows")
     given = parser.parse_args()
-    if given.data is None and not given.show:
+    if given.data is None and not (given.show or given.made_up):
         parser.error("--data names the folder with the tables")
+    if given.made_up or given.by_time or given.wrong:
+        special(given)
+        return
     paths = [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(NAMES))
@@ -216,7 +304,7 @@ def main() -> None:
             if (given.sets and path.stem not in given.sets) or kept.find(set=path.stem, learner=learner):
                 continue
             try:
-                row = kept.add(measured(path, learner))
+                row = kept.add(measured(read_table(path), learner))
             except ImportError:
                 continue
             print(f"| {cells(CELLS, row)} |", flush=True)
