@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, get_annotations, signature
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
@@ -107,8 +107,11 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(bundle: Any) -> Iterator[Parameter]:
-    """Yield the fields of a dataclass as parameters."""
+    """Yield the fields of a dataclass as parameters; what declares a `panel` has its options in it."""
     hints = get_type_hints(bundle, include_extras=True)
+    for kind in bundle.__mro__:
+        for name in get_annotations(kind).keys() - {"panel"} if "panel" in vars(kind) else ():
+            hints[name].__metadata__[0].rich_help_panel = kind.panel
     for field in fields(bundle):
         default = Parameter.empty if field.default is MISSING else field.default
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])

@@ -9,12 +9,13 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import counted, one_line_errors, print_json, progress_bar
+from hammemo.cli.options import option
 
 
 def compact_folder(
     model: opt.Model,
     segments: Annotated[
-        int | None, typer.Option(min=1, help="Split it again into about this many segments.", show_default="unchanged")
+        int | None, option("N", "Split it again into about this many segments.", "unchanged", min=1)
     ] = None,
     wait: opt.Wait = None,
     key_file: opt.KeyFile = None,

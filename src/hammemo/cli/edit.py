@@ -11,6 +11,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -31,9 +32,7 @@ class FileEdit:
         list[str] | None,
         typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
     ] = None
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-    ] = None
+    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None
     label: KnownLabel = None
     refit: opt.Refit = False
     wait: opt.Wait = None
@@ -51,10 +50,7 @@ def forget_files(
     recording: ReceiptOptions,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="CASE",
-            help="Event logs: forget only this case (repeatable). Without FILE, the model finds its events.",
-        ),
+        option("CASE", "Event logs: forget only this case (repeatable). Without FILE, the model finds its events."),
     ] = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,

@@ -22,6 +22,7 @@ from hammemo.cli.console import (
 from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo.evaluation.measures import Evaluation
@@ -38,22 +39,14 @@ _LAST: Final = 0.2
 def evaluate_files(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
     folds: Annotated[
-        int | None,
-        typer.Option(min=2, help="The number of folds; each is predicted from the others.", show_default="5"),
+        int | None, option("N", "The number of folds; each is predicted from the others.", "5", min=2)
     ] = None,
     holdout: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Hold out this share instead: a random one, with --time the latest.",
-            show_default="0.2 with --time",
-        ),
+        option("SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"),
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
-        ),
+        Path | None, option("FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf.")
     ] = None,
     *,
     given: NewInputOptions,

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from hammemo.cli.console import UsageError, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,15 +21,11 @@ if TYPE_CHECKING:
     from hammemo.paper.experiments.wikitext import Task
 
 TextOrDrawn: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law"),
+    Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")
 ]
 
 WikiText: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER", help="Folder with wiki.train.tokens and others.", show_default="the Hugging Face hub"
-    ),
+    Path | None, option("FOLDER", "Folder with wiki.train.tokens and others.", "the Hugging Face hub")
 ]
 Draws: TypeAlias = Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")]
 DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]

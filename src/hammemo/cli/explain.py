@@ -13,6 +13,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_writable, console, counted, one_line_errors, say_where_from
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +27,9 @@ _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 class ExplainOptions:
     """How many contexts and labels are shown, and where one is drawn."""
 
-    first: Annotated[int, typer.Option(min=1, help="Explain the first rows or documents, this many.")] = 10
+    first: Annotated[int, option("N", "Explain the first rows or documents, this many.", min=1)] = 10
     k: Annotated[int, typer.Option("--k", min=1, help="Number of labels, best first.")] = 5
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
-    ] = None
+    plot: Annotated[Path | None, option("FILE", "Draw the first context to this file, such as votes.png.")] = None
 
     def check(self) -> None:
         """Refuse a figure that cannot be written."""
@@ -51,9 +50,7 @@ def explain_contexts(
             show_default="the rows or documents of --file",
         ),
     ] = None,
-    file: Annotated[
-        str, typer.Option(metavar="FILE", help="Rows or documents to explain.", show_default="standard input")
-    ] = "-",
+    file: Annotated[str, option("FILE", "Rows or documents to explain.", "standard input")] = "-",
     *,
     shown: ExplainOptions,
     given: InputOptions,

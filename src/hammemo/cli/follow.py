@@ -6,13 +6,14 @@ import json
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_model_writable, check_writable, one_line_errors, print_json
 from hammemo.cli.input_options import column_list
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -27,24 +28,13 @@ _MODEL, _TIMES, _RECEIPTS = "The model", "When", "Receipts (needs the extra eras
 class FollowedOptions:
     """What is followed."""
 
-    table: Annotated[str, typer.Option(metavar="TABLE", help="The table, with its schema if that is not public.")]
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the labels.", show_default=False)
-    ] = None
-    target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the numbers to predict.", show_default=False)
-    ] = None
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The columns to learn from.", show_default="all others")
-    ] = None
-    where: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="Follow only rows that meet this condition in SQL.")
-    ] = None
+    table: Annotated[str, option("TABLE", "The table, with its schema if that is not public.")]
+    label: Annotated[str | None, option("COLUMN", "The column with the labels.", False)] = None
+    target: Annotated[str | None, option("COLUMN", "The column with the numbers to predict.", False)] = None
+    columns: Annotated[str | None, option("A,B", "The columns to learn from.", "all others")] = None
+    where: Annotated[str | None, option("CONDITION", "Follow only rows that meet this condition in SQL.")] = None
     publication: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Use this publication, which is for the table alone.", show_default="its own"
-        ),
+        str | None, option("NAME", "Use this publication, which is for the table alone.", "its own")
     ] = None
 
     @property
@@ -60,31 +50,20 @@ class FollowedOptions:
 class TargetOptions:
     """Which model follows."""
 
-    model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A model file; it need not exist.", rich_help_panel=_MODEL)
-    ] = None
+    model: Annotated[Path | None, option("FILE", "A model file; it need not exist.", rich_help_panel=_MODEL)] = None
     server: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A server, with --name; token: HAMMEMO_TOKEN.", rich_help_panel=_MODEL),
+        str | None, option("URL", "A server, with --name; token: HAMMEMO_TOKEN.", rich_help_panel=_MODEL)
     ] = None
-    name: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The model on the server.", rich_help_panel=_MODEL)
-    ] = None
+    name: Annotated[str | None, option("MODEL", "The model on the server.", rich_help_panel=_MODEL)] = None
     subject: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column with the person (with --server).", rich_help_panel=_MODEL),
+        str | None, option("COLUMN", "The column with the person (with --server).", rich_help_panel=_MODEL)
     ] = None
     receipt: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append a signed receipt for each refit that followed a deletion.",
-            rich_help_panel=_RECEIPTS,
-        ),
+        option("FILE", "Append a signed receipt for each refit that followed a deletion.", rich_help_panel=_RECEIPTS),
     ] = None
     keys: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The key file that hammemo keys new wrote.", rich_help_panel=_RECEIPTS),
+        Path | None, option("FILE", "The key file that hammemo keys new wrote.", rich_help_panel=_RECEIPTS)
     ] = None
 
     def opened(self) -> AbstractContextManager[Target]:
@@ -117,25 +96,13 @@ class TargetOptions:
 class TimeOptions:
     """When the model is refitted and compared."""
 
-    refit_after: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="SECONDS", help="The longest time from a deletion to a refit.", rich_help_panel=_TIMES
-        ),
-    ] = 3_600.0
-    check: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Time between comparisons with the whole table; 0 for none.",
-            rich_help_panel=_TIMES,
-        ),
-    ] = 86_400.0
-    check_timeout: Annotated[
-        float,
-        typer.Option(min=1, metavar="SECONDS", help="Stop a comparison that takes longer.", rich_help_panel=_TIMES),
-    ] = 3_600.0
+    panel: ClassVar = _TIMES
+
+    refit_after: Annotated[float, option("SECONDS", "The longest time from a deletion to a refit.", min=0)] = 3_600.0
+    check: Annotated[float, option("SECONDS", "Time between comparisons with the whole table; 0 for none.", min=0)] = (
+        86_400.0
+    )
+    check_timeout: Annotated[float, option("SECONDS", "Stop a comparison that takes longer.", min=1)] = 3_600.0
 
 
 def follow_table(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
 
 import typer
 
 from hammemo.cli.console import UsageError
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo.sources.schemas import Schema
@@ -23,20 +24,18 @@ SEQUENCES: Final = "Sequences"
 NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
 
 NewLabel: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Table: the column of labels to predict (its number with --no-header)."),
+    str | None, option("COLUMN", "Table: the column of labels to predict (its number with --no-header).")
 ]
 NewTarget: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Table: the column of numbers to predict (its number with --no-header)."),
+    str | None, option("COLUMN", "Table: the column of numbers to predict (its number with --no-header).")
 ]
 NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")]
 Numeric: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="auto|none|A,B,…",
-        help="The numeric columns: auto (those with only numbers), none, or a list.",
-        show_default="auto",
+    option(
+        "auto|none|A,B,…",
+        "The numeric columns: auto (those with only numbers), none, or a list.",
+        "auto",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -56,35 +55,16 @@ KnownLabel: TypeAlias = Annotated[
 class InputOptions:
     """What the command line says about its input; None and False say nothing."""
 
+    panel: ClassVar = _PANEL
+
     columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,…",
-            help="The columns of the context, in this order.",
-            show_default="all but the label",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, option("A,B,…", "The columns of the context, in this order.", "all but the label")
     ] = None
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first row of a CSV file is not a header.", rich_help_panel=_PANEL)
-    ] = False
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C",
-            help="The delimiter of a CSV file.",
-            show_default="comma",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
+    no_header: Annotated[bool, typer.Option("--no-header", help="The first row of a CSV file is not a header.")] = False
+    delimiter: Annotated[str | None, option("C", "The delimiter of a CSV file.", "comma")] = None
     missing: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Empty cells: token (a value of their own), empty (match nothing) or refuse.",
-            show_default="token",
-            rich_help_panel=_PANEL,
-        ),
+        option("WHAT", "Empty cells: token (a value of their own), empty (match nothing) or refuse.", "token"),
     ] = None
     file_format: Annotated[
         str | None,
@@ -93,38 +73,17 @@ class InputOptions:
             metavar="NAME",
             help="csv, tsv, jsonl, parquet, arrow or text.",
             show_default="by the file's ending",
-            rich_help_panel=_PANEL,
         ),
     ] = None
     tokens: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOW",
-            help="Tokens of a text: ids, words, characters, bytes or a tokenizer.json.",
-            show_default="ids",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, option("HOW", "Tokens of a text: ids, words, characters, bytes or a tokenizer.json.", "ids")
     ] = None
-    column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The Parquet column or JSON field with the documents.", rich_help_panel=_PANEL
-        ),
-    ] = None
-    case: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Event logs: the column with the case.", rich_help_panel=_PANEL)
-    ] = None
-    event: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Event logs: the column with the event.", rich_help_panel=_PANEL),
-    ] = None
+    column: Annotated[str | None, option("NAME", "The Parquet column or JSON field with the documents.")] = None
+    case: Annotated[str | None, option("COLUMN", "Event logs: the column with the case.")] = None
+    event: Annotated[str | None, option("COLUMN", "Event logs: the column with the event.")] = None
     time: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The time of each event or row: sorts the events of a case; not part of a context.",
-            rich_help_panel=_PANEL,
-        ),
+        option("COLUMN", "The time of each event or row: sorts the events of a case; not part of a context."),
     ] = None
 
     def new_schema(
@@ -203,16 +162,10 @@ class NewInputOptions(InputOptions):
 class WindowOptions:
     """How new sequences are cut into examples."""
 
-    end: Annotated[
-        str | None,
-        typer.Option(metavar="TOKEN", help="Append this token to each document.", rich_help_panel=SEQUENCES),
-    ] = None
-    short: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT", help="Tokens with fewer than h tokens before them: drop or pad.", rich_help_panel=SEQUENCES
-        ),
-    ] = "drop"
+    panel: ClassVar = SEQUENCES
+
+    end: Annotated[str | None, option("TOKEN", "Append this token to each document.")] = None
+    short: Annotated[str, option("WHAT", "Tokens with fewer than h tokens before them: drop or pad.")] = "drop"
 
     def cut(self, schema: AnySchema) -> AnySchema:
         """Return the schema with these options; they have no meaning for the rows of a table."""

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -28,6 +28,7 @@ from hammemo.cli.input_options import (
     refuse,
 )
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
@@ -45,20 +46,12 @@ _ENGINE = "Large files"
 class SequenceOptions(WindowOptions):
     """What is learnt of sequences."""
 
+    panel: ClassVar = SEQUENCES
+
     classes_top: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Predict only the most frequent tokens of a sample, this many.",
-            rich_help_panel=SEQUENCES,
-        ),
+        int | None, option("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
     ] = None
-    classes_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Predict only the tokens in this file, one per line.", rich_help_panel=SEQUENCES
-        ),
-    ] = None
+    classes_file: Annotated[Path | None, option("FILE", "Predict only the tokens in this file, one per line.")] = None
 
     def refined(self, schema: Schema) -> tuple[Schema, Any]:
         """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
@@ -76,33 +69,21 @@ class SequenceOptions(WindowOptions):
 class EngineOptions:
     """How large files are learnt."""
 
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)
-    ] = "local"
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of workers.", show_default="all cores", rich_help_panel=_ENGINE)
-    ] = None
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Ray: address of the cluster.", show_default="this machine", rich_help_panel=_ENGINE
-        ),
-    ] = None
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Store finished work here; the same command continues from it.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None
+    panel: ClassVar = _ENGINE
+
+    engine: Annotated[str, option("NAME", "local, threads, processes or ray.")] = "local"
+    workers: Annotated[int | None, option("N", "Number of workers.", "all cores", min=1)] = None
+    address: Annotated[str | None, option("ADDRESS", "Ray: address of the cluster.", "this machine")] = None
+    resume: Annotated[str | None, option("FOLDER", "Store finished work here; the same command continues from it.")] = (
+        None
+    )
     segments: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
+        option(
+            "N",
+            "Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
             "It also stores finished work.",
-            rich_help_panel=_ENGINE,
+            min=1,
         ),
     ] = None
 
@@ -128,7 +109,7 @@ def fit_files(
             "sequences, and with --engine, also folders and globs.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --segments.")],
+    out: Annotated[Path, option("MODEL", "The model file to write; a folder with --segments.")],
     *,
     given: NewInputOptions,
     sequences: SequenceOptions,

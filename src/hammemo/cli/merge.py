@@ -10,6 +10,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_model_writable, one_line_errors, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 def merge_models(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model files of the same layout.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")],
-    minus: Annotated[list[Path] | None, typer.Option(metavar="MODEL", help="Subtract this model (repeatable).")] = None,
+    out: Annotated[Path, option("FILE", "The model file to write.")],
+    minus: Annotated[list[Path] | None, option("MODEL", "Subtract this model (repeatable).")] = None,
     refit: opt.Refit = False,
     key_file: opt.KeyFile = None,
     wait: opt.Wait = None,

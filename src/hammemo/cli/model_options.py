@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
 
 from hammemo.cli.console import UsageError
 from hammemo.cli.input_options import refuse
-from hammemo.cli.options import read_key
+from hammemo.cli.options import option, read_key
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
@@ -25,9 +25,9 @@ RESERVED: Final = 1024
 
 Kernel: TypeAlias = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +.",
+    option(
+        "NAME",
+        "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -37,70 +37,41 @@ Kernel: TypeAlias = Annotated[
 class ModelOptions:
     """The parameters of a new model."""
 
+    panel: ClassVar = _PANEL
+
     kernel: Kernel = "auto"
     vote: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.",
-            rich_help_panel=_PANEL,
-        ),
+        str, option("NAME", "auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.")
     ] = "auto"
     memory: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in "
+        option(
+            "NAME",
+            "auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in "
             "front of an exact one), gaussian (the paper's).",
-            rich_help_panel=_PANEL,
         ),
     ] = "auto"
-    buckets: Annotated[
-        int, typer.Option(min=1, help="Shared rows of a hashed memory, per position.", rich_help_panel=_PANEL)
-    ] = BUCKETS
-    reserved: Annotated[
-        int, typer.Option(min=0, help="Tokens with a reserved row in a hashed memory.", rich_help_panel=_PANEL)
-    ] = RESERVED
+    buckets: Annotated[int, option("N", "Shared rows of a hashed memory, per position.", min=1)] = BUCKETS
+    reserved: Annotated[int, option("N", "Tokens with a reserved row in a hashed memory.", min=0)] = RESERVED
     d: Annotated[
-        int | None,
-        typer.Option(
-            "--d", min=1, help="Dimension of a gaussian memory's codes.", rich_help_panel=_PANEL, show_default="1024"
-        ),
+        int | None, typer.Option("--d", min=1, help="Dimension of a gaussian memory's codes.", show_default="1024")
     ] = None
     d_h: Annotated[
-        int | None,
-        typer.Option(
-            "--d-h", min=1, help="Dimension of its projected codes.", rich_help_panel=_PANEL, show_default="d / h"
-        ),
+        int | None, typer.Option("--d-h", min=1, help="Dimension of its projected codes.", show_default="d / h")
     ] = None
-    tied: Annotated[
-        bool, typer.Option("--tied", help="Its labels use their codes as tokens.", rich_help_panel=_PANEL)
-    ] = False
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Its codes are whole steps: sums are exact.", rich_help_panel=_PANEL)
-    ] = False
+    tied: Annotated[bool, typer.Option("--tied", help="Its labels use their codes as tokens.")] = False
+    exact: Annotated[bool, typer.Option("--exact", help="Its codes are whole steps: sums are exact.")] = False
     keep: Annotated[
         str,
-        typer.Option(
-            metavar="WHAT",
-            help="What is stored of the rows: auto, none; rows or a number of rows, in plain text; digests (then "
+        option(
+            "WHAT",
+            "What is stored of the rows: auto, none; rows or a number of rows, in plain text; digests (then "
             "forget refuses rows never learnt); auto+digests, rows+digests, or a number, as in 1000+digests.",
-            rich_help_panel=_PANEL,
         ),
     ] = "auto"
-    key_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Use a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_PANEL),
-    ] = None
-    seed: Annotated[
-        int, typer.Option(help="Models with the same seed and layout can be merged.", rich_help_panel=_PANEL)
-    ] = 0
-    layout: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL", help="Use the layout of this model, so both can be merged.", rich_help_panel=_PANEL
-        ),
-    ] = None
+    key_file: Annotated[Path | None, option("FILE", "Use a keyed model: a secret key of 16 to 64 bytes.")] = None
+    seed: Annotated[int, option("N", "Models with the same seed and layout can be merged.")] = 0
+    layout: Annotated[Path | None, option("MODEL", "Use the layout of this model, so both can be merged.")] = None
 
     def classifiers(self) -> tuple[MemoryClassifier, MemoryClassifier | None]:
         """Return the model that is to learn, and the one whose layout it uses, if there is one."""

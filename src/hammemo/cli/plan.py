@@ -12,6 +12,7 @@ from hammemo.cli.console import UsageError, console, one_line_errors, print_json
 from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
+from hammemo.cli.options import option
 from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
@@ -28,18 +29,12 @@ _HELD = 2**17
 class PlanOptions:
     """What is wanted of a memory, and what is known about all the data."""
 
-    budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Maximal size of the state, for example '2 MiB'.")
-    ] = None
+    budget: Annotated[str | None, option("SIZE", "Maximal size of the state, for example '2 MiB'.")] = None
     agreement: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Required agreement with the exact classifier, from 0 to 1.")
+        float | None, option("SHARE", "Required agreement with the exact classifier, from 0 to 1.")
     ] = None
-    n_examples: Annotated[
-        int | None, typer.Option(min=2, help="Total number of examples.", show_default="those of the files")
-    ] = None
-    n_labels: Annotated[
-        int | None, typer.Option(min=1, help="Total number of labels.", show_default="extrapolated")
-    ] = None
+    n_examples: Annotated[int | None, option("N", "Total number of examples.", "those of the files", min=2)] = None
+    n_labels: Annotated[int | None, option("N", "Total number of labels.", "extrapolated", min=1)] = None
 
 
 def plan_files(

@@ -12,6 +12,7 @@ from hammemo.cli import options as opt
 from hammemo.cli.answers import answer_writer
 from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
+from hammemo.cli.options import option
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ Files = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."
-    ),
+    option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
 ]
 
 
@@ -47,9 +46,7 @@ class AnswerOptions:
     ] = False
     interval: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE", help="Numbers: add the ends of an interval that holds this share of targets, such as 0.8."
-        ),
+        option("SHARE", "Numbers: add the ends of an interval that holds this share of targets, such as 0.8."),
     ] = None
 
     def check(self, model: Any) -> None:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
 from hammemo.cli.console import UsageError, check_writable, counted, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,26 +33,14 @@ _PANEL: Final = "ReceiptFiles (needs the extra erase)"
 class ReceiptOptions:
     """Where the receipt goes, and who signs it."""
 
+    panel: ClassVar = _PANEL
+
     receipt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append a signed receipt to this file, which is for this model only.",
-            rich_help_panel=_PANEL,
-        ),
+        Path | None, option("FILE", "Append a signed receipt to this file, which is for this model only.")
     ] = None
-    keys: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The key file that hammemo keys new wrote.", rich_help_panel=_PANEL),
-    ] = None
+    keys: Annotated[Path | None, option("FILE", "The key file that hammemo keys new wrote.")] = None
     request: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="The id of the request; do not use a person's name.",
-            show_default="a random one",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, option("ID", "The id of the request; do not use a person's name.", "a random one")
     ] = None
 
     @contextmanager

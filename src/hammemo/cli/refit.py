@@ -14,6 +14,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
+from hammemo.cli.options import option
 from hammemo.cli.receipts import ReceiptOptions, say_done
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ _ASKED_ROWS: Final = 1000
 def refit_model(
     model: opt.Model,
     recording: ReceiptOptions,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None,
     key_file: opt.KeyFile = None,
     wait: opt.Wait = None,
     as_json: opt.AsJson = False,

@@ -15,6 +15,7 @@ from rich.table import Table
 from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ def synthetic(
         bool, typer.Option("--quick", help="h = 8 and d up to 1024 only, 1,000 realisations: minutes.")
     ] = False,
     realisations: Annotated[
-        int | None, typer.Option(min=2, help="Draws of the codes per point; the paper has 160.", show_default="160")
+        int | None, option("N", "Draws of the codes per point; the paper has 160.", "160", min=2)
     ] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -114,9 +115,7 @@ def synthetic(
 def bounds(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")],
     quick: Annotated[bool, typer.Option("--quick", help="A few draws only, for a first look.")] = False,
-    draws: Annotated[
-        int | None, typer.Option(min=1, help="Draws of the codes per data set.", show_default="2000")
-    ] = None,
+    draws: Annotated[int | None, option("N", "Draws of the codes per data set.", "2000", min=1)] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
@@ -143,7 +142,7 @@ def wikitext(
     data: opt.WikiText = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller sample, two draws, h = 8: two minutes.")] = False,
     draws: opt.Draws = None,
-    seed: Annotated[int, typer.Option(help="Seed of draws and codes.")] = opt.SEED,
+    seed: Annotated[int, option("N", "Seed of draws and codes.")] = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
@@ -182,9 +181,9 @@ def wikitext(
 @reproduce.command()
 @one_line_errors()
 def inference(
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
     data: opt.TextOrDrawn = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
+    threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Time the methods of table 2 at h = 8, on a processor or a GPU: 40 seconds."""

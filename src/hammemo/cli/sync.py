@@ -12,6 +12,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -34,41 +35,27 @@ class TableOptions:
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TABLE",
-            help="All rows: files, or the folder of a Delta table.",
-            show_default="standard input",
+            metavar="TABLE", help="All rows: files, or the folder of a Delta table.", show_default="standard input"
         ),
     ] = None
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="The rows are those of this query.", rich_help_panel=_DATABASE),
-    ] = None
+    query: Annotated[str | None, option("SQL", "The rows are those of this query.", rich_help_panel=_DATABASE)] = None
     database: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            envvar="HAMMEMO_DATABASE",
-            help="postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the "
+        option(
+            "ADDRESS",
+            "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the "
             "environment variable, or PostgreSQL's .pgpass.",
+            envvar="HAMMEMO_DATABASE",
             rich_help_panel=_DATABASE,
         ),
     ] = None
     at: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="VERSION",
-            help="The version of the Delta table.",
-            show_default="the newest",
-            rich_help_panel=_DATABASE,
-        ),
+        int | None, option("VERSION", "The version of the Delta table.", "the newest", min=0, rich_help_panel=_DATABASE)
     ] = None
     position: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Store with the model which version of the table this is.",
-            show_default="none; with a Delta table, its version",
+        option(
+            "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
         ),
     ] = None
 
@@ -99,9 +86,7 @@ class FileSync:
     """Which model file is compared, and what is done with it."""
 
     model: opt.Model
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-    ] = None
+    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None
     label: KnownLabel = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False
     refit: Annotated[bool, typer.Option("--refit", help="Then fit the model to the table, as hammemo fit does.")] = (

@@ -12,6 +12,7 @@ from rich.table import Table
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, console, counted, one_line_errors, print_error, print_json
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,17 +28,13 @@ _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and
 class Given:
     """What is known beside the model."""
 
-    receipt: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Check the receipts in this file, and compare the last one.")
-    ] = None
+    receipt: Annotated[Path | None, option("FILE", "Check the receipts in this file, and compare the last one.")] = None
     public_key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The operator's public key, as printed by hammemo keys public."),
+        Path | None, option("FILE", "The operator's public key, as printed by hammemo keys public.")
     ] = None
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REMAINING", help="All rows or documents that should remain (repeatable)."),
-    ] = None
+    rows: Annotated[list[str] | None, option("REMAINING", "All rows or documents that should remain (repeatable).")] = (
+        None
+    )
     label: KnownLabel = None
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, console, one_line_errors, print_error, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +25,11 @@ _PAGE = 10_000
 
 def audit_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Only this model.", show_default="all")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.", show_default="all")] = None,
+    model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
+    tenant: Annotated[str | None, option("NAME", "Only this tenant.", "all")] = None,
     log: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Address of a log in PostgreSQL: postgresql://…",
-            envvar="HAMMEMO_LOG",
-            show_envvar=False,
-        ),
+        option("URL", "Address of a log in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False),
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:

@@ -10,33 +10,26 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, counted, one_line_errors, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo_server.store.log import Store
 
 Url: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False
-    ),
+    str | None, option("URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False)
 ]
-KeyFile: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The key file, which models with subjects need.")
-]
+KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
 
 
 def back_up_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.", show_default="all")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Only this model.", show_default="all")] = None,
+    tenant: Annotated[str | None, option("NAME", "Only this tenant.", "all")] = None,
+    model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
     log: Url = None,
     keys: KeyFile = None,
     days: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="DAYS", help="When the key of an encrypted backup expires; then nothing can read it."
-        ),
+        float, option("DAYS", "When the key of an encrypted backup expires; then nothing can read it.", min=0)
     ] = 30,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -78,12 +71,10 @@ class LossOptions:
         ),
     ] = False
     receipts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The receipts of the model: refuse if it does not know a request in them."),
+        Path | None, option("FILE", "The receipts of the model: refuse if it does not know a request in them.")
     ] = None
     again: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="With --receipts: you will send this request again (repeatable)."),
+        list[str] | None, option("ID", "With --receipts: you will send this request again (repeatable).")
     ] = None
 
 

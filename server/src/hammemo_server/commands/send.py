@@ -13,6 +13,7 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
+from hammemo.cli.options import option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -43,18 +44,14 @@ class Sending:
         False
     )
     receipt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --forget: write signed receipts here, one line for each edit."),
+        Path | None, option("FILE", "With --forget: write signed receipts here, one line for each edit.")
     ] = None
     forgetting: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE", help="A table of rows to forget in the same step (repeatable).", rich_help_panel=_ONE_STEP
-        ),
+        option("FILE", "A table of rows to forget in the same step (repeatable).", rich_help_panel=_ONE_STEP),
     ] = None
     everything: Annotated[
-        bool,
-        typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP),
+        bool, typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP)
     ] = False
     sync: Annotated[
         bool,
@@ -65,10 +62,7 @@ class Sending:
         ),
     ] = False
     position: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Store with the rows up to where their source was read.", rich_help_panel=_ONE_STEP
-        ),
+        str | None, option("TEXT", "Store with the rows up to where their source was read.", rich_help_panel=_ONE_STEP)
     ] = None
     op: Id = None
 
@@ -232,7 +226,7 @@ def erase_subject(
     model: Name,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject to erase.")],
     no_refit: Annotated[bool, typer.Option("--no-refit", help="Do not refit the model.")] = False,
-    receipt: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the signed receipt here.")] = None,
+    receipt: Annotated[Path | None, option("FILE", "Write the signed receipt here.")] = None,
     op: Id = None,
     as_json: opt.AsJson = False,
 ) -> None:

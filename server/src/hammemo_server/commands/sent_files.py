@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hammemo.cli.console import UsageError
+from hammemo.cli.options import option
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -33,27 +34,18 @@ class SentFiles:
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="Tables.", show_default="standard input")
     ] = None
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the labels.")] = None
+    label: Annotated[str | None, option("COLUMN", "The column with the labels.")] = None
     subject: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column that says whose a row or case is; it is not learnt."),
+        str | None, option("COLUMN", "The column that says whose a row or case is; it is not learnt.")
     ] = None
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="The columns of the context.", show_default="those of the model, or all"),
-    ] = None
+    columns: Annotated[str | None, option("A,B,…", "The columns of the context.", "those of the model, or all")] = None
     file_format: Annotated[str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")] = (
         None
     )
-    case: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the case.", rich_help_panel=_LOGS)
-    ] = None
-    event: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the event.", rich_help_panel=_LOGS)
-    ] = None
+    case: Annotated[str | None, option("COLUMN", "The column with the case.", rich_help_panel=_LOGS)] = None
+    event: Annotated[str | None, option("COLUMN", "The column with the event.", rich_help_panel=_LOGS)] = None
     time: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Sorts the events of a case by this column.", rich_help_panel=_LOGS),
+        str | None, option("COLUMN", "Sorts the events of a case by this column.", rich_help_panel=_LOGS)
     ] = None
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from hammemo.cli.console import UsageError, one_line_errors
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo_server.http.server import ServerSettings
@@ -20,60 +21,41 @@ _SAFE, _LIMITS = "Access and encryption", "Limits"
 class ListenOptions:
     """Where the server listens, and in how many processes."""
 
-    port: Annotated[int, typer.Option(min=0, metavar="N", help="The port to listen on; 0 for any free port.")] = 8080
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on; other machines need the options below.")
-    ] = "127.0.0.1"
-    health_port: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Answer health and metrics on a separate port, too."),
-    ] = None
-    workers: Annotated[int, typer.Option(min=0, metavar="N", help="Additional processes that only answer.")] = 0
-    log_level: Annotated[str, typer.Option(metavar="NAME", help="info (one line per request), warning or error.")] = (
-        "info"
+    port: Annotated[int, option("N", "The port to listen on; 0 for any free port.", min=0)] = 8080
+    host: Annotated[str, option("ADDRESS", "The address to listen on; other machines need the options below.")] = (
+        "127.0.0.1"
     )
+    health_port: Annotated[int | None, option("N", "Answer health and metrics on a separate port, too.", min=0)] = None
+    workers: Annotated[int, option("N", "Additional processes that only answer.", min=0)] = 0
+    log_level: Annotated[str, option("NAME", "info (one line per request), warning or error.")] = "info"
 
 
 @dataclass(frozen=True)
 class AccessOptions:
     """Who may call the server, and how connections are encrypted."""
 
+    panel: ClassVar = _SAFE
+
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes.",
-            rich_help_panel=_SAFE,
+        option(
+            "FILE", "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
         ),
     ] = None
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A certificate, PEM.", rich_help_panel=_SAFE)
-    ] = None
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.", rich_help_panel=_SAFE)] = None
+    tls_cert: Annotated[Path | None, option("FILE", "A certificate, PEM.")] = None
+    tls_key: Annotated[Path | None, option("FILE", "Its key, PEM.")] = None
     behind_proxy: Annotated[
-        bool,
-        typer.Option(
-            "--behind-proxy", help="A proxy in front of the server encrypts connections.", rich_help_panel=_SAFE
-        ),
+        bool, typer.Option("--behind-proxy", help="A proxy in front of the server encrypts connections.")
     ] = False
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Trust X-Forwarded-For from this proxy, an address or a network (repeatable).",
-            rich_help_panel=_SAFE,
-        ),
+        option("ADDRESS", "Trust X-Forwarded-For from this proxy, an address or a network (repeatable)."),
     ] = None
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A host name that clients use (repeatable).", rich_help_panel=_SAFE),
-    ] = None
+    allow_host: Annotated[list[str] | None, option("NAME", "A host name that clients use (repeatable).")] = None
     keys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR.",
-            rich_help_panel=_SAFE,
+        option(
+            "FILE", "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
         ),
     ] = None
 
@@ -84,12 +66,12 @@ class LogOptions:
 
     log: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG).",
+        option(
+            "URL",
+            "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG).",
+            "SQLite beside each model",
             envvar="HAMMEMO_LOG",
             show_envvar=False,
-            show_default="SQLite beside each model",
         ),
     ] = None
     replica: Annotated[bool, typer.Option("--replica", help="Only answer; another node writes the log of --log.")] = (
@@ -97,18 +79,10 @@ class LogOptions:
     )
     snapshot_seconds: Annotated[
         float,
-        typer.Option(
-            min=1,
-            metavar="SECONDS",
-            help="Write a snapshot at most this long after an edit; then the log drops its examples.",
-        ),
+        option("SECONDS", "Write a snapshot at most this long after an edit; then the log drops its examples.", min=1),
     ] = 300
-    retry_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="How long a repeated edit is recognised.")
-    ] = 7
-    audit_days: Annotated[
-        float, typer.Option(min=1, metavar="DAYS", help="How long the audit record keeps a line.")
-    ] = 1095
+    retry_days: Annotated[float, option("DAYS", "How long a repeated edit is recognised.", min=0)] = 7
+    audit_days: Annotated[float, option("DAYS", "How long the audit record keeps a line.", min=1)] = 1095
 
     @property
     def upkeep(self) -> dict[str, float]:
@@ -125,66 +99,26 @@ class LogOptions:
 class LimitOptions:
     """What a tenant or an address may use."""
 
-    rate: Annotated[
-        float,
-        typer.Option(min=0.1, metavar="N", help="Requests per second and tenant.", rich_help_panel=_LIMITS),
-    ] = 10_000
-    max_body: Annotated[
-        int, typer.Option(min=1024, metavar="BYTES", help="The largest JSON body.", rich_help_panel=_LIMITS)
-    ] = 4 * 2**20
-    max_file: Annotated[
-        int, typer.Option(min=1024, metavar="BYTES", help="The largest model file.", rich_help_panel=_LIMITS)
-    ] = 2**30
-    max_models: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum number of models per tenant.", rich_help_panel=_LIMITS)
-    ] = 256
-    max_labels: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Maximum number of labels per tenant; 0 for any.", rich_help_panel=_LIMITS
-        ),
-    ] = 1_000_000
-    max_examples: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Maximum number of examples per tenant; 0 for any.", rich_help_panel=_LIMITS
-        ),
-    ] = 20_000_000
+    panel: ClassVar = _LIMITS
+
+    rate: Annotated[float, option("N", "Requests per second and tenant.", min=0.1)] = 10_000
+    max_body: Annotated[int, option("BYTES", "The largest JSON body.", min=1024)] = 4 * 2**20
+    max_file: Annotated[int, option("BYTES", "The largest model file.", min=1024)] = 2**30
+    max_models: Annotated[int, option("N", "Maximum number of models per tenant.", min=1)] = 256
+    max_labels: Annotated[int, option("N", "Maximum number of labels per tenant; 0 for any.", min=0)] = 1_000_000
+    max_examples: Annotated[int, option("N", "Maximum number of examples per tenant; 0 for any.", min=0)] = 20_000_000
     max_stored: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="BYTES",
-            help="Maximum size of models and lists per tenant, on disk and in memory; 0 for any.",
-            rich_help_panel=_LIMITS,
-        ),
+        int, option("BYTES", "Maximum size of models and lists per tenant, on disk and in memory; 0 for any.", min=0)
     ] = 2 * 2**30
     deadline: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            metavar="SECONDS",
-            help="Answer 504 after this time; edits continue, and have longer.",
-            rich_help_panel=_LIMITS,
-        ),
+        float, option("SECONDS", "Answer 504 after this time; edits continue, and have longer.", min=0.1)
     ] = 10
     question_processes: Annotated[
         int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Processes for long queries, started when needed; 0 answers them in threads of the server.",
-            rich_help_panel=_LIMITS,
-        ),
+        option("N", "Processes for long queries, started when needed; 0 answers them in threads of the server.", min=0),
     ] = 2
     address_connections: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Connections per address; behind a trusted proxy, simultaneous requests per address.",
-            rich_help_panel=_LIMITS,
-        ),
+        int, option("N", "Connections per address; behind a trusted proxy, simultaneous requests per address.", min=1)
     ] = 256
 
     @property

@@ -12,6 +12,7 @@ from rich.table import Table
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import console, one_line_errors, print_json
+from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo_server.http.tokens import StoredToken
@@ -25,14 +26,10 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token f
 @one_line_errors()
 def add(
     file: File,
-    role: Annotated[
-        list[str], typer.Option(metavar="NAME", help="read, learn, forget, admin, audit or metrics (repeatable).")
-    ],
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose models it opens.")] = "default",
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
-    days: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="Days until it expires.", show_default="never")
-    ] = None,
+    role: Annotated[list[str], option("NAME", "read, learn, forget, admin, audit or metrics (repeatable).")],
+    tenant: Annotated[str, option("NAME", "The tenant whose models it opens.")] = "default",
+    name: Annotated[str, option("TEXT", "What it is for.")] = "",
+    days: Annotated[float | None, option("DAYS", "Days until it expires.", "never", min=0)] = None,
 ) -> None:
     """Create a token and print it once; the file stores only a hash of it."""
     from hammemo_server.http.tokens import change_entries, new_token
