@@ -1,4 +1,4 @@
-"""Names that a package offers and imports only when they are first used.
+"""Names that a package offers and imports only when they are first used, and modules that may be missing.
 
 scikit-learn takes more than a second to load, and a command's help or the Tab key of a shell need not wait for it.
 """
@@ -6,11 +6,21 @@ scikit-learn takes more than a second to load, and a command's help or the Tab k
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+
+@contextmanager
+def needed(message: str) -> Iterator[None]:
+    """Say in a block of imports what to install where a module is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 def lazy_names(

@@ -17,12 +17,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-try:
+from hammemo._lazy import needed
+
+with needed("The client needs its extra packages: pip install 'hammemo[serve]'"):
     import httpx
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "The client needs its extra packages: pip install 'hammemo[serve]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -19,13 +19,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from hammemo._lazy import needed
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
 
-try:
+with needed("The hub needs its package: pip install 'hammemo[hub]'"):
     from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("The hub needs its package: pip install 'hammemo[hub]'", name=error.name) from error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,16 +27,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo.files.models import load, save
 from hammemo.tokens.contexts import token_array
 
-try:
+with needed("The tracker needs its package: pip install 'hammemo[mlflow]'"):
     import mlflow
     from mlflow.models import Model
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "The tracker needs its package: pip install 'hammemo[mlflow]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

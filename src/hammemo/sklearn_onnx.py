@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._lazy import needed
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
@@ -42,16 +43,12 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
-try:
+with needed("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'"):
     from onnx import TensorProto
     from skl2onnx import update_registered_converter
     from skl2onnx.common import data_types as kinds
 
     from hammemo.portable.onnx_graph import OnnxOperations, label_values
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

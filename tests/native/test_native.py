@@ -197,7 +197,7 @@ def random_tables(case: Case, n_labels: int, size: str) -> HashedTables:
 def compiled(tables: HashedTables, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None, path: str) -> Any:
     dtype = np.int64 if (weights == np.floor(weights)).all() else np.float64
     rows = [weight.astype(dtype) * table for weight, table in zip(weights, tables._centred, strict=True)]
-    return _native.Table(tables._layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS, path)
+    return _native.Table(tables.layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS, path)
 
 
 @given(

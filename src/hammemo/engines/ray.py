@@ -23,6 +23,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hammemo._lazy import needed
 from hammemo.engines.partitions import even_cuts, split, united
 from hammemo.engines.states import Arrays, filled, pack, unpack
 from hammemo.memories import Exact
@@ -97,12 +98,8 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
 @contextmanager
 def _session(address: str | None, workers: int | None) -> Iterator[Any]:
     """Yield Ray, connected: to where the caller is connected already, to an address, or started here and stopped."""
-    try:
+    with needed("engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"):
         import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'", name=error.name
-        ) from error
     if ray.is_initialized():
         yield ray
         return
@@ -126,21 +123,13 @@ class _Cluster:
         self.shared_job = ray.put(job)
         self.template = ray.put(job.template)
 
-    def task(self, function: Callable[..., Any], returns: int = 1) -> Any:
-        """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
-        return _task(self.ray, function, returns)
-
-    def most_at_once(self) -> int:
-        """Return how many groups may be under way or waiting: asked again and again, because nodes come and go."""
-        return _most_at_once(self.ray, self.workers)
-
     def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
         """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
-        task = self.task(_learn, returns=1 + parts)
+        task = _task(self.ray, _learn, returns=1 + parts)
         todo = iter(enumerate(groups))
         under_way: dict[Any, tuple[int, list[Any]]] = {}
         while True:
-            while len(under_way) < self.most_at_once():
+            while len(under_way) < _most_at_once(self.ray, self.workers):
                 group, shards = next(todo, (-1, ()))
                 if group < 0:
                     break
@@ -155,7 +144,7 @@ class _Cluster:
 
     def by_tree(self, groups: Sequence[tuple[Shard, ...]]) -> Memory:
         """Add the states four at a time, each as soon as its four are there, always the same four."""
-        add = self.task(_add)
+        add = _task(self.ray, _add)
         levels: list[dict[int, Any]] = [{}]
         widths = [len(groups)]
         while widths[-1] > 1:
@@ -174,12 +163,12 @@ class _Cluster:
 
     def by_ranges(self, groups: Sequence[tuple[Shard, ...]], sample: Exact) -> Memory:
         """Cut each group's table by key, add up each range in one task, and put the ranges side by side."""
-        cuts = even_cuts(sample.table(), min(_MAX_CUTS, max(2, self.most_at_once())))
+        cuts = even_cuts(sample.table(), min(_MAX_CUTS, max(2, _most_at_once(self.ray, self.workers))))
         ranges: list[list[Any]] = [[] for _ in range(len(cuts) + 1)]
         for _, parts in self.learn(groups, cuts, len(ranges)):
             for held, part in zip(ranges, parts, strict=True):
                 held.append(part)
-        add = self.task(_add_range)
+        add = _task(self.ray, _add_range)
         totals = [add.remote(self.template, held) for held in ranges]  # in a list: fetched there one by one
         tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
         memory: Memory = filled(self.job.template.empty_like(), united(tables))
@@ -188,21 +177,14 @@ class _Cluster:
 
 def _task(ray: Any, function: Callable[..., Any], returns: int = 1) -> Any:
     """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
-    remote = ray.remote(
-        num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=[OSError, *_passing(ray)]
-    )
-    return remote(function)
+    passing = [OSError, ray.exceptions.ObjectLostError]  # another attempt may not meet them
+    return ray.remote(num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=passing)(function)
 
 
 def _most_at_once(ray: Any, workers: int | None) -> int:
     """Return how many tasks may be under way or waiting: asked again and again, because nodes come and go."""
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
     return 2 * cores if workers is None or cores <= workers else workers
-
-
-def _passing(ray: Any) -> list[type[Exception]]:
-    """Return the errors that another attempt may not meet."""
-    return [ray.exceptions.ObjectLostError]
 
 
 def _learn(job: GroupJob, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token] | None) -> list[Any]:

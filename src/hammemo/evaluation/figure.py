@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -77,10 +79,8 @@ def draw_numbers(
 
 
 def _panels(number: int) -> tuple[Figure, Any]:
-    try:
+    with needed("Figures need Matplotlib: pip install 'hammemo[plot]'"):
         from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
     figure = Figure(figsize=(5.4 * number, 4.8), layout="constrained")
     return figure, figure.subplots(1, number, squeeze=False)[0]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.explain.explanation_plot import COLOURS, shortened
+from hammemo.explain.explanation_plot import COLOURS, new_axes, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def draw_one(
     ordered : bool
         Whether the values are in order, so that a line may join them.
     """
-    ax = _new_axes((max(7.0, 2.2 + 0.42 * len(values)), 4.2)) if ax is None else ax
+    ax = new_axes(max(7.0, 2.2 + 0.42 * len(values)), 4.2) if ax is None else ax
     totals, places = counts.sum(axis=1), np.arange(len(values))
     _draw_rows(ax, places, totals, values)
     shown = _shown_labels(counts, label)
@@ -83,7 +83,7 @@ def draw_means(
     ordered: bool,
 ) -> Axes:
     """Draw the mean target for each value of a column, with one standard error, and how many rows have the value."""
-    ax = _new_axes((max(7.0, 2.2 + 0.42 * len(values)), 4.2)) if ax is None else ax
+    ax = new_axes(max(7.0, 2.2 + 0.42 * len(values)), 4.2) if ax is None else ax
     _draw_rows(ax, np.arange(len(values)), totals, values)
     held = np.flatnonzero(totals)
     joined = held[[ordered and values[place] != MISSING for place in held.tolist()]]
@@ -129,7 +129,7 @@ def draw_pair(
         By default the second of two labels, or the most frequent one.
     """
     height, width = counts.shape[:2]
-    ax = _new_axes((2.8 + 0.62 * width, 1.8 + 0.42 * height)) if ax is None else ax
+    ax = new_axes(2.8 + 0.62 * width, 1.8 + 0.42 * height) if ax is None else ax
     totals = counts.sum(axis=2)
     place = _shown_labels(counts.reshape(-1, counts.shape[2]), label)[0]
     shares = np.where(totals > 0, counts[:, :, place] / np.maximum(totals, 1), np.nan)
@@ -188,11 +188,3 @@ def _draw_shares(
     style: dict[str, Any] = {"color": colour, "markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
     ax.errorbar(held, shares, errors, fmt="o", label=shortened(label, 32), **style)
     ax.plot(held[joined[held]], shares[joined[held]], color=colour, linewidth=1.4, zorder=2)
-
-
-def _new_axes(size: tuple[float, float]) -> Axes:
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    return pyplot.subplots(figsize=size, layout="constrained")[1]

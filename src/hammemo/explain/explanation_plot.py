@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,7 +50,7 @@ def draw(
         What the exact score may be, from and to.
     """
     names, parts = _bars(base, sites, contributions)
-    ax = _new_axes(len(names) + 1) if ax is None else ax
+    ax = new_axes(8.5, 1.4 + 0.36 * max(len(names) + 1, 3)) if ax is None else ax
     ends = np.cumsum(parts)
     starts = ends - parts
     name, total = score
@@ -116,13 +118,11 @@ def _draw_interval(ax: Axes, place: int, name: str, low: float, high: float) -> 
     ax.legend(loc="best", frameon=False, fontsize=8)
 
 
-def _new_axes(n_bars: int) -> Axes:
-    try:
+def new_axes(width: float, height: float) -> Axes:
+    """Return the axes of a figure of its own, of this size in inches."""
+    with needed("Figures need Matplotlib: pip install 'hammemo[plot]'"):
         from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    _, axes = pyplot.subplots(figsize=(8.5, 1.4 + 0.36 * max(n_bars, 3)), layout="constrained")
-    return axes
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def shortened(text: str, longest: int = 52) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo.explain.explanation_plot import draw
 from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.tokens.columns import ColumnKind, array_values
@@ -294,11 +295,10 @@ class Explanation:
     def _headlines(self) -> list[str]:
         """Return who leads, and the probabilities."""
         lead = self._decision() + "."
-        chances = [f"{label!r} {self._chance(at)}" for at, label in enumerate(self.labels[:3])]
-        return [lead] if self.probabilities is None else [lead, f"Probabilities: {', '.join(chances)}."]
-
-    def _chance(self, at: int) -> str:
-        return "" if self.probabilities is None else f"{self.probabilities[at]:.3f}"
+        if self.probabilities is None:
+            return [lead]
+        chances = [f"{label!r} {self.probabilities[at]:.3f}" for at, label in enumerate(self.labels[:3])]
+        return [lead, f"Probabilities: {', '.join(chances)}."]
 
     def _site_text(self, k: int) -> str:
         """Return the name of a site for the figure, with the range of a number."""
@@ -333,12 +333,10 @@ class Explanation:
 
     def __rich__(self) -> Group:
         """Return the table for a terminal, and what is to be said of it; rich is the ``cli`` extra."""
-        try:
+        with needed("Tables in the terminal need rich: pip install 'hammemo[cli]'"):
             from rich.console import Group
             from rich.table import Table
             from rich.text import Text
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("Tables in the terminal need rich: pip install 'hammemo[cli]'") from error
         header, rows = self._cells()
         table = Table()
         table.add_column(header[0])

@@ -17,16 +17,15 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo._lazy import needed
 from hammemo.follow.changes import LogPart, added_up
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position, lsn_text
 from hammemo.follow.source import FollowedSource, slot_name, told_error
 from hammemo.follow.values import Followed, Row, column_error
 
-try:
+with needed("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

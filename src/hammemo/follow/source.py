@@ -13,17 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hammemo._lazy import needed
 from hammemo.follow.errors import FollowError
 from hammemo.follow.pgoutput import Message, decode
 from hammemo.follow.position import lsn_number, lsn_text
 from hammemo.follow.values import Column, Followed, Row, column_error
 
-try:
+with needed("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

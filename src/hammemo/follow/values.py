@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.pgoutput import UNCHANGED, Change, Relation, Unchanged, Values
 
-try:
+with needed("To follow a table: pip install 'hammemo[follow]'"):
     import pyarrow as pa
     import pyarrow.compute as pc
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("To follow a table: pip install 'hammemo[follow]'", name=error.name) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

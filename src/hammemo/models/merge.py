@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def merge(settings: ModelSettings, state: ModelState, given: ModelState) -> ModelState:
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
-    state, other = with_same_kinds(settings, state, given, partial(_with_other_kinds, settings))
+    state, other = with_same_kinds(settings, state, given, partial(with_other_kinds, settings, choose_again=False))
     dtype = common_label_dtype(state.classes, other.classes)
     cutting = joint_cutting(state, other.cutting, other.memory)
     memory = state.memory.snapshot()
@@ -92,10 +92,6 @@ def _merge_rows(state: ModelState, other: ModelState, error: LayoutError) -> Mod
     store = None if left.store is None else _sum(left.store, rows, 1)
     merged = state if left is state else state.like_layout_of(other)
     return merged.with_memory(memory, store=store, pinned=state.pinned or other.pinned)
-
-
-def _with_other_kinds(settings: ModelSettings, state: ModelState, columns: ColumnSchema) -> ModelState:
-    return with_other_kinds(settings, state, columns, choose_again=False)
 
 
 def with_same_kinds(

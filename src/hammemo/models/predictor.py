@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import TreeCells
@@ -175,10 +176,8 @@ class Predictor(Answering):
             Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
             looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
         """
-        try:
+        with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
             from hammemo.portable.torch_module import TorchPredictor
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_torch needs torch: pip install 'hammemo[torch]'") from error
         return TorchPredictor(self.graph(tokens))
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
@@ -197,10 +196,8 @@ class Predictor(Answering):
             Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
             memory's graph takes any integer, and others the tokens that they carry.
         """
-        try:
+        with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
             from hammemo.portable.onnx_graph import onnx_model
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_onnx needs onnx: pip install 'hammemo[onnx]'") from error
         Path(path).write_bytes(onnx_model(self.graph(tokens)).SerializeToString())
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:

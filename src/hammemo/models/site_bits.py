@@ -16,10 +16,11 @@ below zero lowers the mean log-probability of the right label.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo.explain.explanation_plot import new_axes
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
@@ -76,7 +77,7 @@ class SiteBits:
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
         """Draw the most valuable sites as bars, on the axes or on those of a new figure; return them."""
         names, bits = self.names[:most], self.bits[:most]
-        ax = _new_axes(len(names)) if ax is None else ax
+        ax = new_axes(7.5, 1.4 + 0.28 * max(len(names), 3)) if ax is None else ax
         places = np.arange(len(names))
         ax.barh(places, bits, color=_COLOUR)
         ax.set_yticks(places, [name if len(name) <= 40 else name[:39] + "…" for name in names])
@@ -213,12 +214,3 @@ def _of_columns(
     found += added
     found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(found)  # what belongs to no column belongs to all
     return found, rule.base, rows.labels, rows.multiplicity
-
-
-def _new_axes(n_sites: int) -> Any:
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    _, axes = pyplot.subplots(figsize=(7.5, 1.4 + 0.28 * max(n_sites, 3)), layout="constrained")
-    return axes

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo._lazy import needed
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
 from hammemo.receipts.backup_keys import BackupKey
@@ -260,10 +261,6 @@ def is_signed(public_key: str, message: bytes, signature: bytes) -> bool:
 
 def require_ed25519() -> Any:
     """Return the module that signs and verifies, or say how to install it."""
-    try:
+    with needed("Receipts and keys need the package cryptography: pip install 'hammemo[erase]'"):
         from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Receipts and keys need the package cryptography: pip install 'hammemo[erase]'", name=error.name
-        ) from error
     return ed25519

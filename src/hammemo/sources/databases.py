@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo.sources.formats import require_arrow
 from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batch, check_names, column_array, shown_names
 
@@ -152,12 +153,8 @@ class DeltaVersion:
 
 def _required(name: str) -> Any:
     """Return a module, or say how it is installed."""
-    try:
+    with needed(f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS.get(name)}]'"):
         return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS[name]}]'", name=name
-        ) from error
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from hammemo.sources.formats import (
     require_reader,
 )
 from hammemo.sources.line_ranges import line_batches
-from hammemo.sources.listing import File, listed_files
+from hammemo.sources.listing import File, files_of_one_format, listed_files
 from hammemo.sources.shards import Shard, ShardedFiles
 from hammemo.sources.tokenization import text_encoder, tokenizer_text
 from hammemo.tokens.contexts import document as token_document
@@ -238,16 +238,7 @@ def open_source(
     """
     if format not in (None, *DOCUMENT_FORMATS):
         raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
-    places = [where] if isinstance(where, str) or hasattr(where, "__fspath__") else list(where)
-    found = {file for place in places for file in listed_files(str(place))}
-    files = tuple(sorted(found, key=lambda file: (file.base, file.path)))
-    if not files:
-        raise FileNotFoundError(f"{where} holds no file. Name a file, a folder with files in it, or a glob in quotes.")
-    formats = {format or _document_format(file.path) for file in files}
-    if len(formats) > 1:
-        kinds = " and ".join(sorted(formats))
-        raise ValueError(f"{where} holds {kinds} files: name only the ones that are meant, with a glob.")
-    [kind] = formats
+    files, kind = files_of_one_format(where, listed_files, lambda path: format or _document_format(path))
     for file in files:
         require_reader(file.path, kind)
     return replace(stream_source(kind, tokens, column), files=files)

@@ -25,6 +25,8 @@ from functools import cache
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from hammemo._lazy import needed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -107,13 +109,9 @@ def _ending(name: str) -> str:
 
 def require_arrow(what: str, *modules: str) -> Any:
     """Return pyarrow with these modules of it, or say what needs it and how to install it."""
-    try:
+    with needed(f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'"):
         for name in ("pyarrow", *(f"pyarrow.{module}" for module in modules)):
             import_module(name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
-        ) from error
     return sys.modules["pyarrow"]
 
 

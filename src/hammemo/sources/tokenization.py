@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,12 +51,8 @@ def tokenizer_text(name: str) -> str:
 
 
 def _tokenizers() -> Any:
-    try:
+    with needed("A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'"):
         import tokenizers
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'", name=error.name
-        ) from error
     return tokenizers
 
 

@@ -23,7 +23,7 @@ arrays of features.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
@@ -97,32 +97,6 @@ def features(
     return out
 
 
-class Fits(Protocol):
-    """Log-ratios of examples that weights can be fitted to."""
-
-    @property
-    def n_features(self) -> int:
-        """How many log-ratios a label has."""
-        ...
-
-    def fit(
-        self,
-        *,
-        start: NDArray[np.float64],
-        ridge: float,
-        per_label: bool,
-        steps: int,
-        warm: FittedWeights | None = None,
-    ) -> FittedWeights:
-        """Return the weights that minimise the log-loss, as the module's text defines it; steps begin at `warm`.
-
-        Shapes
-        ------
-        start : (F,)
-        """
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class DenseFits:
     """Arrays of features.
@@ -153,7 +127,12 @@ class DenseFits:
         steps: int,
         warm: FittedWeights | None = None,
     ) -> FittedWeights:
-        """Return the weights that minimise the log-loss."""
+        """Return the weights that minimise the log-loss, as the module's text defines it; steps begin at `warm`.
+
+        Shapes
+        ------
+        start : (F,)
+        """
         problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
         first = _vector(start, len(self.prior), warm, per_label=per_label)
         lower = _lower_bounds(start, len(self.prior), per_label=per_label) if self.is_bounded else None
@@ -196,6 +175,10 @@ class TableFits:
         else:
             self.tables.fit(*arguments)
         return _weights(vector, len(start), len(self.prior), per_label=per_label)
+
+
+Fits: TypeAlias = DenseFits | TableFits
+"""Log-ratios of examples that weights can be fitted to."""
 
 
 def fits_to(

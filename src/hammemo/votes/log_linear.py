@@ -25,7 +25,7 @@ from hammemo.memories.exact import SparseCounts, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
-from hammemo.votes.base import Vote
+from hammemo.votes.base import Vote, is_number
 from hammemo.votes.fitting import (
     MAX_FEATURES,
     SHARED_STEPS,
@@ -213,7 +213,7 @@ class LogLinear(Vote):
         pairs = list(given.items()) if isinstance(given, Mapping) else given
         if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
             raise ValueError(f"class_weight={given!r} is not known: use 'balanced' or a weight for each label.")
-        if not all(_is_number(weight) and 0 < weight < np.inf for _, weight in pairs):
+        if not all(is_number(weight) and 0 < weight < np.inf for _, weight in pairs):
             raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
         return {as_token(label): float(weight) for label, weight in pairs}
 
@@ -337,7 +337,7 @@ class LogLinear(Vote):
     def amounts(self) -> tuple[float, ...]:
         """Return the amounts of smoothing, checked."""
         amounts = self.smoothing if isinstance(self.smoothing, (Sequence, np.ndarray)) else (self.smoothing,)
-        if not len(amounts) or not all(_is_number(amount) and 0 < amount < 2.0**53 for amount in amounts):
+        if not len(amounts) or not all(is_number(amount) and 0 < amount < 2.0**53 for amount in amounts):
             raise ValueError(
                 f"smoothing={self.smoothing!r} is a number above zero, or a list of them, such as (1, 10)."
             )
@@ -348,14 +348,11 @@ class LogLinear(Vote):
             self.named_class_weights()
         for name in ("ridge", "shared_ridge"):
             value = getattr(self, name)
-            if (name == "ridge" or value is not None) and not (_is_number(value) and 0 < value < np.inf):
+            if (name == "ridge" or value is not None) and not (is_number(value) and 0 < value < np.inf):
                 raise ValueError(f"{name}={value!r} is a number above zero, for example 5.")
-        if not _is_number(self.uniform) or not 0 <= self.uniform < 1:
+        if not is_number(self.uniform) or not 0 <= self.uniform < 1:
             raise ValueError(f"uniform={self.uniform!r} is a share from 0 to below 1, for example 0.002.")
-        for name in ("sample", "steps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
+        self.check_whole("sample", "steps")
 
     def _shared(self, n_sites: int) -> NDArray[np.float64]:
         """Return the weights of all labels, given, fitted, or 1 a site; shape (S, J)."""
@@ -377,7 +374,3 @@ def shares(label_counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return each label's share of the examples, half an example added to each: a declared label has a share too."""
     counts = label_counts + 0.5
     return np.asarray(counts / counts.sum())
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -105,7 +105,7 @@ def same_readers(mine: Any, fresh: Any) -> None:
     assert mine._raw.shared_sums.tobytes() == fresh._raw.shared_sums.tobytes()
     for k, (counts, expected) in enumerate(zip(mine._raw.counts, fresh._raw.counts, strict=True)):
         np.testing.assert_array_equal(counts, expected)
-        n_own = len(mine._layout.own(k))
+        n_own = len(mine.layout.own(k))
         np.testing.assert_array_equal(mine._raw.shared_sums[k], counts[n_own:].sum(axis=0))
         rows = np.full((len(counts), len(mine._raw.counts)), -1)
         rows[:, k] = np.arange(len(counts))

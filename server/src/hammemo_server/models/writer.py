@@ -306,14 +306,14 @@ class WrittenModel(ServedModel):
 
     def _first_label(self, first: Content) -> int:
         """Return the bytes of a label in the sketch of a model that is made for its first edit."""
-        h = self._settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
+        h = self.settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
         with suppress(ServiceError):  # then the edit is refused
-            return column_bytes(check_parts(self._settings.model(), h, self._limits))
+            return column_bytes(check_parts(self.settings.model(), h, self._limits))
         return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
         """Apply edits, write those that were not refused, and answer all."""
-        applier = Applier(self._state.model, self._settings, self._limits)
+        applier = Applier(self._state.model, self.settings, self._limits)
         contents = [waiting.content for waiting in fresh]
         with self._lease_kept() if _may_take_long(contents) else nullcontext():
             applier.apply(contents)
@@ -489,9 +489,9 @@ class WrittenModel(ServedModel):
         try:
             self._log.reopen()
         except InUse:  # another process writes now: this one follows, and tries again
-            self._publish(caught_up(self._log, self._state, self._settings, self._journal))
+            self._publish(caught_up(self._log, self._state, self.settings, self._journal))
             raise
-        self._publish(caught_up(self._log, self._state, self._settings, self._journal))
+        self._publish(caught_up(self._log, self._state, self.settings, self._journal))
         self._snapshot_version = self._log.base()
         self._refits += 1  # there may have been one
         self._must_recover = False

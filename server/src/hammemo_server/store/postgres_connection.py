@@ -7,16 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo import __version__
+from hammemo._lazy import needed
 from hammemo_server.store.base_log import FORMAT, check_format
 from hammemo_server.store.log import LogError
 from hammemo_server.store.shared_tables import TABLES, table_statements
 
-try:
+with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
     import psycopg
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'", name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -149,10 +146,6 @@ def failures() -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
-        raise LogError(f"PostgreSQL: {type(error).__name__}: {_first_line(error)}") from None
+        raise LogError(f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from None
     except psycopg.Error as error:
         raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

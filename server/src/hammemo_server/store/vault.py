@@ -24,6 +24,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo._lazy import needed
 from hammemo.files.atomic import delete_leftovers
 from hammemo.files.locks import locked
 from hammemo.receipts.backup_keys import BackupKey
@@ -319,10 +320,6 @@ def drop_database(path: str | os.PathLike[str], database: str) -> None:
 
 
 def _aesgcm() -> Any:
-    try:
+    with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Subjects need the package cryptography: pip install 'hammemo[erase]'", name=error.name
-        ) from error
     return AESGCM

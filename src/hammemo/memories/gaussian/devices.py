@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.memories.gaussian.encoding import site_codes
 from hammemo.memories.gaussian.readers import GaussianReader
@@ -34,13 +35,8 @@ class Device:
     """
 
     def __init__(self, name: str, exact: bool) -> None:
-        try:
+        with needed(f"device={name!r} needs torch: pip install 'hammemo[torch]'. Or leave out device= to use NumPy."):
             import torch
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"device={name!r} needs torch: pip install 'hammemo[torch]'. Or leave out device= to use NumPy.",
-                name="torch",
-            ) from error
         self._torch = torch
         self._dtype = torch.float64 if exact else torch.float32
         try:

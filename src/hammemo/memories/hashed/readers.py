@@ -87,7 +87,7 @@ class HashedTables(Compiled):
         if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
             raise ValueError("The memory holds 2^53 examples or more: fixed-point scores have room for fewer.")
         self._threads = threads
-        self._layout = layout
+        self.layout = layout
         self._raw = RawRows(layout, tables, source)
         self._previous = previous
         self._budget = TableBudget(layout, len(frame.labels), 1.0 if previous is None else _COPYING)
@@ -124,7 +124,7 @@ class HashedTables(Compiled):
 
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
-        values = self._centred_rows(self._layout.found(contexts))[:, :, columns] / 2**FRACTION_BITS
+        values = self._centred_rows(self.layout.found(contexts))[:, :, columns] / 2**FRACTION_BITS
         low, high = self._raw.bounds(contexts)
         scale = weights[:, None]
         return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
@@ -135,7 +135,7 @@ class HashedTables(Compiled):
         A reserved row that has counts proves that it was, empty rows at every compared position that it was not.
         Positions that are compared as part of a tuple only leave it open.
         """
-        sites = self._layout.sites
+        sites = self.layout.sites
         single = [k for k, site in enumerate(sites.positions) if len(site) == 1]
         if not len(tokens) or not single:
             return np.full(len(tokens), -1, np.int8)
@@ -151,23 +151,23 @@ class HashedTables(Compiled):
 
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone, from as few rows as the contexts read: what all else is tested against."""
-        return self._sums(self._layout.rows(contexts), weights)
+        return self._sums(self.layout.rows(contexts), weights)
 
     def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""
         if len(contexts) == 1:
-            return self._found_sums(self._layout.found(contexts), weights)
+            return self._found_sums(self.layout.found(contexts), weights)
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._found_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
+        parts = [self._found_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
         return np.concatenate([np.empty((0, len(self.labels))), *parts])
 
     def _found_sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what `_sums` does, by the compiled loop where it can be used."""
-        if self._layout.compiled is None or "_centred" in vars(self):
+        if self.layout.compiled is None or "_centred" in vars(self):
             return self._sums(rows, weights)
         counts, sums, out = self._raw.read(rows), self._raw.shared_sums, np.empty((len(rows), len(self.labels)))
         weights = np.ascontiguousarray(weights, np.float64)
-        self._layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
+        self.layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
         return out
 
     def _sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -203,7 +203,7 @@ class HashedTables(Compiled):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weighted counts of reserved rows alone, and of all rows, by NumPy, in pieces of bounded size."""
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._bound_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
+        parts = [self._bound_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
         if not parts:
             return np.zeros((0, len(self.labels))), np.zeros((0, len(self.labels)))
         low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
@@ -213,13 +213,8 @@ class HashedTables(Compiled):
         self, rows: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weighted = weights[:, None] * self._raw.read(rows)
-        n_own, _ = self._layout.sizes
+        n_own, _ = self.layout.sizes
         return in_order(np.where((rows < n_own)[:, :, None], weighted, 0.0)), in_order(weighted)
-
-    @property
-    def layout(self) -> RowLayout:
-        """Which row each site of a context reads."""
-        return self._layout
 
     def fixed_rows(self, rule: RowRule | None) -> FixedRows:
         """Return all rows as whole numbers: centred counts, or the values of a rule."""
@@ -230,11 +225,11 @@ class HashedTables(Compiled):
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
-        return {**tables, **{name: part for name, part in self._layout.reserved.arrays().items() if len(part)}}
+        return {**tables, **{name: part for name, part in self.layout.reserved.arrays().items() if len(part)}}
 
     def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what `restored` needs: the counts, and the layout without its secret."""
-        layout = self._layout
+        layout = self.layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
         return {**tables, **layout.reserved.arrays()}, {
             "buckets": one_if_equal(layout.buckets),
@@ -278,7 +273,7 @@ class HashedTables(Compiled):
 
     @cached_property
     def _centred(self) -> list[NDArray[np.int64]]:
-        return [centred(counts, len(self._layout.own(k))) for k, counts in enumerate(self._raw.counts)]
+        return [centred(counts, len(self.layout.own(k))) for k, counts in enumerate(self._raw.counts)]
 
     def _centred_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the fixed-point row that each site of each context reads, zeros where the row is -1.
@@ -292,7 +287,7 @@ class HashedTables(Compiled):
             for k, (table, row) in enumerate(zip(self._centred, rows.T, strict=True)):
                 values[row >= 0, k] = table[row[row >= 0]]
             return values
-        counts, (n_own, buckets) = self._raw.read(rows), self._layout.sizes
+        counts, (n_own, buckets) = self._raw.read(rows), self.layout.sizes
         shared = centred_counts(counts, self._raw.shared_sums, buckets)
         return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
@@ -323,7 +318,7 @@ class HashedTables(Compiled):
             table = None if previous is None else previous.table_of(self._raw, weights, divisors)
             if table is None:
                 table = self._made(self._centred, weights, divisors, 2.0**-FRACTION_BITS)
-            raw = RawRows(self._layout, self._raw.tables, self._raw.source)  # without what this reader puts together
+            raw = RawRows(self.layout, self._raw.tables, self._raw.source)  # without what this reader puts together
             made = self._score_table = (signature, PreviousTable(raw, weights, table))
             self._previous = None  # what came before is no longer needed
         return made[1].table
@@ -344,7 +339,7 @@ class HashedTables(Compiled):
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
-                counts[len(self._layout.own(k)) :] = 0
+                counts[len(self.layout.own(k)) :] = 0
             tables = [self._made(part, weights, divisors, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
@@ -356,7 +351,7 @@ class HashedTables(Compiled):
         divisor: NDArray[np.float64] | None,
         step: float,
     ) -> NativeTable:
-        return NativeTable(self._layout, rows, weights, step, divisor=divisor, threads=self._threads)
+        return NativeTable(self.layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 
 def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 
+from hammemo._lazy import needed
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -99,15 +100,12 @@ def read_folder(folder: Path) -> Lines:
 
 def read_hub(base: str = HUB) -> Lines:
     """Return the same from the Parquet files of the Hugging Face hub, or of any other place that fsspec reaches."""
-    try:
+    with needed(
+        "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
+        "Or data= names a folder with wiki.train.tokens, .valid and .test."
+    ):
         import fsspec
         from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
-            "Or data= names a folder with wiki.train.tokens, .valid and .test.",
-            name=error.name,
-        ) from error
     lines = {}
     for split in SPLITS:
         place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"

@@ -23,7 +23,7 @@ from hammemo.memories.contributions import SiteScores
 from hammemo.memories.exact import Entries
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.distinct import distinct_examples
-from hammemo.votes.base import Vote
+from hammemo.votes.base import Vote, is_number
 from hammemo.votes.log_linear import shares
 from hammemo.votes.mixture.gates import (
     BUCKETS,
@@ -287,23 +287,16 @@ class Mixture(Vote):
         return np.zeros((components.n, BUCKETS)), np.zeros((components.n_tables, 4))
 
     def _check_numbers(self) -> None:
-        if not _is_number(self.ridge) or not 0 < self.ridge < np.inf:
+        if not is_number(self.ridge) or not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 1.")
-        if not _is_number(self.prune) or not 0 <= self.prune < np.inf:
+        if not is_number(self.prune) or not 0 <= self.prune < np.inf:
             raise ValueError(f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003.")
         if isinstance(self.discount, str):
             if self.discount != "auto":
                 raise ValueError(f'discount={self.discount!r} is no number: use "auto", or one such as 0.125.')
-        elif not _is_number(self.discount) or not 0 <= self.discount < (STEPS - 0.5) / STEPS:
+        elif not is_number(self.discount) or not 0 <= self.discount < (STEPS - 0.5) / STEPS:
             raise ValueError(f'discount={self.discount!r} is "auto", or a number from 0 to below 1, for example 0.125.')
-        for name in ("sample", "steps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        self.check_whole("sample", "steps")
 
 
 _MAX_LOG_WEIGHT = 500.0
