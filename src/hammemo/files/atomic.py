@@ -45,13 +45,13 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
         with open(temporary, "xb"), suppress(FileNotFoundError):
             os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))  # before there is anything in it
         yield temporary
-        _flush(temporary, os.O_RDWR)
+        flush(temporary, os.O_RDWR)
         os.replace(temporary, target)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
     if os.name == "posix":  # elsewhere a folder cannot be flushed
-        _flush(os.path.dirname(target), os.O_RDONLY)
+        flush(os.path.dirname(target), os.O_RDONLY)
 
 
 def checked_target(path: str | os.PathLike[str]) -> str:
@@ -94,7 +94,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False)
 
 
-def _flush(path: str, flags: int) -> None:
+def flush(path: str, flags: int) -> None:
     """Wait until a file or a folder is on the disk."""
     descriptor = os.open(path, flags)
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hammemo.sources.formats import is_address, require_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,20 @@ class File:
     path: str
     size: int
     modified: int = 0
+
+
+def files_of_one_format(
+    where: Any, listed: Callable[[str], list[File]], kind_of: Callable[[str], str]
+) -> tuple[tuple[File, ...], str]:
+    """Return the files at one or several places, in canonical order, and their format; refuse none, and several."""
+    places = [where] if isinstance(where, (str, os.PathLike)) else list(where)
+    files = tuple(sorted({file for place in places for file in listed(str(place))}, key=lambda f: (f.base, f.path)))
+    if not files:
+        raise FileNotFoundError(f"{where} holds no file. Name a file, a folder with files in it, or a glob in quotes.")
+    kinds = sorted({kind_of(file.path) for file in files})
+    if len(kinds) > 1:
+        raise ValueError(f"{where} holds {' and '.join(kinds)} files: name only the ones that are meant, with a glob.")
+    return files, kinds[0]
 
 
 def listed_files(place: str) -> list[File]:

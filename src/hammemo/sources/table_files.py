@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
-from hammemo.sources.listing import File, listed_files
+from hammemo.sources.listing import File, files_of_one_format, listed_files
 from hammemo.sources.shards import Shard, ShardedFiles
 from hammemo.sources.tables import BATCH_ROWS, arrow_batch, check_names, check_table_format, stream_batches
 
@@ -160,15 +160,7 @@ def open_table(
             f"A table for engines is read more than once: name files, folders, globs or an Arrow dataset of files, not "
             f"a {type(where).__name__}. Write other rows to Parquet files first."
         )
-    places = [where] if isinstance(where, (str, os.PathLike)) else list(where)
-    files = tuple(sorted({file for place in places for file in _listed(str(place))}, key=lambda f: (f.base, f.path)))
-    if not files:
-        raise FileNotFoundError(f"{where} holds no file. Name a file, a folder with files in it, or a glob in quotes.")
-    formats = {format or format_of(file.path) for file in files}
-    if len(formats) > 1:
-        kinds = " and ".join(sorted(formats))
-        raise ValueError(f"{where} holds {kinds} files: name only the ones that are meant, with a glob.")
-    [kind] = formats
+    files, kind = files_of_one_format(where, _listed, lambda path: format or format_of(path))
     for file in files:
         check_table_format(kind, file.path)
         require_reader(file.path, kind)

@@ -156,7 +156,7 @@ class Documents(Cached):
 
     def words_of(self, sums: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
         """Return the hashes of documents, given the sums of the hashes of their tokens."""
-        ways = np.array([_way_word(way, seed) for way in self.ways], np.uint64)
+        ways = np.array([key_words(seed, "document", _text(way))[0] for way in self.ways], np.uint64)
         return mix(sums ^ mix(ways[self.way_codes] + self.lengths.astype(np.uint64)))
 
     def codes_of(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
@@ -427,10 +427,6 @@ def _text(way: Way) -> str:
 def _token_hashes(tokens: Vocabulary, seed: int) -> NDArray[np.uint64]:
     """Return the hash of an empty place, and those of all tokens."""
     return np.append(np.uint64(key_words(seed, "empty position")[0]), vocabulary_hashes(tokens, seed))
-
-
-def _way_word(way: Way, seed: int) -> int:
-    return key_words(seed, "document", _text(way))[0]
 
 
 def _placed(hashes: NDArray[np.uint64], places: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:

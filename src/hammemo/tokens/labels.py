@@ -70,7 +70,7 @@ def _checked_objects(labels: NDArray[Any]) -> NDArray[Any]:
     """
     values = labels.tolist()
     for row, label in enumerate(values):
-        if _is_missing(label):
+        if label is None or label is np.ma.masked or type(label).__name__ == "NAType" or label != label:
             raise ValueError(f"y holds {label} at row {row}: drop that row, or give it a label such as 'missing'.")
     _refuse_mixture({isinstance(label, str): label for label in values})
     if not values or not all(isinstance(label, (int, float, np.number)) for label in values):
@@ -83,10 +83,6 @@ def _checked_objects(labels: NDArray[Any]) -> NDArray[Any]:
             "str() if they are meant as classes."
         )
     return np.array(numbers, np.int64)
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or label is np.ma.masked or type(label).__name__ == "NAType" or bool(label != label)
 
 
 def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:

@@ -82,6 +82,13 @@ class Vote(BaseEstimator, ABC):
         """Return the probability of each example's label, where that takes less work than those of all labels."""
         return None
 
+    def check_whole(self, *names: str) -> None:
+        """Refuse parameters that are not whole numbers of at least 1."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
+
     @property
     def has_weights(self) -> bool:
         """Whether there is something to fit: the class has a `fit_to` of its own."""
@@ -187,3 +194,8 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a parameter is a number; a truth value is none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -147,11 +147,9 @@ class FoldTally:
             n, right = sum(self._rows[option]), sum(self._right[option])
             found.append(WeightTrial(*option, share, sum(losses) / n, right / n, len(losses), n))
         enough = min((trial.loss for trial in found), default=0.0) + _AS_GOOD
-        return sorted(found, key=lambda trial: _order(trial, enough))
-
-
-def _order(trial: WeightTrial, enough: float) -> tuple[bool, bool, float, bool, float]:
-    return trial.loss > enough, trial.per_label, -trial.ridge, trial.uniform != UNIFORM, trial.loss
+        return sorted(
+            found, key=lambda one: (one.loss > enough, one.per_label, -one.ridge, one.uniform != UNIFORM, one.loss)
+        )
 
 
 def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:

@@ -350,4 +350,4 @@ def test_more_examples_than_scores_have_room_for_are_refused() -> None:
     tables: Any = memory.reader()
     tables.frame.label_counts[0] = 2**53
     with pytest.raises(ValueError, match=r"2\^53 examples"):
-        type(tables)(tables._layout, tables._raw.tables, tables._raw.source, tables.frame)
+        type(tables)(tables.layout, tables._raw.tables, tables._raw.source, tables.frame)

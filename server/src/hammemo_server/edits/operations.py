@@ -308,11 +308,8 @@ class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return sum(map(len, self.documents))
 
 
-class LoggedRefit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
-
-    kind: Literal["refit"] = "refit"
-    fitted: bytes | None = None
+class _WithoutRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the log keeps of an edit that names no rows."""
 
     @property
     def n_rows(self) -> int:
@@ -324,22 +321,20 @@ class LoggedRefit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         return _encoder.encode(self)
 
 
-class LoggedChoice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedRefit(_WithoutRows, frozen=True):
+    """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
+
+    kind: Literal["refit"] = "refit"
+    fitted: bytes | None = None
+
+
+class LoggedChoice(_WithoutRows, frozen=True):
     """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.chosen_layouts`)."""
 
     kind: Literal["choice"]
     chosen: bytes
     late: bool = False
     """Whether rows were forgotten while it was chosen, so that it may depend on them."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return 0
-
-    def body(self) -> bytes:
-        """Return it as the log keeps it."""
-        return _encoder.encode(self)
 
 
 Content = LoggedRows | LoggedChange | LoggedDocuments | LoggedRefit | LoggedChoice

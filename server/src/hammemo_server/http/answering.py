@@ -75,10 +75,12 @@ class ReadyVersion:
     def __init__(self, model: Learner, version: int, names: Sequence[str] | None = None) -> None:
         self.model = model
         self.version = version
-        self._names = None if names is None else tuple(names)
+        self.column_names = None if names is None else tuple(names)
+        """What the columns are called; None where they have no names."""
         self._single: Callable[[Sequence[Any]], int] | None = None
         self._classes: list[Any] = []
-        self._reads_rows = False
+        self.reads_rows = False
+        """Whether the leading labels come from the rows that a context reads, whatever the number of labels."""
         self._h = int(model.n_features_in_)
         self._n_labels = 0 if self.predicts_numbers else len(model.memory_.labels)
         self._short_way = _SHORT_WAY if model.state.columns.kinds is None else _SHORT_WAY | {float}
@@ -87,16 +89,6 @@ class ReadyVersion:
     def predicts_numbers(self) -> bool:
         """Whether it answers rows with numbers, not with labels."""
         return isinstance(self.model, MemoryRegressor)
-
-    @property
-    def column_names(self) -> tuple[str, ...] | None:
-        """What the columns are called; None where they have no names."""
-        return self._names
-
-    @property
-    def reads_rows(self) -> bool:
-        """Whether the leading labels come from the rows that a context reads, whatever the number of labels."""
-        return self._reads_rows
 
     @property
     def labels(self) -> Vocabulary:
@@ -113,7 +105,7 @@ class ReadyVersion:
         if len(scorer.labels):
             self._classes = view.classes().tolist()
             self._single = scorer.ranker.single()
-            self._reads_rows = scorer.ranker.reads_rows
+            self.reads_rows = scorer.ranker.reads_rows
         return self
 
     def cost(self, ask: str, question: Question) -> float:
@@ -121,7 +113,7 @@ class ReadyVersion:
         return len(question.rows) * self._row_cost(ask, question)
 
     def _row_cost(self, ask: str, question: Question) -> float:
-        return row_cost(ask, self._h, self._n_labels, getattr(question, "k", 1), reads_rows=self._reads_rows)
+        return row_cost(ask, self._h, self._n_labels, getattr(question, "k", 1), reads_rows=self.reads_rows)
 
     def _blocks(self, ask: str, question: Question, stop: Stop) -> Iterator[slice]:
         """Yield blocks of rows that take a short while each, as long as the answer is wanted."""
@@ -230,7 +222,7 @@ class ReadyVersion:
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
         model: Any = self.model
         found: Explanation = self._answer(lambda: model.explain(row, k))
-        return replace(found, names=self._names).to_dict()
+        return replace(found, names=self.column_names).to_dict()
 
     def certify(self, question: Question, stop: Stop = go_on) -> Certificates:
         """Return the label of each row and whether it is proven."""

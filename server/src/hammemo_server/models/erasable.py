@@ -256,7 +256,7 @@ class ErasableModel(WrittenModel):
 
     def _erase(self, fresh: list[WaitingForSubjects]) -> None:
         """Remove the rows of subjects, refit once if one of the requests says so, and write and answer all."""
-        before, applier = self._state, Applier(self._state.model, self._settings, self._limits)
+        before, applier = self._state, Applier(self._state.model, self.settings, self._limits)
         with self._lease_kept():
             removed = [one for waiting in fresh if (one := self._removed(applier, waiting)) is not None]
             if not removed:

@@ -77,7 +77,7 @@ class ReplicaModel(ServedModel):
             self._gone, self._checked = not self._log.is_current(), time.monotonic()
         if not self._log.has_changed():
             return
-        state = caught_up(self._log, self._state, self._settings, self._journal)
+        state = caught_up(self._log, self._state, self.settings, self._journal)
         if state is not self._state:
             self._snapshot_version = self._log.base()
             self._publish(state)

@@ -58,7 +58,8 @@ class ServedModel:
         self.tenant = tenant
         self.name = name
         self._log, self._journal = log, journal
-        self._settings = Settings.read(log.settings)
+        self.settings = Settings.read(log.settings)
+        """What the model was made with."""
         self._changed = threading.Condition()
         began = time.perf_counter()
         self._state = self._first_state()
@@ -73,7 +74,7 @@ class ServedModel:
 
     def _first_state(self) -> State:
         """Return what the log holds."""
-        return caught_up(self._log, None, self._settings, self._journal)
+        return caught_up(self._log, None, self.settings, self._journal)
 
     @cached_property
     def identity(self) -> str:
@@ -109,18 +110,13 @@ class ServedModel:
             raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
         return state.model, state.version
 
-    @property
-    def settings(self) -> Settings:
-        """What the model was made with."""
-        return self._settings
-
     def state(self) -> State:
         """Return what is published now; the model is None as long as the number of columns is not known."""
         return self._state
 
     def named(self, state: State | None = None) -> Learner | None:
         """Return the model as its file holds it, with the names of its columns; None if it is not known how many."""
-        model, names = (state or self._state).model, self._settings.column_names
+        model, names = (state or self._state).model, self.settings.column_names
         if model is not None and names is not None:
             model = model.snapshot()
             name_columns(model, np.array(names, dtype=object))
@@ -141,7 +137,7 @@ class ServedModel:
 
         With `digest`, the digest of its file, too: all of the model is read for it, once a version.
         """
-        state, about = self._state, self._settings
+        state, about = self._state, self.settings
         model = state.model
         is_number = isinstance(model, MemoryRegressor)
         facts: dict[str, Any] = {

@@ -64,23 +64,13 @@ class BaseLog(SharedTables):
         Whether only to read, beside another process that writes.
     """
 
-    _settings: str
-    _key: bytes
+    settings: str
+    """The settings that the model was made with, as JSON."""
 
     def __init__(self, called: str, *, replica: bool) -> None:
         self._called = called
         self._replica = replica
         self._lock = RLock()
-
-    @property
-    def settings(self) -> str:
-        """The settings that the model was made with, as JSON."""
-        return self._settings
-
-    @property
-    def key(self) -> bytes:
-        """The secret of the digests of ids."""
-        return self._key
 
     @abstractmethod
     def _failures(self) -> AbstractContextManager[None]:
@@ -114,20 +104,20 @@ def check_format(where: object, form: object, written_by: object) -> None:
 def loaded_snapshot(path: Path) -> Learner:
     """Return the model in the file of a snapshot, or say that the log is damaged."""
     try:
-        model = load(path)
+        return _learner(load(path))
     except FileError as error:
         raise LogDamaged(f"The snapshot cannot be read: {str(error).replace(str(path), 'the file')}") from error
-    if not isinstance(model, Learner):
-        raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
-    return model
 
 
 def received_model(snapshot: bytes) -> Learner:
     """Return the model in a file that a backup or a database holds, or say that it is damaged."""
     try:
-        model = from_bytes(snapshot)
+        return _learner(from_bytes(snapshot))
     except (FileError, ValueError) as error:
         raise LogDamaged(f"The snapshot cannot be read: {error}") from error
+
+
+def _learner(model: object) -> Learner:
     if not isinstance(model, Learner):
         raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
     return model

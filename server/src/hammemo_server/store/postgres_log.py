@@ -114,7 +114,7 @@ class PostgresLog(BaseLog):
                 ).fetchone()
             if row is None:
                 raise NoSuchModel(f"There is no model {name!r}.")
-            self._id, self._settings, self._key = int(row[0]), str(row[1]), bytes(row[2])
+            self._id, self.settings, self.key = int(row[0]), str(row[1]), bytes(row[2])
             if not replica:
                 self._take_lease()
         except BaseException:

@@ -98,7 +98,8 @@ def table_statements(model: str, ending: str = "") -> str:
 class SharedTables(ABC):
     """What a log keeps in these tables."""
 
-    _key: bytes
+    key: bytes
+    """The secret of the digests of ids."""
     vault: Vault | None = None
     """The secrets of a model with subjects."""
 
@@ -204,7 +205,7 @@ class SharedTables(ABC):
 
     def hashed_op(self, op: str) -> bytes:
         """Return the keyed hash by which the audit record names an operation."""
-        return blake2b(op.encode(), digest_size=16, key=self._key, person=b"hammemo audit op").digest()
+        return blake2b(op.encode(), digest_size=16, key=self.key, person=b"hammemo audit op").digest()
 
     # Receipts of edits
 

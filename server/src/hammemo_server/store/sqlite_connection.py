@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from hammemo import __version__
+from hammemo.files.atomic import flush
 from hammemo_server.edits.operations import KEY_BYTES
 from hammemo_server.store.base_log import FORMAT
 from hammemo_server.store.log import LogError
@@ -49,7 +50,7 @@ def connected(path: Path) -> apsw.Connection:
             f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
             "pip install -U apsw, whose packages bring a newer one."
         )
-    try:
+    with refusing():
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY)
         if db.pragma("journal_mode", "wal") != "wal":
@@ -60,15 +61,13 @@ def connected(path: Path) -> apsw.Connection:
         db.pragma("secure_delete", True)
         db.pragma("temp_store", "memory")
         db.pragma("trusted_schema", False)
-    except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
     return db
 
 
 def make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
     """Make the file of an empty log."""
     path.touch(mode=0o600)
-    try:
+    with refusing():
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.pragma("auto_vacuum", "incremental")
         db.pragma("journal_mode", "wal")
@@ -79,8 +78,6 @@ def make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0)
             about |= {"version": __version__, "ran": 0.0}
             db.executemany("insert into about values(?, ?)", about.items())
         db.close()
-    except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
 
 
 def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -95,12 +92,7 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        raise LogError(_message_of(error)) from None
-
-
-def _message_of(error: apsw.Error) -> str:
-    """Return what SQLite says, which names no value of a row."""
-    return f"SQLite: {type(error).__name__}: {error}"
+        raise LogError(f"SQLite: {type(error).__name__}: {error}") from None  # it names no value of a row
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -112,8 +104,4 @@ def identity(path: Path) -> tuple[int, int]:
 def flush_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     if os.name == "posix":  # elsewhere a folder cannot be flushed
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush(str(folder), os.O_RDONLY)

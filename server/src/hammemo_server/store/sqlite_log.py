@@ -340,8 +340,8 @@ class SqliteLog(BaseLog):
         check_format(self.folder / LOG, about.get("format"), about.get("version"))
         if not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
-        self._settings = str(about["settings"])
-        self._key = about["key"]
+        self.settings = str(about["settings"])
+        self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
     def _base(self) -> int:

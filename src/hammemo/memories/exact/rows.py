@@ -81,13 +81,8 @@ class Rows(Cached):
     """
 
     def __init__(self, stored: SignedSum, labels: Vocabulary) -> None:
-        self._stored = stored
+        self.stored = stored
         self.labels = labels
-
-    @property
-    def stored(self) -> SignedSum:
-        """What the rows are read from."""
-        return self._stored
 
     @abstractmethod
     def read(self, contexts: Contexts) -> Matrix:
@@ -189,7 +184,7 @@ class TableRows(Rows):
 
     @cached_property
     def _table(self) -> CountTable:
-        return self._stored.total
+        return self.stored.total
 
     @property
     def _starts(self) -> NDArray[np.int64]:

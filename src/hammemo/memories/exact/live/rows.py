@@ -64,11 +64,11 @@ class LiveRows(Rows):
     @property
     def live(self) -> Live:
         """The live table."""
-        if not self._stored.is_live:
-            _ = self._stored.live
-            self._stored = self._stored.kept_once()
+        if not self.stored.is_live:
+            _ = self.stored.live
+            self.stored = self.stored.kept_once()
             self._plain = None  # it would keep the plain table
-        return self._stored.live
+        return self.stored.live
 
     def live_table(self) -> Live:
         """Return the live table."""
@@ -76,13 +76,13 @@ class LiveRows(Rows):
 
     def is_plain(self, n_contexts: int) -> bool:
         """Return whether there is no live table yet, and this many contexts more do not pay for one."""
-        if self._stored.has_live:
+        if self.stored.has_live:
             return False
         budget = self._budget
         if budget is None:
-            per_context = ENTRIES_A_SITE * len(self._stored.sites.positions) + len(self.labels) // _LABELS_AN_ENTRY
+            per_context = ENTRIES_A_SITE * len(self.stored.sites.positions) + len(self.labels) // _LABELS_AN_ENTRY
             budget = self._budget = CompileBudget(ENTRIES_A_CALL, per_context)
-        return not budget.pays(n_contexts, self._stored.n_entries)
+        return not budget.pays(n_contexts, self.stored.n_entries)
 
     def _plain_rows(self, contexts: Contexts) -> TableRows | None:
         """Return the rows of the plain table, to answer contexts from; None where the live table is to."""
@@ -92,7 +92,7 @@ class LiveRows(Rows):
         self._budget.spend(len(contexts))
         plain = self._plain
         if plain is None:
-            plain = self._plain = TableRows(self._stored, self.labels, by_batch=True)
+            plain = self._plain = TableRows(self.stored, self.labels, by_batch=True)
         return plain
 
     @cached_property
@@ -122,7 +122,7 @@ class LiveRows(Rows):
     def _live_matrix(self, contexts: Contexts) -> Matrix:
         """Return one row for each site of each context, sites first."""
         lengths, numbers, counts = self._read(contexts)
-        m, n_sites = len(contexts), len(self._stored.sites.positions)
+        m, n_sites = len(contexts), len(self.stored.sites.positions)
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         by_context = sparse.csr_array(
             (counts.astype(np.float64), self.columns[numbers], starts), shape=(m * n_sites, len(self.labels))
@@ -137,7 +137,7 @@ class LiveRows(Rows):
         plain = self._plain_rows(contexts)
         if plain is not None:
             return plain.site_counts(contexts)
-        counts, n_sites = self._live_matrix(contexts)[1].toarray(), len(self._stored.sites.positions)
+        counts, n_sites = self._live_matrix(contexts)[1].toarray(), len(self.stored.sites.positions)
         return np.asarray(counts.reshape(n_sites, len(contexts), len(self.labels)).transpose(1, 0, 2))
 
     def entries(self, contexts: Contexts) -> Entries:
@@ -151,17 +151,17 @@ class LiveRows(Rows):
     @cached_property
     def whole(self) -> TableRows:
         """The rows of the whole table, in memory."""
-        return TableRows(self._stored, self.labels, by_batch=False)
+        return TableRows(self.stored, self.labels, by_batch=False)
 
     def for_rules(self) -> Rows:
         """Return the rows that each batch reads or, once about all was read, those of the whole table."""
-        has_read_all = self._n_read >= self._stored.n_examples * len(self._stored.sites.positions) > 0
+        has_read_all = self._n_read >= self.stored.n_examples * len(self.stored.sites.positions) > 0
         return self.whole if has_read_all else self  # it has no more entries
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
         """Return for each token whether a stored example holds it at a compared position."""
         if self.is_plain(0):
-            return TableRows(self._stored, self.labels, by_batch=True).seen(tokens)
+            return TableRows(self.stored, self.labels, by_batch=True).seen(tokens)
         numbers = self.live.store.tokens.find(tokens)
         return np.array([number >= 0 and self.live.version.holds(number) for number in numbers.tolist()], bool)
 
@@ -180,7 +180,7 @@ class LiveRows(Rows):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
     ) -> NDArray[np.int64]:
         numbers = np.empty((len(contexts), k), np.int64)
-        for part in row_pieces(len(contexts), max(k, len(self._stored.sites.positions))):
+        for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
             self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
         return self._columns_of(numbers)
@@ -192,7 +192,7 @@ class LiveRows(Rows):
     @cached_property
     def _mean_rule(self) -> Remembered:
         """The rule of means over a divisor, made once for the one that was asked for last."""
-        return Remembered(partial(mean_rule, label_counts=self._stored.label_counts.counts_for(self.labels)))
+        return Remembered(partial(mean_rule, label_counts=self.stored.label_counts.counts_for(self.labels)))
 
     @cached_property
     def _shared_rule(self) -> Remembered:
@@ -213,7 +213,7 @@ class LiveRows(Rows):
 
     def _rule_columns(self, contexts: Contexts, rule: LiveRule, k: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         numbers, sure = np.empty((len(contexts), k), np.int64), np.empty(len(contexts), bool)
-        for part in row_pieces(len(contexts), max(k, len(self._stored.sites.positions))):
+        for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
             self.live.version.ratio_leaders(rule, len(self.labels), tokens, numbers[part], sure[part])
         return self._columns_of(numbers), sure
@@ -238,7 +238,7 @@ class LiveRows(Rows):
         return self._single(partial(self.live.version.ratio_winner, rule, len(self.labels)))
 
     def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
-        return single_answer(self.live.store.tokens.get, self._stored.sites.h, winner, self.columns.item)
+        return single_answer(self.live.store.tokens.get, self.stored.sites.h, winner, self.columns.item)
 
 
 def _rule_in(live: Live, n_labels: int, shared: SharedWeightRule) -> LiveRule | None:

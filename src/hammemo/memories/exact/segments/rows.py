@@ -37,13 +37,13 @@ class FileRows(Rows):
     @property
     def _segments(self) -> SegmentSet:
         """What is read: the segments in files where compiled code adds what is on top of them, else all."""
-        in_files = self._stored.files.segments
-        return in_files if in_files.is_compiled else self._stored.all_segments
+        in_files = self.stored.files.segments
+        return in_files if in_files.is_compiled else self.stored.all_segments
 
     @cached_property
     def _columns(self) -> Columns:
         """Where the labels of the segments go."""
-        segments, files = self._segments, self._stored.files
+        segments, files = self._segments, self.stored.files
         columns: Columns = files.columns_in(self.labels) if segments.is_compiled else segments.columns_in(self.labels)
         return columns
 
@@ -56,17 +56,17 @@ class FileRows(Rows):
         found: list[Extra] = []
         if not self._segments.is_compiled:
             return found
-        for live, sign in self._stored.tops:
+        for live, sign in self.stored.tops:
             lengths, numbers, counts = live.version.read(live.token_numbers(contexts))
             if len(numbers):
-                columns = self._stored.files.columns_of[sign](live.label_set, self.labels)[numbers]
+                columns = self.stored.files.columns_of[sign](live.label_set, self.labels)[numbers]
                 starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
                 found.append((starts, columns, sign * counts.astype(np.int64)))
         return found
 
     def read(self, contexts: Contexts) -> Matrix:
         """Return the rows that contexts read as those of a sparse matrix."""
-        rows = np.full((len(contexts), len(self._stored.sites.positions)), -1, np.int64)
+        rows = np.full((len(contexts), len(self.stored.sites.positions)), -1, np.int64)
         read, firsts = [], [0]
         for k, (_, index, own) in enumerate(self._distinct_rows(contexts)):
             held = own.lengths > 0
@@ -88,7 +88,7 @@ class FileRows(Rows):
         Tokens are named by their ranks in the batch. A context that holds no token at the site has -1.
         """
         ranks, extras = self._ranks(contexts), self._extras(contexts)
-        positions = self._stored.sites.positions
+        positions = self.stored.sites.positions
         for k, site in enumerate(positions):
             known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(contexts.vocabulary), 1))
             first = np.zeros(len(known), np.int64)
@@ -99,12 +99,12 @@ class FileRows(Rows):
 
     def table_of(self, contexts: Contexts) -> CountTable:
         """Return the table of the rows that contexts read, in memory."""
-        observed = self._stored.label_counts
+        observed = self.stored.label_counts
         rows = []
         for known, _, own in self._distinct_rows(contexts):
             held = own.lengths > 0
             rows.append(SiteRows(known.rows()[held], own.lengths[held], own.labels, own.counts))
-        return CountTable.of_rows(self._stored.sites, observed, (contexts.vocabulary, self.labels), rows)
+        return CountTable.of_rows(self.stored.sites, observed, (contexts.vocabulary, self.labels), rows)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
@@ -128,13 +128,13 @@ class FileRows(Rows):
     def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best weighted sum, where nothing is on top."""
         segments, columns, divisors = self._segments, self._columns, np.atleast_1d(np.asarray(divisor, np.float64))
-        if not segments.is_compiled or self._stored.tops:
+        if not segments.is_compiled or self.stored.tops:
             return None
 
         def winner(ranks: list[int]) -> int:
             return int(segments.winners(np.array([ranks], np.int64), weights, [], columns, divisors)[0])
 
-        return single_answer(self._stored.files.tokens.get, self._stored.sites.h, winner, int)
+        return single_answer(self.stored.files.tokens.get, self.stored.sites.h, winner, int)
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
         """Return for each token whether a stored example holds it at a compared position.
@@ -142,7 +142,7 @@ class FileRows(Rows):
         Where nothing was removed, the vocabularies of the segments say it. Else rows of one token are looked up; only a
         token that has none left there, but may have one in a longer tuple, needs the whole table.
         """
-        stored, positions = self._stored, self._stored.sites.positions
+        stored, positions = self.stored, self.stored.sites.positions
         seen = np.asarray(stored.vocabulary.find(tokens) >= 0)
         if all(sign > 0 for _, sign, _ in stored.all_segments.segments):
             return seen

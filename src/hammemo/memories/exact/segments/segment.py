@@ -90,7 +90,7 @@ class Segment(Cached):
         self.name = name
         self._touch = touch
         self._opener = opener
-        self._arrays = arrays
+        self.arrays = arrays
         stored = self._stored = StoredArrays(arrays)
         self._rows, self._index, self._plans = [], [], []
         names = Vocabulary.from_arrays(stored.part("vocabulary"))
@@ -110,7 +110,7 @@ class Segment(Cached):
 
     def __reduce__(self) -> Any:
         if self._opener is None:
-            return Segment, (self.sites, dict(self._arrays))
+            return Segment, (self.sites, dict(self.arrays))
         return self._opener, ()
 
     def __deepcopy__(self, memo: Any) -> Segment:
@@ -141,11 +141,6 @@ class Segment(Cached):
         counts = self._stored.whole_numbers("label_counts", (len(self.labels),), below=MAX_EXAMPLES)
         return LabelCounts(self.labels, counts.astype(np.int64))
 
-    @property
-    def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """All arrays, those too that are kept beside the rows."""
-        return self._arrays
-
     def prepare(self, table: SegmentTable, number: int, ranks: NDArray[np.int32], labels: NDArray[np.int32]) -> None:
         """Let compiled code read the segment, as one of this number, with common ranks and labels."""
         words = [rows.shape[1] - 1 for rows in self._rows]
@@ -153,7 +148,7 @@ class Segment(Cached):
         blocks = np.array([_block(rows) for rows in self._rows], np.uint64)
         n_own, touch = self._plans[0].n if self._plans else 2, self._touch
         rows = (number, self.name, n_own, self._rows, index, blocks)
-        entries = (self._arrays["entries"], np.array(self._arrays["entry_widths"]))
+        entries = (self.arrays["entries"], np.array(self.arrays["entry_widths"]))
         file = None if touch is None else touch.data[: len(touch.checked) * PAGE]
         table.prepare(*rows, *entries, ranks, labels, file, None if touch is None else touch.checked.view(np.uint8))
 
