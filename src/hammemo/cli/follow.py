@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -16,8 +16,6 @@ from hammemo.cli.input_options import column_list
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from hammemo.follow.follower import Follower
     from hammemo.follow.targets import Target
 

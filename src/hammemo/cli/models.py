@@ -20,15 +20,13 @@ from hammemo.models.learners import Learner
 from hammemo.models.predictor import Predictor
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
-from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
+from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema, schema_from_notes
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.token_types import TokenType, TokenTypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from hammemo.sources.schemas import Schema
 
 
 @dataclass

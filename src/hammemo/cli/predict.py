@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.answers import answer_writer
+from hammemo.cli.answers import Answers, answer_writer
 from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
 from hammemo.cli.options import option
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hammemo.cli.answers import Answers
     from hammemo.sources.examples import Queries
 
 Files = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
@@ -16,8 +16,6 @@ from hammemo.cli.console import UsageError, check_writable, counted, print_json
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hammemo.cli.models import OpenModel
     from hammemo.receipts.chains import ReceiptFile
     from hammemo.receipts.keys import Keys

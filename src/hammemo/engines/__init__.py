@@ -22,7 +22,7 @@ from sklearn.base import clone
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
 from hammemo.engines.tables import fit_rows
-from hammemo.memories import Hashed
+from hammemo.memories import Hashed, Memory
 from hammemo.models.editing import edit
 from hammemo.models.names import is_auto
 from hammemo.models.size_warning import warn_if_large
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.shards import Shard
     from hammemo.stores.kept import ModelStore

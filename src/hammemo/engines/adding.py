@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -21,17 +21,13 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.segment_files import SegmentFacts, open_segment
-from hammemo.memories.exact import SiteRows, View, added_rows, rank_before, used_arrays
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.memories.exact import Segment, SiteRows, View, added_rows, rank_before, used_arrays
+from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import Segment
-    from hammemo.tokens.vocabulary import Token
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
 """Calls a function with each of some arguments, anywhere, and yields what it returns in their order."""

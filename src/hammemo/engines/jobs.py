@@ -12,7 +12,7 @@ from hammemo.engines.states import Arrays, pack, unpack
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.streams import Block, stream_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hammemo.sources.documents import Source
     from hammemo.sources.shards import Shard
     from hammemo.stores.kept import ModelStore
-    from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
 
 Piece = TypeVar("Piece")

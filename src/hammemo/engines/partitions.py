@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo.memories.exact import CountTable, SiteRows, rank_before
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hammemo.tokens.vocabulary import Token
 
 
 def even_cuts(table: CountTable, parts: int) -> list[Token]:

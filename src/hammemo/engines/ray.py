@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Any
 from hammemo._lazy import needed
 from hammemo.engines.partitions import even_cuts, split, united
 from hammemo.engines.states import Arrays, filled, pack, unpack
-from hammemo.memories import Exact
+from hammemo.memories import Exact, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.engines.jobs import GroupJob, GroupReport
-    from hammemo.memories import Memory
     from hammemo.memories.exact import CountTable
     from hammemo.sources.shards import Shard
     from hammemo.tokens.vocabulary import Token

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.engines import local
-from hammemo.engines.checkpoints import open_checkpoint
+from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
 from hammemo.engines.partitions import even_cuts
 from hammemo.engines.segments import SegmentsJob, job_names, run_segments
 from hammemo.files.folders import HEAD, facts_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hammemo.engines.adding import Spread
-    from hammemo.engines.checkpoints import Checkpoint
     from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier

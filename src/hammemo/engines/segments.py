@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.engines.adding import Adder, Band, brought_together
+from hammemo.engines.adding import Adder, Band, Spread, brought_together
 from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
-from hammemo.memories.exact import SignedSum, table_arrays
+from hammemo.memories.exact import CountTable, InSegments, Segment, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.engines.adding import Spread
     from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
     from hammemo.memories import Memory
-    from hammemo.memories.exact import CountTable, InSegments, Segment
     from hammemo.sources.shards import Shard
     from hammemo.tokens.vocabulary import Token
 

@@ -29,10 +29,10 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo.engines.checkpoints import open_checkpoint
-from hammemo.engines.jobs import GroupJob, GroupReader
-from hammemo.engines.running import GroupObserver
-from hammemo.models.classifiers import state_of_layout
+from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
+from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
+from hammemo.engines.running import GroupObserver, Machines
+from hammemo.models.classifiers import MemoryClassifier, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
 from hammemo.sources.kinds import ONLY_TRUTHS, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
@@ -50,14 +50,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.engines.checkpoints import Checkpoint
-    from hammemo.engines.jobs import GroupReport
-    from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
     from hammemo.engines.states import Arrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.sources.shards import Shard

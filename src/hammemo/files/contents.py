@@ -21,7 +21,7 @@ from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
-from hammemo.memories.exact import InSegments, head_state, restore_in_segments
+from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.models.apply import checked_position
@@ -34,7 +34,7 @@ from hammemo.models.predictor import Predictor
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.stores.digest_store import Digests, DigestStore
-from hammemo.stores.kept import EVERYTHING
+from hammemo.stores.kept import EVERYTHING, ModelStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
@@ -50,9 +50,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import SignedSum
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.stores.kept import ModelStore
     from hammemo.votes import Vote
 
 Savable: TypeAlias = Learner | Predictor

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
-from hammemo.kernels.sites import FREE_KINDS, FreeSite
+from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, given_codes
 from hammemo.memories.gaussian.given import GIVEN
 from hammemo.memories.secret_keys import secret_digest
@@ -32,11 +32,8 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
-    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
     from hammemo.memories.reader import Reader
     from hammemo.tokens.vocabulary import Vocabulary

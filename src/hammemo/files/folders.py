@@ -41,7 +41,7 @@ from hammemo.files.segment_files import (
     streamed_checksum,
     write_segment,
 )
-from hammemo.memories.exact import SignedSegment, SignedSum, table_arrays
+from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import CountTable, Segment
     from hammemo.tokens.vocabulary import Vocabulary
 
 HEAD: Final = "head.safetensors"

@@ -27,7 +27,7 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
 from hammemo.files.remote import cached
-from hammemo.memories.exact import InSegments
+from hammemo.memories.exact import InSegments, SignedSum
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.models.regressor import MemoryRegressor
@@ -35,8 +35,6 @@ from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from hammemo.memories.exact import SignedSum
 
 
 def save(

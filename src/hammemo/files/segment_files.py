@@ -35,7 +35,7 @@ from hammemo._arrays.integers import ranges
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement
-from hammemo.files.remote import source_of
+from hammemo.files.remote import Remote, source_of
 from hammemo.memories.exact import PAGE, Segment, entries_in
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.files.remote import Remote
     from hammemo.kernels.sites import Sites
 
 _HASH: Final = 8

@@ -22,7 +22,7 @@ from hammemo.follow.changes import LogPart, added_up
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position, lsn_text
 from hammemo.follow.source import FollowedSource, slot_name, told_error
-from hammemo.follow.values import Followed, Row, column_error
+from hammemo.follow.values import Followed, Frame, Row, column_error
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo.follow.targets import Target
-    from hammemo.follow.values import Frame
     from hammemo.models.sync import Synced
 
     Tell = Callable[[str, dict[str, Any]], None]

@@ -12,13 +12,12 @@ from hammemo.client import Client, ServerError
 from hammemo.files.models import load, save
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position
-from hammemo.follow.targets import check_kind, first_model
+from hammemo.follow.targets import PositionAfter, check_kind, first_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hammemo.follow.targets import PositionAfter
     from hammemo.follow.values import Followed, Frame, Row
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced

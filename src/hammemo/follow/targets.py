@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from hammemo.files.models import load, read_notes, save
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position
-from hammemo.follow.values import EXAMPLES, Followed
+from hammemo.follow.values import EXAMPLES, Followed, Frame, Row
 from hammemo.memories.errors import NotStoredError
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.learners import Learner
@@ -19,9 +19,6 @@ from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.schemas import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hammemo.follow.values import Frame, Row
     from hammemo.models.sync import Synced
     from hammemo.receipts import Keys, ReceiptFile
 

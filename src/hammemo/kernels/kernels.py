@@ -16,7 +16,7 @@ are ties.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -26,17 +26,13 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.kernels.sites import Sites, collect_sites, find_sites, rows_of_columns
+from hammemo.kernels.sites import FreeSite, Site, Sites, collect_sites, find_sites, rows_of_columns
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.user_input import TOKEN_RULES, asked_contexts, taken_columns
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import ArrayLike, NDArray
-
-    from hammemo.kernels.sites import FreeSite, Site
 
 
 class SiteKernel(BaseEstimator):

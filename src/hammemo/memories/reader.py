@@ -25,8 +25,8 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo.memories.bounds import proven
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.ranker import best_columns, leading_columns
-from hammemo.memories.row_rules import RowRanker
+from hammemo.memories.ranker import Divisor, Ranker, best_columns, leading_columns
+from hammemo.memories.row_rules import RowRanker, RowRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.label_counts import Frame
-    from hammemo.memories.ranker import Divisor, Ranker
-    from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 

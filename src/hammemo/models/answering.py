@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from hammemo.explain.explanations import by_columns, one_context, with_truth_values
+from hammemo.explain.explanations import Explanation, by_columns, one_context, with_truth_values
 from hammemo.models.masking import columns_of, label_mask
 from hammemo.models.names import VOTES
 from hammemo.models.scorer import Scorer, check_probabilities
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.explain.explanations import Explanation
     from hammemo.kernels.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting

@@ -16,29 +16,24 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
-from hammemo.kernels.cells import TreeCells, chosen_cells
+from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.memories.errors import LayoutError
 from hammemo.models.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
 from hammemo.models.names import is_auto
-from hammemo.models.state import Choices, Layout
-from hammemo.tokens.contexts import Contexts
-from hammemo.votes import LogLinear, Mixture
-from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, chosen_log_linear
+from hammemo.models.state import Choices, Layout, ModelState
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.votes import LogLinear, Mixture, Vote
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_linear
 from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
-    from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.stores.stream_facts import StreamFacts
     from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.contexts import Examples
-    from hammemo.votes import Vote
-    from hammemo.votes.choosing import HeldOut
 
 CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""

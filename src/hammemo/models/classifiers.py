@@ -29,8 +29,8 @@ from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.learn_one import change_one
 from hammemo.models.names import is_auto
-from hammemo.models.predictor import compiled
-from hammemo.models.report import report_of
+from hammemo.models.predictor import Predictor, compiled
+from hammemo.models.report import Report, report_of
 from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
 from hammemo.models.streams import Stream
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.models.predictor import Predictor
-    from hammemo.models.report import Report
     from hammemo.models.state import Choices, ModelState
     from hammemo.models.sync import Synced
     from hammemo.stores import Digests

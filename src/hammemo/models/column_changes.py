@@ -14,7 +14,7 @@ Here kinds are decided and kept rows converted; who decides counts the rows agai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,21 +23,17 @@ import numpy as np
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven, asked_columns, converted, holds_time, is_time
 from hammemo.tokens.columns import ColumnKind, table_columns
-from hammemo.tokens.contexts import refuse_masked
+from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.token_types import TokenTypes
-from hammemo.tokens.user_input import evidence_of
+from hammemo.tokens.user_input import ReadingRules, evidence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hammemo.models.state import RowsState
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.user_input import ReadingRules
 
 
 _NO_TIMES: Final = frozenset({str, int, float, bool})

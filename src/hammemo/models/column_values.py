@@ -15,7 +15,7 @@ import numpy as np
 from hammemo.explain import column_plot
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
-from hammemo.models.number_state import targets_of
+from hammemo.models.number_state import NumberState, targets_of
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import joined_examples
 from hammemo.tokens.missing import MISSING
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from hammemo.models.number_state import NumberState
     from hammemo.models.state import ModelState, RowsState
     from hammemo.tokens.vocabulary import Vocabulary
 

@@ -14,7 +14,7 @@ from hammemo.models.automatic import resolved_kernel
 from hammemo.models.count import count, settled
 from hammemo.models.learn import CountAll, counted, like_given, started
 from hammemo.models.size_warning import warn_if_large
-from hammemo.models.state import is_in_segments
+from hammemo.models.state import ModelState, is_in_segments
 from hammemo.models.weigh import check_class_weight, weigh
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.token_types import TokenTypes
 

@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
 from hammemo.models.learn import refuse_to_record
-from hammemo.models.state import way_to_refit
+from hammemo.models.state import RowsState, way_to_refit
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.user_input import CheckedRows
+from hammemo.tokens.user_input import CheckedRows, ReadingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._versions import Versioned
-    from hammemo.models.state import RowsState
-    from hammemo.tokens.user_input import ReadingRules
 
 Front = TypeVar("Front", bound="Versioned")
 

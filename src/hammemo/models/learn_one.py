@@ -9,7 +9,7 @@ from hammemo.explain.explanations import one_context
 from hammemo.models.column_changes import waits_for
 from hammemo.models.forget import mark_as_checked
 from hammemo.models.learn import admit, label_ends
-from hammemo.models.state import Part
+from hammemo.models.state import ModelState, Part
 from hammemo.models.weigh import depends_on_rows
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import ReadingRules
 

@@ -18,14 +18,12 @@ import numpy as np
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories.label_mask import LabelMask
 from hammemo.tokens.contexts import token_array
-from hammemo.tokens.vocabulary import as_token, factorize
+from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
-
-    from hammemo.tokens.vocabulary import Vocabulary
 
     Lists = list[NDArray[np.int64]]
     """The columns of labels, one array a query; -1 for what is no label."""

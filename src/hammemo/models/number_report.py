@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.models.number_state import NumberRows
+from hammemo.models.number_state import NumberRows, NumberState
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.models.number_state import NumberState
 
 _MOST_ROWS: Final = 4000
 

@@ -24,7 +24,7 @@ from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
 from hammemo.kernels.cells.cells import restored_codes
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
 from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.forest import ForestRules, forest_arrays, restored_forest
+from hammemo.kernels.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
 from hammemo.kernels.cells.number_trees import (
     N_FEATURES,
     NumberCells,
@@ -36,7 +36,7 @@ from hammemo.kernels.cells.number_trees import (
 )
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories.errors import never_stored
-from hammemo.models.state import RowsState
+from hammemo.models.state import RowsState, Witness
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.cells.forest import Forest
-    from hammemo.models.state import Witness
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Contexts, Examples

@@ -15,7 +15,7 @@ import numpy as np
 
 from hammemo._progress import progress_bar
 from hammemo.explain.explanations import one_context
-from hammemo.kernels.additive import number_base
+from hammemo.kernels.additive import Gram, number_base
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.additive import Gram
     from hammemo.models.settings import NumberSettings
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_schema import ColumnSchema

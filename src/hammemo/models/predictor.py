@@ -10,12 +10,12 @@ import numpy as np
 from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
-from hammemo.kernels.cells import TreeCells
+from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
-from hammemo.portable.tree_graph import tree_graph
+from hammemo.portable.tree_graph import TreeGraph, tree_graph
 from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
     from hammemo.models.state import ModelState
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
-    from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.vocabulary import Vocabulary

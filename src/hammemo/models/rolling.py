@@ -28,7 +28,7 @@ from hammemo.models.column_changes import as_kinds
 from hammemo.models.editing import edit, mute_forgetting_warning, take_state
 from hammemo.models.learners import Learner
 from hammemo.models.regressor import MemoryRegressor
-from hammemo.tokens.contexts import joined_examples
+from hammemo.tokens.contexts import Examples, joined_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.models.predictor import Predictor
-    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 

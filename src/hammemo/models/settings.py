@@ -14,12 +14,11 @@ from hammemo.stores.digest_store import NAMES as DIGEST_NAMES
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.votes import LogLinear
+from hammemo.votes import LogLinear, Vote
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept, ModelStore
-    from hammemo.votes import Vote
 
 
 class ModelSettings(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from hammemo.memories.exact import InSegments
 from hammemo.tokens.labels import classes_array
-from hammemo.votes.choosing import HeldOut
+from hammemo.votes.choosing import HeldOut, WeightTrial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
-    from hammemo.votes.choosing import WeightTrial
 
 WEIGHTS_FITTED: Final = frozenset({"weights"})
 EVERYTHING_FITTED: Final = frozenset({"layout", "weights"})

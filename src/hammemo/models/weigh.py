@@ -12,8 +12,8 @@ from hammemo.kernels import AutoSites
 from hammemo.kernels.cells import TreeCells
 from hammemo.models.choose import MIN_FITTED_EXAMPLES
 from hammemo.models.names import is_auto
-from hammemo.models.state import WEIGHTS_FITTED, is_in_segments
-from hammemo.votes import LogLinear, Mixture
+from hammemo.models.state import WEIGHTS_FITTED, ModelState, is_in_segments
+from hammemo.votes import LogLinear, Mixture, Vote
 from hammemo.votes.tree_weights import fit_tree_weights
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
     from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.tokens.contexts import Examples
-    from hammemo.votes import Vote
 
 
 def weigh(settings: ModelSettings, state: ModelState, learnt: Examples | None = None) -> ModelState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from hammemo.memories import Gaussian
+from hammemo.memories import Gaussian, Memory
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.gaussian.encoding import site_keys
 from hammemo.memories.gaussian.given import GIVEN
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels import SiteKernel
-    from hammemo.memories import Memory
     from hammemo.votes import Vote
 
 

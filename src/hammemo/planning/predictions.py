@@ -29,13 +29,13 @@ from scipy import stats
 from sklearn.base import clone
 
 from hammemo._versions import cached_property
-from hammemo.kernels import PositionalHamming
-from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Exact, Gaussian, Hashed, Memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.planning.growth import expected_distinct
 from hammemo.planning.reports import Estimate, Option
 from hammemo.planning.sizes import Size, Sizes
-from hammemo.planning.trials import Grower, HashedSample
+from hammemo.planning.trials import Grower, HashedSample, Outcome, Trial
 from hammemo.tokens.contexts import Examples, token_array
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels import SiteKernel
-    from hammemo.memories import Memory
-    from hammemo.planning.trials import Outcome, Trial
 
 GROWTHS = 4
 """How often the sample is grown."""

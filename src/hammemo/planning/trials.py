@@ -20,13 +20,12 @@ from hammemo.memories.bounds import proven
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred
 from hammemo.memories.hashed.layout import hash_buckets
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
-from hammemo.planning.growth import SiteModel, SiteSample, expected_distinct, expected_features
+from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.planning.growth import GrownSite
     from hammemo.tokens.contexts import Examples
 
 ReadFeatures: TypeAlias = "tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from threadpoolctl import threadpool_info
 
 from hammemo.models.digests import PARTS, whole_digest
-from hammemo.receipts.keys import is_signed
+from hammemo.receipts.keys import Keys, is_signed
 from hammemo.receipts.strict_json import (
     canonical,
     check_hex,
@@ -38,7 +38,6 @@ from hammemo.receipts.strict_json import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hammemo.receipts.keys import Keys
 
 FORMAT: Final = "hammemo-receipt"
 VERSION: Final = 1

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import take_state
 from hammemo.models.state import ModelState
-from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
+from hammemo.receipts.receipt import Receipt, SignedReceipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
 from hammemo.receipts.strict_json import now as time_now
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
-    from hammemo.receipts.receipt import SignedReceipt
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,12 @@ from hammemo.models.editing import take_state
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.streams import known_cutting
 from hammemo.models.sync import compared
-from hammemo.receipts.receipt import used_libraries, used_processor
+from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hammemo.models.learners import Learner
-    from hammemo.receipts.receipt import Receipt, SignedReceipt
 
 AnyModel = TypeVar("AnyModel", MemoryClassifier, MemoryRegressor)
 

@@ -27,7 +27,7 @@ from hammemo._arrays.integers import narrow
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import never_stored
 from hammemo.stores.layered_counts import LayeredCounts
-from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
 from hammemo.tokens.hashing import feature_words, joined_digests, vocabulary_words
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.tokens.contexts import Examples
 
 DIGEST_BYTES: Final = 16
 _NO_TOKEN_WORDS: Final = (0, 0, 2**64 - 1)

@@ -28,7 +28,7 @@ from hammemo._versions import cached_property
 from hammemo.memories.errors import LayoutError, NotStoredError, not_held
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.stores.digest_counts import DigestCounts, Digester, distinct_digests
-from hammemo.stores.kept import ModelStore
+from hammemo.stores.kept import Kept, ModelStore
 from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.hashing import key_words
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.stores.kept import Kept
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary

@@ -22,7 +22,7 @@ from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_rows import MOST_TOKENS
 from hammemo.tokens.contexts import joined
 from hammemo.tokens.hashing import key_words, mix, vocabulary_hashes
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.streams import Block
-    from hammemo.tokens.vocabulary import Token
 
 PIECE: Final = 1024
 """Targets of a document that are left out together, where a vote leaves out more than one example."""

@@ -45,7 +45,7 @@ from hammemo.stores.documents import (
     not_kept,
     summed,
 )
-from hammemo.stores.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.stores.kept import EVERYTHING, Kept, ModelStore, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
 from hammemo.stores.layered_counts import LayeredCounts
 from hammemo.stores.stream_facts import StreamFacts, repeated_share
@@ -53,8 +53,8 @@ from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, 
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.streams import with_cases
-from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
+from hammemo.tokens.streams import Block, with_cases
+from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.stores.kept import ModelStore
-    from hammemo.tokens.streams import Block
-    from hammemo.tokens.vocabulary import Token
     from hammemo.votes import Vote
 
 _SMALL_EDIT: Final = 256

@@ -8,14 +8,13 @@ import numpy as np
 
 from hammemo._arrays.integers import pieces
 from hammemo.tokens.hashing import fold, key_words, mix, vocabulary_hashes
-from hammemo.tokens.vocabulary import factorize
+from hammemo.tokens.vocabulary import Vocabulary, factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
-    from hammemo.tokens.vocabulary import Vocabulary
 
 
 def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:

@@ -10,12 +10,11 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hammemo.tokens.contexts import refuse_masked, token_array
-from hammemo.tokens.vocabulary import as_token, factorize
+from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.tokens.vocabulary import Vocabulary
 
 MAX_EXACT: Final = 2**53
 """A float holds every whole number up to this one exactly."""

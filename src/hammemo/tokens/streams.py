@@ -19,14 +19,13 @@ from hammemo._versions import cached_property
 from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
 from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.sampling import UniformSample
-from hammemo.tokens.vocabulary import NO_TOKEN, factorize
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.tokens.vocabulary import Vocabulary
 
 BLOCK_TOKENS = 2**18
 

@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 
 from hammemo.memories.exact import with_free_rows
-from hammemo.memories.ranker import Ranker, is_one_number
+from hammemo.memories.ranker import Divisor, Ranker, is_one_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
     from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.ranker import Divisor
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary

@@ -16,10 +16,10 @@ from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
 from hammemo._progress import advance
-from hammemo.kernels.selection import SMOOTHING
-from hammemo.kernels.selection.features import CompiledFeatures
+from hammemo.kernels.selection import SMOOTHING, FoldTrial, Selection
+from hammemo.kernels.selection.features import CompiledFeatures, Features
 from hammemo.kernels.selection.shared_weights import RIDGE
-from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights, TableFits
+from hammemo.votes.fitting import SHARED_STEPS, DenseFits, Fits, FittedWeights, TableFits
 from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.selection import FoldTrial, Selection
-    from hammemo.kernels.selection.features import Features
     from hammemo.kernels.sites import Site
-    from hammemo.votes.fitting import Fits
 
 MAX_OWN_WEIGHT_LABELS: Final = 256
 """Labels up to which each may have weights of its own; with more, all share theirs."""

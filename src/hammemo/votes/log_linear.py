@@ -24,7 +24,7 @@ from hammemo._progress import advance
 from hammemo.memories.exact import SparseCounts, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
-from hammemo.tokens.vocabulary import Vocabulary, as_token
+from hammemo.tokens.vocabulary import Token, Vocabulary, as_token
 from hammemo.votes.base import Vote, is_number
 from hammemo.votes.fitting import (
     MAX_FEATURES,
@@ -36,7 +36,7 @@ from hammemo.votes.fitting import (
     features,
     tables_of,
 )
-from hammemo.votes.sparse_fitting import fit_shared_weights, touched_gains
+from hammemo.votes.sparse_fitting import TouchedGains, fit_shared_weights, touched_gains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Token
     from hammemo.votes.fitting import Fits
-    from hammemo.votes.sparse_fitting import TouchedGains
 
 Self = TypeVar("Self", bound="LogLinear")
 

@@ -26,8 +26,8 @@ from hammemo._arrays.logarithms import log, log1p
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
-from hammemo.kernels.cells.forest import KINDS, LEVELS
-from hammemo.tokens.contexts import Contexts
+from hammemo.kernels.cells.forest import KINDS, LEVELS, Forest
+from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.cells import TreeCells
-    from hammemo.kernels.cells.forest import Forest
     from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
-    from hammemo.tokens.contexts import Examples
 
 SMOOTHING: Final = (0.3, 3.0, 30.0)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo_server.edits.operations import LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.operations import Content, LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
 from hammemo_server.edits.settings import sketch_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from hammemo.models.learners import Learner
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.edits.operations import Content
 
 
 MODEL_BYTES: Final = 2**20

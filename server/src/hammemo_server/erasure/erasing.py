@@ -23,16 +23,14 @@ import msgspec
 
 from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.strict_json import now
-from hammemo_server.erasure.journal import first_position
+from hammemo_server.erasure.journal import Journal, first_position
 from hammemo_server.store.audit import Line
-from hammemo_server.store.log import NEWEST_RECEIPT
+from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, Log, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.models.learners import Learner
-    from hammemo_server.erasure.journal import Journal
-    from hammemo_server.store.log import Erasure, Log, StoredKey
 
 
 class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -40,14 +40,13 @@ from hammemo_server.edits.operations import (
     decoded,
     joined,
 )
-from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.log import Log, LogDamaged, Overtaken, StoredKey
 from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from hammemo_server.store.log import Log
 
 BUCKET: Final = 1_024
 """Keys of subjects that one wrapping key wraps."""

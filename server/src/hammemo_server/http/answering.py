@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.models.regressor import MemoryRegressor
-from hammemo_server.edits.operations import Malformed, TooLarge
+from hammemo_server.edits.operations import Malformed, Token, TooLarge
 from hammemo_server.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.edits.operations import Token
     from hammemo_server.http.bodies import Question, RankedQuestion, TopKQuestion
 
     Stop = Callable[[], None]

@@ -36,7 +36,7 @@ from hammemo_server.http.messages import (
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
 from hammemo_server.http.probes import PROBES
-from hammemo_server.http.questions import KINDS, LONG_BODY
+from hammemo_server.http.questions import KINDS, LONG_BODY, QuestionKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from hammemo_server.http.questions import QuestionKind
     from hammemo_server.http.service import Service
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.log import ListFacts

@@ -16,7 +16,7 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo_server.http.binary_tensors import as_binary, as_json, json_length, json_scope, version_of
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
-from hammemo_server.http.messages import Answer, Refused
+from hammemo_server.http.messages import Answer, Call, Refused
 from hammemo_server.http.probes import ready
 from hammemo_server.http.questions import LONG_BODY
 from hammemo_server.http.tensors import datatype_of
@@ -24,7 +24,6 @@ from hammemo_server.http.tensors import datatype_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo_server.http.messages import Call
     from hammemo_server.http.service import Service
 
 

@@ -9,12 +9,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from hammemo_server.http.endpoints import Operation
-from hammemo_server.http.messages import PAGE_HEADERS, Answer
+from hammemo_server.http.messages import PAGE_HEADERS, Answer, Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo_server.http.messages import Call
     from hammemo_server.http.service import Service
 
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from hammemo_server.edits.operations import Unavailable
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
-from hammemo_server.http.messages import Answer
+from hammemo_server.http.messages import Answer, Call
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hammemo_server.http.messages import Call
     from hammemo_server.http.service import Service
 
 

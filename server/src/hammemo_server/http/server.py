@@ -46,7 +46,7 @@ from hammemo_server.http import logs
 from hammemo_server.http.addresses import Addresses, networks
 from hammemo_server.http.app import make_app
 from hammemo_server.http.connections import protocol
-from hammemo_server.http.long_questions import InProcesses
+from hammemo_server.http.long_questions import InProcesses, LongQuestions
 from hammemo_server.http.messages import Answer, Call, pieces
 from hammemo_server.http.service import Service
 from hammemo_server.http.tokens import Tokens
@@ -56,7 +56,6 @@ from hammemo_server.models.waiting import Upkeep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from hammemo_server.http.long_questions import LongQuestions
 
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""

@@ -26,19 +26,17 @@ from hammemo_server.edits.quotas import most_of
 from hammemo_server.http import metrics
 from hammemo_server.http.admission import Admission, Rate, Strangers
 from hammemo_server.http.answering import ReadyVersion
-from hammemo_server.http.long_questions import InThreads
+from hammemo_server.http.long_questions import InThreads, LongQuestions
 from hammemo_server.http.messages import Answer, Refused, header, unless_gone
 from hammemo_server.http.questions import list_names, with_lists
 from hammemo_server.http.tenant_slots import SharedThreads
-from hammemo_server.http.tokens import local_caller
+from hammemo_server.http.tokens import Caller, Tokens, local_caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from concurrent.futures import Future
 
-    from hammemo_server.http.long_questions import LongQuestions
     from hammemo_server.http.messages import Call, Scope
-    from hammemo_server.http.tokens import Caller, Tokens
     from hammemo_server.models.host import Host
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.label_lists import NamedList

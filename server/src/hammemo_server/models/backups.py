@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import replacement
-from hammemo.receipts.erasure_records import records_path
+from hammemo.receipts.erasure_records import ErasedSubject, records_path
 from hammemo.receipts.keys import drop_expired, read_keys
 from hammemo.receipts.strict_json import now
 from hammemo_server.edits.limits import Limits
@@ -60,7 +60,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN
-from hammemo_server.store.log import Copied, LogError, StoredKey
+from hammemo_server.store.log import Copied, Log, LogError, Store, StoredKey
 from hammemo_server.store.shared_tables import TABLES
 from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
 
@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
-    from hammemo.receipts.erasure_records import ErasedSubject
-    from hammemo_server.store.log import Log, Store
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5

@@ -34,8 +34,8 @@ from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, forgets, reused
-from hammemo_server.store.log import Entry, Erasure
-from hammemo_server.store.vault import KeyGone
+from hammemo_server.store.log import Entry, Erasure, Log, Seen
+from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
-    from hammemo_server.store.log import Log, Seen
-    from hammemo_server.store.vault import Vault
 
 
 @dataclass(eq=False)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hammemo_server.edits.operations import ServiceError
 from hammemo_server.models.writer import WrittenModel
-from hammemo_server.store.log import LogError
+from hammemo_server.store.log import LogError, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.log import Store
 
 _KEPT_SECONDS: Final = 1.0
 

@@ -48,16 +48,14 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
-from hammemo_server.store.log import LogError
+from hammemo_server.store.log import ListFacts, Log, LogError, Store
 from hammemo_server.store.sqlite_log import FolderStore
-from hammemo_server.store.vault import KeyGone
+from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.log import ListFacts, Log, Store
-    from hammemo_server.store.vault import Vault
 
 
 _logger = logging.getLogger("hammemo_server")

@@ -23,23 +23,20 @@ from hammemo._versions import cached_property
 from hammemo.models.editing import name_columns
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo_server.edits.operations import ErasureState, NothingLearnt, NotReached, Unavailable
-from hammemo_server.edits.quotas import usage_of
+from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, NothingLearnt, NotReached, Unavailable
+from hammemo_server.edits.quotas import Usage, usage_of
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.erasing import receipt_of
 from hammemo_server.models.applying import State, caught_up
-from hammemo_server.store.log import LogError
+from hammemo_server.store.log import Log, LogError
 from hammemo_server.store.vault import KeyGone
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hammemo.models.learners import Learner
-    from hammemo_server.edits.operations import Acknowledgement, Edit
-    from hammemo_server.edits.quotas import Usage
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
-    from hammemo_server.store.log import Log
 
 
 class ServedModel:

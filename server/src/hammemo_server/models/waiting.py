@@ -6,13 +6,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hammemo_server.edits.operations import Acknowledgement, asked_rows
+from hammemo_server.edits.operations import Acknowledgement, Content, asked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hammemo.receipts.receipt import SignedReceipt
-    from hammemo_server.edits.operations import Content
 
 
 @dataclass(frozen=True)

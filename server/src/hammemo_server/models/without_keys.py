@@ -9,16 +9,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hammemo_server.edits.operations import Unavailable
+from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, Unavailable
 from hammemo_server.models.applying import State
 from hammemo_server.models.served import ServedModel
-from hammemo_server.store.log import LogError
+from hammemo_server.store.log import Log, LogError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState
-    from hammemo_server.store.log import Log
 
 _logger = logging.getLogger("hammemo_server")
 

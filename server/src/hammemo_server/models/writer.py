@@ -54,12 +54,12 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import Usage, column_bytes, label_bytes, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.quotas import Quota, Usage, column_bytes, label_bytes, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep, Waiting
-from hammemo_server.store.log import Entry, LogError
+from hammemo_server.store.log import Entry, IssuedReceipt, Log, LogError, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,10 +67,8 @@ if TYPE_CHECKING:
 
     from hammemo.models.learners import Learner
     from hammemo_server.edits.operations import Content, Edit
-    from hammemo_server.edits.quotas import Quota
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
-    from hammemo_server.store.log import IssuedReceipt, Log, Seen
 
 _logger = logging.getLogger("hammemo_server")
 

@@ -28,7 +28,7 @@ import shutil
 import socket
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -43,19 +43,16 @@ from hammemo_server.store.base_log import (
     loaded_snapshot,
     received_model,
 )
-from hammemo_server.store.log import LeaseLost, ListFacts, LogDamaged, LogError, Seen
+from hammemo_server.store.log import Copied, Entry, LeaseLost, ListFacts, LogDamaged, LogError, Seen
 from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables
-from hammemo_server.store.vault import KeyGone
+from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     import psycopg
 
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied, Entry
-    from hammemo_server.store.vault import Vault
 
 _logger = logging.getLogger("hammemo_server")
 

@@ -15,20 +15,18 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
-from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, StoredKey
+from hammemo_server.store.log import NEWEST_RECEIPT, Entry, Erasure, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
-    from hammemo_server.store.log import Entry
     from hammemo_server.store.vault import Vault
 
 TABLES: Final[dict[str, dict[str, str]]] = {

@@ -23,7 +23,7 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +43,7 @@ from hammemo_server.store.base_log import (
     received_model,
 )
 from hammemo_server.store.list_files import ListFiles
-from hammemo_server.store.log import LogDamaged, LogError, Seen
+from hammemo_server.store.log import Copied, Entry, ListFacts, LogDamaged, LogError, Seen
 from hammemo_server.store.sqlite_connection import (
     MODEL_NUMBER,
     connected,
@@ -56,10 +56,8 @@ from hammemo_server.store.sqlite_connection import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied, Entry, ListFacts
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"

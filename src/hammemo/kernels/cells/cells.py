@@ -21,11 +21,11 @@ from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, copies_in_bag, cut_shares, forest_arrays, restored_forest
-from hammemo.kernels.sites import MAX_POSITIONS
+from hammemo.kernels.sites import MAX_POSITIONS, Site
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import NAME_BYTES
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.sites import Site
-    from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Vocabulary
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""

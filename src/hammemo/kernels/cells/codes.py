@@ -21,10 +21,10 @@ from hammemo._arrays.native import native
 from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.distinct import distinct_examples, example_words
 from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import StepCoder
-    from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Token
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")

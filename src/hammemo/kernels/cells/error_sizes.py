@@ -12,7 +12,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.choosing import GROWING_ROWS
-from hammemo.kernels.cells.forest import LEVELS, ForestRules, forest_arrays, grown_forest, restored_forest
+from hammemo.kernels.cells.forest import LEVELS, Forest, ForestRules, forest_arrays, grown_forest, restored_forest
 from hammemo.kernels.cells.number_trees import (
     NumberCells,
     fitted_weights,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.cells.forest import Forest
 
 SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
 _RIDGE: Final = 1e-4

@@ -20,7 +20,7 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
-from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, copies_in_bag, cut_shares
+from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, Forest, copies_in_bag, cut_shares
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.cells.forest import Forest
 
 AMOUNTS: Final = (1.0, 10.0)
 N_FEATURES: Final = len(KINDS) * len(LEVELS) * len(AMOUNTS)

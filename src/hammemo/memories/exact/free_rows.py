@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo.kernels.free_sites import Places, distinct_places
-from hammemo.kernels.sites import FREE_KINDS
+from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.memories.reader import Reader
 from hammemo.tokens.contexts import Contexts
@@ -27,7 +27,6 @@ from hammemo.tokens.contexts import Contexts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.exact.rows import Entries
     from hammemo.tokens.vocabulary import Vocabulary
 

@@ -17,7 +17,7 @@ from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import rows_of_columns
 from hammemo.memories.budget import CompileBudget
 from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
-from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
+from hammemo.memories.exact.rows import Rows, SharedWeightRule, TableRows, applied
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
     DenseRanker,
@@ -33,7 +33,7 @@ from hammemo.memories.exact.table import CountTable
 from hammemo.memories.exact.tree_table import holds_trees
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.reader import Compiled
-from hammemo.memories.row_rules import RowRanker
+from hammemo.memories.row_rules import RowRanker, RowRule
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import Cells
-    from hammemo.memories.exact.rows import Rows
     from hammemo.memories.ranker import Divisor, Ranker, SingleScores
-    from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.kernels.cells.forest import LEAF, LEVELS
+from hammemo.kernels.cells.forest import LEAF, LEVELS, Forest
 from hammemo.memories.exact.live.numbers import Numbers
 from hammemo.memories.ranker import AdditiveRanker, Ranker, SingleScores, single_answer
 from hammemo.tokens.columns import ColumnKind
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hammemo._native import TreeScores
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import TreeCells
-    from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact.table import CountTable
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts

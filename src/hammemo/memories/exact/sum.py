@@ -42,7 +42,7 @@ from hammemo.memories.exact.segments.set import SegmentSet, SignedSegment, View
 from hammemo.memories.exact.table import CountTable, plus_empties
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.tokens.vocabulary import Token
 
 MAX_EXAMPLES_BY_ROW: Final = 64
 """Examples of a batch up to which it is edited row by row; more, too, if the table is live and much larger."""

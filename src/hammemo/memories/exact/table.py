@@ -21,8 +21,8 @@ from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.exact.segments.entries import SiteRows, added_rows
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.contexts import MAX_EXAMPLES
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
+from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Token
 
 _BLOCK = 16
 """Where a row's entries start is kept for every 16th row only; the rest is counted from there."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.kernels.cells import TreeCells
+from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable, counted_rows
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 

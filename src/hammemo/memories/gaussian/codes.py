@@ -32,7 +32,7 @@ bits b are chosen so that this holds:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,15 +40,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from hammemo._versions import Cached, cached_property
-from hammemo.memories.gaussian.given import MOST_OFF, PROJECTION
+from hammemo.memories.gaussian.given import MOST_OFF, PROJECTION, GivenRows
 from hammemo.tokens.hashing import Feature, feature_words, key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from hammemo.memories.gaussian.given import GivenRows
 
 _CHUNK_NUMBERS = 2**20
 _FACTOR_BITS = 16

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,8 +22,6 @@ from hammemo._versions import Cached, cached_property
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays

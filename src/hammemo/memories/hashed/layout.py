@@ -24,7 +24,7 @@ import numpy as np
 from hammemo._arrays.integers import sorted_find
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.memories.hashed.reserved import site_groups, site_words, token_columns
+from hammemo.memories.hashed.reserved import Reserved, site_groups, site_words, token_columns
 from hammemo.tokens.hashing import INTEGER, fold, number_key, vocabulary_hashes
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 

@@ -21,7 +21,7 @@ the layout: which features are reserved stays as it is.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -29,9 +29,9 @@ import numpy as np
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
-from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_group, per_site
+from hammemo.memories.hashed.layout import Cells, RowLayout, one_if_equal, per_group, per_site
 from hammemo.memories.hashed.readers import HashedTables
-from hammemo.memories.hashed.reserved import most_frequent, none_reserved, site_groups, stored_reserved
+from hammemo.memories.hashed.reserved import Reserved, most_frequent, none_reserved, site_groups, stored_reserved
 from hammemo.memories.hashed.site_table import SiteTable, stored_table
 from hammemo.memories.hashed.stream_counter import StreamCounter, block_labels
 from hammemo.memories.hashed.tables import Tables
@@ -39,14 +39,10 @@ from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.hashed.layout import Cells
     from hammemo.memories.hashed.previous_table import PreviousTable
-    from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary

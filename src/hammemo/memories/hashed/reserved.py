@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.checked import is_ascending
+from hammemo._arrays.checked import StoredArrays, is_ascending
 from hammemo._arrays.integers import narrow, sorted_find
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.tokens.hashing import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts, Examples
 

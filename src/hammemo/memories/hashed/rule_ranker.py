@@ -10,7 +10,7 @@ from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.native_table import NativeTable
-from hammemo.memories.hashed.raw_rows import TableBudget
+from hammemo.memories.hashed.raw_rows import RawRows, TableBudget
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.labels import top_columns
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.hashed.raw_rows import RawRows
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
 

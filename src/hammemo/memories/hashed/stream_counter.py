@@ -12,7 +12,7 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.memories.hashed.layout import LoopContexts
+from hammemo.memories.hashed.layout import Cells, LoopContexts, RowLayout
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.hashing import hash_numbers, number_key
 from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
@@ -20,7 +20,6 @@ from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.memories.hashed.layout import Cells, RowLayout
     from hammemo.tokens.streams import Block
 
 _MAX_EXAMPLES = 2**31  # so that no 32-bit cell overflows

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo.paper.experiments import bounds, synthetic, throughput
-from hammemo.paper.experiments.measuring import table
+from hammemo.paper.experiments.measuring import Row, table
 from hammemo.paper.experiments.wikitext import MEASURES, PAPER, TaskSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hammemo.paper.experiments.measuring import Row
 
 TITLES: Final = dict(zip(MEASURES, ("top-1", "top-5", "macro-F1", "agreement"), strict=True))
 PAPER_DEVIATIONS: Final = {128: (0.79, 6.07), 256: (1.27, 3.16), 512: (0.40, 1.89), 1024: (0.76, 4.55)}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hammemo.paper.experiments import throughput
-from hammemo.paper.experiments.measuring import cells, table
+from hammemo.paper.experiments.measuring import Row, cells, table
 from hammemo.paper.experiments.paper_report import deviation_lines, is_whole, panel_lines
 from hammemo.paper.experiments.wikitext import MEASURES, VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hammemo.paper.experiments.measuring import Row
 
 _TITLES = "top-1 | top-5 | macro-F1 | agreement"
 _EACH = " | ".join(f"{{{name}}}" for name in MEASURES)

@@ -23,7 +23,7 @@ from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.measuring import Row, seconds, table
-from hammemo.paper.experiments.wikitext import TaskSettings, draw_sample
+from hammemo.paper.experiments.wikitext import Task, TaskSettings, draw_sample
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.paper.experiments.wikitext import Task
 
 DEVICES = ("cpu", "torch-cpu", "cuda")
 BATCHES = (1, 256, 1024)

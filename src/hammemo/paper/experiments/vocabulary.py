@@ -16,13 +16,12 @@ from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.drawing import generator
 from hammemo.paper.experiments.measuring import seconds, unseen
-from hammemo.paper.experiments.wikitext import LONGEST, Judge
+from hammemo.paper.experiments.wikitext import LONGEST, Judge, Task
 from hammemo.paper.memo import MeMoClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo.paper.experiments.wikitext import Task
 
 H = 8
 

@@ -29,7 +29,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import cached_property
-from hammemo.kernels.sites import collect_sites
+from hammemo.kernels.sites import Sites, collect_sites
 from hammemo.memories import Exact, Gaussian
 from hammemo.memories.gaussian.encoding import encode
 from hammemo.tokens.contexts import Contexts
@@ -39,7 +39,6 @@ from hammemo.votes import Sum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.kernels.sites import Sites
     from hammemo.memories.exact import CountTable
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.vocabulary import Vocabulary

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
-from hammemo.kernels.sites import find_sites
+from hammemo.kernels.free_sites import Places, derived_examples, distinct_places, tabled
+from hammemo.kernels.sites import FreeSite, find_sites
 from hammemo.memories.exact import Entries, SparseCounts, columns_in, token_rows
 from hammemo.votes.mixture.gates import (
     PRIOR,
@@ -30,8 +30,6 @@ from hammemo.votes.mixture.tables import CountRows, LeftOut, Read, RowEntries, c
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.kernels.free_sites import Places
-    from hammemo.kernels.sites import FreeSite
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
 

@@ -20,8 +20,8 @@ from hammemo._arrays.native import native
 from hammemo._versions import Remembered, cached_property
 from hammemo.memories.budget import CompileBudget
 from hammemo.memories.exact.live.rules import has_rule, mean_rule
-from hammemo.memories.exact.rows import Entries, Rows, TableRows
-from hammemo.memories.ranker import is_one_number, single_answer
+from hammemo.memories.exact.rows import Entries, Matrix, Rows, SharedWeightRule, TableRows
+from hammemo.memories.ranker import Divisor, is_one_number, single_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import LiveRule
     from hammemo.memories.exact.live.live import Live
-    from hammemo.memories.exact.rows import Matrix, SharedWeightRule
     from hammemo.memories.exact.sum import SignedSum
-    from hammemo.memories.ranker import Divisor
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 

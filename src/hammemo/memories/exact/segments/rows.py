@@ -10,10 +10,10 @@ from scipy import sparse
 from hammemo._arrays.integers import pieces, ranges
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import cached_property
-from hammemo.memories.exact.rows import Rows
+from hammemo.memories.exact.rows import Matrix, Rows
 from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.memories.exact.table import CountTable
-from hammemo.memories.ranker import single_answer
+from hammemo.memories.ranker import Divisor, single_answer
 from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import Extra
-    from hammemo.memories.exact.rows import Matrix
     from hammemo.memories.exact.segments.set import Columns, SegmentSet
-    from hammemo.memories.ranker import Divisor
     from hammemo.tokens.vocabulary import Vocabulary
 
 _BATCH_CONTEXTS: Final = 4096
