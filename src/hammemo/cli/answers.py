@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hammemo.cli.console import UsageError, check_writable
 from hammemo.sources.formats import FORMATS, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hammemo.sources.examples import Queries
 
@@ -25,7 +26,8 @@ Answers = dict[str, list[Any]]
 def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Queries, Answers], None]]:
     """Yield a function that is given queries and their answers; a file is there only when all of them are written."""
     if out is None:
-        yield _print_json if as_json else _print_lines
+        lines = _printed_json if as_json else _lines
+        yield lambda queries, answers: sys.stdout.writelines(lines(queries, answers))
         return
     check_writable(out)
     kind = format_of(str(out), "?")
@@ -47,14 +49,14 @@ def with_answers(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
     return columns
 
 
-def _print_lines(queries: Queries, answers: Answers) -> None:
-    sys.stdout.writelines(_lines(queries, answers))
+def _printed_json(queries: Queries, answers: Answers) -> Iterator[str]:
+    return _json_lines(answers if queries.identity is None else with_answers(queries, answers))
 
 
-def _print_json(queries: Queries, answers: Answers) -> None:
-    columns = answers if queries.identity is None else with_answers(queries, answers)
+def _json_lines(columns: Answers) -> Iterator[str]:
     for row in zip(*columns.values(), strict=True):
-        sys.stdout.write(_json_line(dict(zip(columns, row, strict=True))))
+        value = dict(zip(columns, row, strict=True))
+        yield json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"
 
 
 def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
@@ -79,25 +81,11 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def _text_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+def _file_of_lines(
+    lines: Callable[[Queries, Answers], Iterable[str]], path: Path
+) -> Iterator[Callable[[Queries, Answers], None]]:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-
-        def write(queries: Queries, answers: Answers) -> None:
-            file.writelines(_lines(queries, answers))
-
-        yield write
-
-
-@contextmanager
-def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-
-        def write(queries: Queries, answers: Answers) -> None:
-            columns = with_answers(queries, answers)
-            for row in zip(*columns.values(), strict=True):
-                file.write(_json_line(dict(zip(columns, row, strict=True))))
-
-        yield write
+        yield lambda queries, answers: file.writelines(lines(queries, answers))
 
 
 class _UnixLines:
@@ -163,15 +151,11 @@ def _spread(answers: Answers) -> Answers:
 _WRITERS: dict[str, Callable[[Path], Any]] = {
     "csv": _delimited_file(","),
     "tsv": _delimited_file("\t"),
-    "jsonl": _json_file,
+    "jsonl": partial(_file_of_lines, lambda queries, answers: _json_lines(with_answers(queries, answers))),
     "parquet": _parquet_file,
-    "text": _text_file,
+    "text": partial(_file_of_lines, _lines),
 }
 
 
 _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 """Characters that many programs take for the end of a line; JSON allows them as they are, and escaped."""
-
-
-def _json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"

@@ -10,12 +10,12 @@ import asyncio
 import shutil
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
+from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, Kind, QuotaReached, TooLarge, check_name
 from hammemo_server.http import bodies, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -66,12 +66,7 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 # Edits
 
-_edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
-_stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
 _apply_decoder: Final = msgspec.json.Decoder(bodies.ApplyBody)
-_forget_decoder: Final = msgspec.json.Decoder(bodies.ForgetBody)
-_forget_stream_decoder: Final = msgspec.json.Decoder(bodies.ForgetStreamBody)
-_refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
 _alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
 _list_decoder: Final = msgspec.json.Decoder(bodies.ListBody)
 _erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
@@ -101,14 +96,10 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
     return handle
 
 
-def _learn(sent: bytes) -> Edit:
-    body = decoded(_edit_decoder, sent)
-    return Edit(body.op, "learn", body.rows, body.labels, subjects=body.subjects)
-
-
-def _forget(sent: bytes) -> Edit:
-    body = decoded(_forget_decoder, sent)
-    return Edit(body.op, "forget", body.rows, body.labels, subjects=body.subjects, receipt=body.receipt)
+def _read_as(kind: Kind | Literal["refit"], body: type[msgspec.Struct]) -> Callable[[bytes], Edit]:
+    """Return what makes an edit of a body whose fields are those of an edit."""
+    decoder = msgspec.json.Decoder(body)
+    return lambda sent: Edit(kind=kind, **msgspec.structs.asdict(decoded(decoder, sent)))
 
 
 def _apply(sent: bytes) -> Edit:
@@ -117,21 +108,6 @@ def _apply(sent: bytes) -> Edit:
     return Edit(
         body.op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
     )
-
-
-def _learn_documents(sent: bytes) -> Edit:
-    body = decoded(_stream_decoder, sent)
-    return Edit(body.op, "learn", documents=body.documents, subjects=body.subjects)
-
-
-def _forget_documents(sent: bytes) -> Edit:
-    body = decoded(_forget_stream_decoder, sent)
-    return Edit(body.op, "forget", documents=body.documents, subjects=body.subjects, receipt=body.receipt)
-
-
-def _refit(sent: bytes) -> Edit:
-    body = decoded(_refit_decoder, sent)
-    return Edit(body.op, "refit", receipt=body.receipt)
 
 
 async def _forget_subject(service: Service, call: Call) -> Answer:
@@ -415,12 +391,12 @@ OPERATIONS: Final = (
     Operation("describe", "GET", _MODEL, "read", _describe, "Describe a model.", gives=dict, refuses=(404,)),
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
     Operation(
-        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_learn), "Learn examples.",
+        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_read_as("learn", bodies.EditBody)), "Learn examples.",
         "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
-        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_forget), "Forget examples.",
-        "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_read_as("forget", bodies.ForgetBody)),
+        "Forget examples.", "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "apply", "POST", f"{_MODEL}/apply", "learn", _editing(_apply),
@@ -428,17 +404,17 @@ OPERATIONS: Final = (
         "json", bodies.ApplyBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422, 507),
     ),
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
-        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_learn_documents),
+        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_read_as("learn", bodies.StreamBody)),
         "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
         "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
-        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget", _editing(_forget_documents),
-        "Forget whole documents, as they were learnt.",
+        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget",
+        _editing(_read_as("forget", bodies.ForgetStreamBody)), "Forget whole documents, as they were learnt.",
         "json", bodies.ForgetStreamBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
-        "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),
+        "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_read_as("refit", bodies.RefitBody)),
         "Choose sites and vote again and fit the weights, by the rows that the model keeps.",
         "json", bodies.RefitBody, bodies.EditAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
     ),
