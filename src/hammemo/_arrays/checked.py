@@ -115,6 +115,11 @@ class StoredArrays:
             raise ValueError(f"the array {min(self._left)} is not part of this kind of model")
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a parameter is a number; a truth value is none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def is_ascending(values: NDArray[Any]) -> bool:
     """Return whether each value is greater than the one before, compared in pieces."""
     return all(

@@ -67,7 +67,7 @@ def learn_batches(
     if chooses and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
         chooses = False
-    once = chooses and not all(map(_can_be_read_twice, files))
+    once = chooses and not all(is_address(name) or os.path.isfile(name) for name in files)  # standard input, a pipe
     chosen = classes if isinstance(classes, list) else None
     seen = learnt = 0
     columns, kinds = None, ""
@@ -174,11 +174,6 @@ def _learn_sequences(
 def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
     """Return the labels that the model learns of sequences; None for all."""
     return sorted(declared(model)) if schema.chosen else None
-
-
-def _can_be_read_twice(where: str) -> bool:
-    """Return whether a file is there again after it was read: not standard input, and no pipe."""
-    return is_address(where) or os.path.isfile(where)
 
 
 def forget_batches(

@@ -26,6 +26,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._arrays.checked import is_number
 from hammemo.kernels.sites import FreeSite, Site, Sites, collect_sites, find_sites, rows_of_columns
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.user_input import TOKEN_RULES, asked_contexts, taken_columns
@@ -168,7 +169,7 @@ class Decaying(SiteKernel):
 
     def resolve(self, h: int) -> Sites:
         """Return one site for each of the h positions, the last one with weight 1."""
-        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+        if not is_number(self.rate) or not 0 < self.rate <= 1:
             raise ValueError(f"rate={self.rate!r} must be a number above 0 and at most 1, for example 0.5.")
         return SiteKernel(range(h), [float(self.rate) ** (h - 1 - r) for r in range(h)]).resolve(h)
 
@@ -209,7 +210,7 @@ class Suffixes(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return the k suffixes, the shortest first, with weights 1, base, base^2 and so on."""
         check_reach("k", self.k, 1, h)
-        if not _is_number(self.base) or not 0 < self.base < 2.0**20:
+        if not is_number(self.base) or not 0 < self.base < 2.0**20:
             raise ValueError(f"base={self.base!r} must be a number above 0 and below 2^20.")
         weights = np.power(float(self.base), np.arange(self.k)).tolist()
         return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
@@ -405,10 +406,6 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
 
 def _parts(kernel: SiteKernel) -> Sequence[SiteKernel]:
     return kernel.kernels if isinstance(kernel, Joined) else [kernel]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def check_reach(name: str, value: Any, least: int, h: int) -> None:

@@ -12,11 +12,8 @@ from hammemo.models.choose import held_out
 from hammemo.models.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
-    from hammemo.kernels.sites import Site
     from hammemo.models.state import Choices, ModelState
 
 _MAX_SHOWN_TUPLES = 12
@@ -201,21 +198,16 @@ class Report:
         return [f"  log-loss on these folds: {best.loss:.4f} as taken, {shared:.4f} with weights that all labels share"]
 
 
-def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the sites of several positions as they are shown: by the names of columns, or by positions."""
-    return tuple(shown_site(site, names) for site in sites if len(site) > 1)
-
-
 def report_of(model: Any) -> Report:
     """Return the report of one version of a fitted model."""
     state: ModelState = model.state
     positions, kept, cells = state.sites.positions, state.kept, state.cells
-    counts = state.memory.label_counts
+    counts, names = state.memory.label_counts, state.columns.listed()
     return Report(
         n_examples=int(counts.sum()),
         n_labels=len(state.memory.labels),
         n_positions=state.columns.n,
-        tuples=site_names(positions, state.columns.listed()),
+        tuples=tuple(shown_site(site, names) for site in positions if len(site) > 1),
         n_single=sum(len(site) == 1 for site in positions),
         n_trees=cells.forest.n_trees if isinstance(cells, TreeCells) else 0,
         memory=repr(state.memory),

@@ -85,7 +85,8 @@ class SqlQuery:
         with (
             _one_error(module),
             closing(connect(module)) as connection,
-            closing(_cursor(connection, name)) as cursor,
+            # with PostgreSQL one on the server, so that the rows need not fit in memory at once
+            closing(connection.cursor(name="hammemo") if name == "psycopg" else connection.cursor()) as cursor,
         ):
             cursor.execute(self.query)
             if cursor.description is None:
@@ -177,11 +178,6 @@ def _postgres(module: Any, address: str) -> Any:
     connection = module.connect(address)
     connection.read_only = True
     return connection
-
-
-def _cursor(connection: Any, name: str) -> Any:
-    """Return a cursor; with PostgreSQL one on the server, so that the rows need not fit in memory at once."""
-    return connection.cursor(name="hammemo") if name == "psycopg" else connection.cursor()
 
 
 def _with_plain(batch: Batch) -> Batch:

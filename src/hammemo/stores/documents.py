@@ -21,7 +21,8 @@ from hammemo.memories.errors import NotStoredError
 from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_rows import MOST_TOKENS
 from hammemo.tokens.contexts import joined
-from hammemo.tokens.hashing import key_words, mix, vocabulary_hashes
+from hammemo.tokens.distinct import token_words
+from hammemo.tokens.hashing import key_words, mix
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, factorize
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Documents(Cached):
 
     def hashed(self, seed: int) -> Documents:
         """Return the same documents with their hashes under a seed."""
-        hashes = _token_hashes(self.tokens, seed)
+        hashes = np.roll(token_words(self.tokens, seed), 1)  # the code 0 is that of an empty place
         sums = np.zeros(len(self), np.uint64)
         for part in in_parts(self.lengths, TOKENS_AT_ONCE):
             held, lengths = hashes[self.codes_of(part)], self.lengths[part]
@@ -382,7 +383,7 @@ class DocumentCutter:
         new = tokens if self._is_long else joined(self._open)
         vocabulary, ranks = factorize(new)
         places = np.arange(self._length - len(new), self._length)
-        hashes = _token_hashes(vocabulary, self._seed)[ranks + 1]
+        hashes = token_words(vocabulary, self._seed)[ranks]
         self._sum = np.add.reduce(np.append(_placed(hashes, places, self._seed), self._sum))
         self._is_long = True
         rest, size = joined(self._open), max(PIECE, self._h)
@@ -421,11 +422,6 @@ def in_order(ways: Iterable[Way]) -> tuple[Way, ...]:
 @lru_cache(maxsize=256)
 def _text(way: Way) -> str:
     return json.dumps(way)
-
-
-def _token_hashes(tokens: Vocabulary, seed: int) -> NDArray[np.uint64]:
-    """Return the hash of an empty place, and those of all tokens."""
-    return np.append(np.uint64(key_words(seed, "empty position")[0]), vocabulary_hashes(tokens, seed))
 
 
 def _placed(hashes: NDArray[np.uint64], places: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:

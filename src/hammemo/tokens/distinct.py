@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each example: of its tokens, position by position, and its label."""
-    tokens = _token_words(examples.contexts.vocabulary, seed)
+    tokens = token_words(examples.contexts.vocabulary, seed)
     labels = vocabulary_hashes(examples.labels, seed)
     words = np.full(len(examples), np.uint64(key_words(seed, "example")[0]))
     for piece in pieces(len(examples), 2**13):  # few rows at a time: they stay in the cache
@@ -36,14 +36,14 @@ def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[ND
     No window is made for it: each token is hashed once.
     """
     vocabulary, ranks = factorize(block.tokens)
-    words, places = _token_words(vocabulary, seed)[ranks], block.targets()
+    words, places = token_words(vocabulary, seed)[ranks], block.targets()
     if labels is not None:
         places = places[(labels.find(vocabulary) >= 0)[ranks[places]]]
     columns = [words[places + r] for r in range(-block.h, 1)]
     return places, fold(columns, key_words(seed, "example")[0])
 
 
-def _token_words(vocabulary: Vocabulary, seed: int) -> NDArray[np.uint64]:
+def token_words(vocabulary: Vocabulary, seed: int) -> NDArray[np.uint64]:
     """Return the hashes of tokens and, at the end, where rank -1 reads it, that of an empty position."""
     return np.append(vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0]))
 

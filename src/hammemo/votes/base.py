@@ -193,8 +193,3 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a parameter is a number; a truth value is none."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.checked import is_number
 from hammemo._progress import advance
 from hammemo.memories.exact import SparseCounts, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Token, Vocabulary, as_token
-from hammemo.votes.base import Vote, is_number
+from hammemo.votes.base import Vote
 from hammemo.votes.fitting import (
     MAX_FEATURES,
     SHARED_STEPS,

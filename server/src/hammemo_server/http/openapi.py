@@ -85,11 +85,12 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     statuses |= {404} if "{model}" in operation.path else set()
     error = TensorErrorAnswer if operation.path.startswith("/v2/") else ErrorAnswer
     refused = {"application/json": {"schema": of_kind[error]}}
+    done = "201" if operation.ask in ("create", "upload") else "200"
     described: dict[str, Any] = {
         "operationId": operation.ask,
         "summary": operation.says,
         "responses": {
-            _success(operation): {"description": "Done", **_content(operation, of_kind)},
+            done: {"description": "Done", **_content(operation, of_kind)},
             **{str(status): {"description": _SAYS[status], "content": refused} for status in sorted(statuses)},
         },
         "security": [{"token": []}] if operation.role else [],
@@ -117,10 +118,6 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     elif operation.body == "file":
         described["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
     return described
-
-
-def _success(operation: Operation) -> str:
-    return "201" if operation.ask in ("create", "upload") else "200"
 
 
 def _content(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:

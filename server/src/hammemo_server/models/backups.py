@@ -328,7 +328,7 @@ def _resealed(
                 n += 1
                 yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
         elif kind == "edits":
-            yield kind, [_resealed_edit(vault, *row) for row in rows]
+            yield kind, [(at, sealed_body(vault, body, at) if opened and vault else body) for at, body, opened in rows]
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]
         elif kind in _AS_THEY_ARE:
@@ -337,10 +337,6 @@ def _resealed(
             raise FileError("The backup is damaged: it holds something unknown.")
     if vault is not None:
         yield _MARKS, [(DATABASE, database)]
-
-
-def _resealed_edit(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
-    return position, sealed_body(vault, body, position) if opened and vault is not None else body
 
 
 def _finished(

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.checked import is_number
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import distinct_places
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.exact import Entries
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.distinct import distinct_examples
-from hammemo.votes.base import Vote, is_number
+from hammemo.votes.base import Vote
 from hammemo.votes.log_linear import shares
 from hammemo.votes.mixture.gates import (
     BUCKETS,
