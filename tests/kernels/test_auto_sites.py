@@ -28,7 +28,7 @@ from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import chosen_log_linear
-from hammemo.votes.fitting import features
+from hammemo.votes.fitting import LabelledContexts, features
 from hammemo.votes.log_linear import shares
 
 LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)}
@@ -197,9 +197,8 @@ def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[
     memory = Exact().open(SiteKernel(sites).resolve(3))
     memory.add(examples)
     reader, every = memory.reader(), np.arange(len(copies))
-    expected = features(
-        reader, examples.contexts, examples.label_ranks, shares(reader.label_counts), SMOOTHING, leave_one_out=True
-    )
+    prior = shares(reader.label_counts)
+    expected = features(reader, LabelledContexts(examples.contexts, examples.label_ranks, prior, SMOOTHING, True))
     ours = SiteRatios(copies, len(copies)).matrix(sites, every, leave_one_out=True)
     assert ours == pytest.approx(expected, abs=1e-5)
     partial = SiteRatios(copies, len(copies)).of(sites[0], every, leave_one_out=True).transpose(2, 1, 0)

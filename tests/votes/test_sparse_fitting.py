@@ -14,7 +14,7 @@ from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.votes import LogLinear, fitting, log_linear
-from hammemo.votes.fitting import DenseFits, TableFits, _Problem, can_be_tables, features, tables_of
+from hammemo.votes.fitting import DenseFits, LabelledContexts, TableFits, _Problem, can_be_tables, features, tables_of
 from hammemo.votes.log_linear import shares
 from hammemo.votes.sparse_fitting import shared_loss, touched_gains
 
@@ -40,9 +40,10 @@ def test_loss_and_gradient_are_those_of_all_labels(rows: Any, kernel: Any, left_
     n_features = reader.sites.n * len(SMOOTHING)
     weights = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n_features, max_size=n_features)))
     start = np.full(n_features, 0.25)
-    ratios = features(reader, examples.contexts, labels, prior, SMOOTHING, leave_one_out=left_out)
+    asked = LabelledContexts(examples.contexts, labels, prior, SMOOTHING, left_out)
+    ratios = features(reader, asked)
     expected, slope = _Problem(ratios, labels, times, prior, start, 3.0, False)(weights)
-    touched = touched_gains(reader, examples.contexts, labels, prior, SMOOTHING, leave_one_out=left_out, most=2**20)
+    touched = touched_gains(reader, asked, 2**20)
     loss, gradient = shared_loss(touched, times, prior, start, 3.0)(weights)
     assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
@@ -70,8 +71,8 @@ def test_the_loss_of_tables_is_that_of_arrays(
     prior, times, amounts = shares(reader.label_counts), examples.multiplicity, (0.5, 2.0, 9.0)
     if not can_be_tables(reader, model.sites_, amounts):
         pytest.skip("the compiled loops are not here")
-    ratios = features(reader, examples.contexts, labels, prior, amounts, leave_one_out=left_out)
-    made = tables_of(reader, examples.contexts, labels, prior, amounts, leave_one_out=left_out)
+    asked = LabelledContexts(examples.contexts, labels, prior, amounts, left_out)
+    ratios, made = features(reader, asked), tables_of(reader, asked)
     start = np.full(ratios.shape[2], 0.25)
     problem = _Problem(ratios, labels, times, prior, start, 3.0, by_label)
     at, gradient, total = rng.normal(size=problem.size), np.empty(problem.size), float(times.sum())
@@ -109,7 +110,7 @@ def test_as_many_examples_are_taken_as_have_room() -> None:
     prior = shares(reader.label_counts)
 
     def taken(most: int) -> Any:
-        return touched_gains(reader, examples.contexts, labels, prior, SMOOTHING, leave_one_out=True, most=most)
+        return touched_gains(reader, LabelledContexts(examples.contexts, labels, prior, SMOOTHING, True), most)
 
     everything = taken(2**30)
     assert len(everything) == len(labels)

@@ -169,15 +169,15 @@ def plain_features(X: Any, y: Any, clf: MemoryClassifier, smoothing: tuple[float
 
 
 def test_features_leave_each_example_out() -> None:
-    from hammemo.votes.fitting import features
+    from hammemo.votes.fitting import LabelledContexts, features
 
     X, y = planted(60, 1)
     clf = MemoryClassifier(Suffixes(3), Exact(), LogLinear()).fit(X, y)
     prior = clf.vote_.rule(clf.memory_.reader(), clf.sites_).prior
     columns = np.searchsorted(clf.classes_, y)
-    made = features(clf.memory_.reader(), Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=True)
+    made = features(clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), True))
     np.testing.assert_allclose(made, plain_features(X, y, clf, (1.0, 7.0)), rtol=0, atol=1e-5)
-    at_once = features(clf.memory_.reader(), Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=False)
+    at_once = features(clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), False))
     assert not np.allclose(made, at_once, atol=1e-2)
 
 

@@ -26,7 +26,7 @@ from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
-from hammemo.votes.fitting import features
+from hammemo.votes.fitting import LabelledContexts, features
 from hammemo.votes.log_linear import shares
 from hammemo.votes.tree_weights import log_ratios, rows_of, site_counts_of
 
@@ -177,7 +177,7 @@ def _contributions(
     rule = vote.rule(reader, state.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     prior = shares(reader.label_counts)
-    ratios = features(reader, examples.contexts[rows], columns[rows], prior, smoothing, leave_one_out=True)
+    ratios = features(reader, LabelledContexts(examples.contexts[rows], columns[rows], prior, smoothing, True))
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
     contributions = np.einsum("cmkj,kjc->kmc", by_site, weights, optimize=True)
     return contributions.astype(np.float64), rule.base, columns[rows], counts

@@ -22,7 +22,7 @@ arrays of features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -67,28 +67,39 @@ class FittedWeights:
     """Shape (L,)."""
 
 
-def features(
-    reader: Reader,
-    contexts: Contexts,
-    labels: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    smoothing: tuple[float, ...],
-    *,
-    leave_one_out: bool,
-) -> NDArray[np.float32]:
-    """Return the log-ratios of examples whose labels have the columns `labels`; site by site, then by smoothing.
+@dataclass(frozen=True, eq=False)
+class LabelledContexts:
+    """Examples whose labels have the columns `labels`, and how their log-ratios are made.
 
     Shapes
     ------
-    labels : (m,); prior : (L,); returned : (L, m, S * J)
+    labels : (m,); prior : (L,)
     """
-    n_sites = reader.sites.n
+
+    contexts: Contexts
+    labels: NDArray[np.int64]
+    prior: NDArray[np.float64]
+    smoothing: tuple[float, ...]
+    leave_one_out: bool
+
+    def __getitem__(self, part: slice) -> LabelledContexts:
+        return replace(self, contexts=self.contexts[part], labels=self.labels[part])
+
+
+def features(reader: Reader, rows: LabelledContexts) -> NDArray[np.float32]:
+    """Return the log-ratios of examples; site by site, then by smoothing.
+
+    Shapes
+    ------
+    returned : (L, m, S * J)
+    """
+    labels, prior, smoothing, n_sites = rows.labels, rows.prior, rows.smoothing, reader.sites.n
     out = np.empty((len(prior), len(labels), n_sites * len(smoothing)), np.float32)
     for part in row_pieces(len(labels), n_sites * len(prior)):
-        counts = reader.site_counts(contexts[part])
-        if leave_one_out:
+        counts = reader.site_counts(rows.contexts[part])
+        if rows.leave_one_out:
             held = counts[np.arange(len(counts)), :, labels[part]]
-            own = reader.own_counts(contexts[part], labels[part])
+            own = reader.own_counts(rows.contexts[part], labels[part])
             counts[np.arange(len(counts)), :, labels[part]] = np.maximum(held - own, 0)  # an empty site counts nothing
         totals = counts.sum(axis=2)
         ratios = (counts / prior).transpose(2, 0, 1)
@@ -240,22 +251,15 @@ def can_be_tables(reader: Reader, sites: Sites, smoothing: tuple[float, ...]) ->
     return is_read and few and len(smoothing) == _COMPILED_AMOUNTS and native() is not None
 
 
-def tables_of(
-    reader: SparseCounts,
-    contexts: Contexts,
-    labels: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    smoothing: tuple[float, ...],
-    *,
-    leave_one_out: bool,
-) -> LogRatios:
-    """Return the log-ratios of examples whose labels have the columns `labels`, as tables.
+def tables_of(reader: SparseCounts, asked: LabelledContexts) -> LogRatios:
+    """Return the log-ratios of examples, as tables.
 
     Cells are numbered by what the examples hold, so the order of sums does not depend on how the memory stores rows.
     """
     loops = native()
     assert loops is not None
-    amounts, own = np.array(smoothing), labels.astype(np.int32)
+    contexts, prior = asked.contexts, asked.prior
+    amounts, own = np.array(asked.smoothing), asked.labels.astype(np.int32)
     sizes = np.full(contexts.h, max(1, len(contexts.vocabulary)), np.int32)
     scan = loops.SiteScan(np.ascontiguousarray(contexts.ranks.T, np.int32), sizes, own, prior, amounts, 0)
     rows, matrix, _ = reader.rows.read(contexts)
@@ -282,7 +286,7 @@ def tables_of(
         prior,
         amounts,
         reader.label_counts.astype(np.int64),
-        leave_one_out,
+        asked.leave_one_out,
     )
 
 

@@ -31,7 +31,9 @@ from hammemo.votes.fitting import (
     MAX_FEATURES,
     SHARED_STEPS,
     DenseFits,
+    Fits,
     FittedWeights,
+    LabelledContexts,
     TableFits,
     can_be_tables,
     features,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
-    from hammemo.votes.fitting import Fits
 
 Self = TypeVar("Self", bound="LogLinear")
 
@@ -244,18 +245,17 @@ class LogLinear(Vote):
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
-        prior, labels, contexts = shares(reader.label_counts), columns[chosen], examples.contexts[chosen]
+        prior = shares(reader.label_counts)
+        rows = LabelledContexts(examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out)
         if sparse is not None:
-            touched = touched_gains(
-                sparse, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MAX_FEATURES
-            )
+            touched = touched_gains(sparse, rows, MAX_FEATURES)
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
         elif isinstance(reader, SparseCounts) and can_be_tables(reader, sites, smoothing):
-            tables = tables_of(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
+            tables = tables_of(reader, rows)
             fitted = self.fitted(TableFits(tables, multiplicity, prior, sites.n * len(smoothing)))
         else:
-            ratios = features(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
-            fitted = self.fitted(DenseFits(ratios, labels, multiplicity, prior))
+            ratios = features(reader, rows)
+            fitted = self.fitted(DenseFits(ratios, rows.labels, multiplicity, prior))
         self.take_fitted(fitted, reader.labels, sites.n)
 
     def take_fitted(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories.exact import SparseCounts
-    from hammemo.tokens.contexts import Contexts
+    from hammemo.votes.fitting import LabelledContexts
 
 _PIECE = 256  # examples whose rows are read at a time
 
@@ -47,27 +47,12 @@ class TouchedGains:
         return len(self.starts)
 
 
-def touched_gains(
-    reader: SparseCounts,
-    contexts: Contexts,
-    labels: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    smoothing: tuple[float, ...],
-    *,
-    leave_one_out: bool,
-    most: int,
-) -> TouchedGains:
-    """Return the gains of the first examples, as many as have at most `most` numbers together, but at least one.
-
-    Shapes
-    ------
-    labels : (m,), columns; prior : (L,)
-    """
+def touched_gains(reader: SparseCounts, rows: LabelledContexts, most: int) -> TouchedGains:
+    """Return the gains of the first examples, as many as have at most `most` numbers together, but at least one."""
     parts: list[TouchedGains] = []
     n_numbers = 0
-    for start in range(0, len(labels), _PIECE):
-        piece = slice(start, start + _PIECE)
-        made = _of_piece(reader, contexts[piece], labels[piece], prior, smoothing, leave_one_out=leave_one_out)
+    for start in range(0, len(rows.labels), _PIECE):
+        made = _of_piece(reader, rows[start : start + _PIECE])
         width = made.gains.shape[1]
         ends = n_numbers + width * np.append(made.starts[1:], len(made.gains))
         kept = int(np.searchsorted(ends, most, side="right"))
@@ -79,21 +64,14 @@ def touched_gains(
     return _joined(parts)
 
 
-def _of_piece(
-    reader: SparseCounts,
-    contexts: Contexts,
-    labels: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    smoothing: tuple[float, ...],
-    *,
-    leave_one_out: bool,
-) -> TouchedGains:
+def _of_piece(reader: SparseCounts, rows: LabelledContexts) -> TouchedGains:
+    labels, prior, smoothing = rows.labels, rows.prior, rows.smoothing
     m, n_sites, n_amounts, n_labels = len(labels), reader.sites.n, len(smoothing), len(prior)
-    entries = reader.rows.entries(contexts)
+    entries = reader.rows.entries(rows.contexts)
     row = np.repeat(np.arange(len(entries.lengths)), entries.lengths)
     example, site = row // n_sites, row % n_sites
     counts = entries.counts.astype(np.float64)
-    if leave_one_out:
+    if rows.leave_one_out:
         counts -= entries.columns == labels[example]
     keys = example * n_labels + entries.columns
     pairs, place = np.unique(np.concatenate([keys, np.arange(m) * n_labels + labels]), return_inverse=True)
