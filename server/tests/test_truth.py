@@ -330,14 +330,17 @@ def test_a_damaged_model_is_a_metric_and_tells_no_path(tmp_path: Path) -> None:
 
 def test_edits_are_not_ready_without_postgres(hosts: Callable[..., Host]) -> None:
     host = hosts()
-    assert (host.health.can_answer(), host.health.can_edit()) == (True, True)
-    assert not hosts(replica=True).health.can_edit()
+    assert (host.health.answers.value().result(), host.health.unwritable.value().result()) == (True, [])
+    assert hosts(replica=True).health.unwritable.value().result() is None
     store: Any = host.store
     if hasattr(store, "_address"):
         other = hosts()
         lost: Any = other.store
         lost._address = "postgresql://127.0.0.1:1/nothing"
-        assert (other.health.can_answer(), other.health.can_edit()) == (False, False)  # nothing is open yet
+        assert (other.health.answers.value().result(), other.health.unwritable.value().result()) == (
+            False,
+            None,
+        )  # nothing is open yet
 
 
 def test_a_request_with_two_lengths_ends_its_connection(tmp_path: Path) -> None:

@@ -55,14 +55,6 @@ class Health:
         self.unwritable = _Looked(self._look_for_edits)
         """The open models, as tenant/name, whose edits cannot be made durable; None where the store takes none."""
 
-    def can_answer(self) -> bool:
-        """Return whether a question can be answered."""
-        return self.answers.value().result()
-
-    def can_edit(self) -> bool:
-        """Return whether edits of all open models can be made durable."""
-        return self.unwritable.value().result() == []
-
     def _look_for_answers(self) -> bool:
         host = self._host
         if not host.store.is_there():
