@@ -10,7 +10,7 @@ import typer
 
 from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import UsageError, one_line_errors, progress_bar
+from hammemo.cli.console import UsageError, one_line_errors, print_result, progress_bar
 
 sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 
@@ -44,7 +44,7 @@ def hashed(
     page = experiment.markdown(results)
     fidelity_figures(results, out)
     folder.write(results, ["size", "growth"], "hashed-size.*", "hashed-growth.*", pages={"hashed.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @app.command()
@@ -67,7 +67,7 @@ def votes(
         results = experiment.run(task, settings, on_progress)
     page = experiment.markdown(results)
     folder.write(results, ["table", "forgetting", "draws"], pages={"votes.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @app.command()
@@ -85,7 +85,7 @@ def events(
         results = experiment.run(data)
     page = experiment.markdown(results)
     folder.write(results, ["table"], pages={"events.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @app.command()
@@ -106,7 +106,7 @@ def deletion(
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
     folder.write(results, ["table"], pages={"deletion.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @app.command()
@@ -131,7 +131,7 @@ def sessions(
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results, page = run(data, sets or SETS, [Ours], on_progress)
     folder.write(results, ["table"], pages={"sessions.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @app.command()
@@ -152,7 +152,7 @@ def language(
         results = experiment.run(data, most=most, on_progress=on_progress)
     page = experiment.markdown(results)
     folder.write(results, ["table"], pages={"language.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import counted, one_line_errors, print_json, progress_bar
+from hammemo.cli.console import counted, one_line_errors, print_result, progress_bar
 from hammemo.cli.options import option
 
 
@@ -28,8 +28,6 @@ def compact_folder(
         key, say = opt.read_key(key_file), partial(typer.echo, err=True)
         files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)
-    if as_json:
-        names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")
-        print_json({name: facts[name] for name in names})
-    else:
-        typer.echo(f"{counted(facts['segments'], 'segment')} of {facts['segment_bytes']:,} bytes in {model}")
+    names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")
+    told = f"{counted(facts['segments'], 'segment')} of {facts['segment_bytes']:,} bytes in {model}"
+    print_result({name: facts[name] for name in names}, told, as_json=as_json)

@@ -101,6 +101,18 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+def print_result(value: Any, *shown: Any, as_json: bool) -> None:
+    """Print a value as JSON, or what shows it: sentences, each on a line, and tables; nothing for None and ""."""
+    if as_json:
+        print_json(value)
+        return
+    for one in shown:
+        if isinstance(one, str):
+            typer.echo(one, nl=bool(one))
+        elif one is not None:
+            console().print(one)
+
+
 def console() -> Console:
     """Return a console for results: as wide as the terminal, or wide enough for a file."""
     return Console(width=None if sys.stdout.isatty() else 160)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.console import (
+    UsageError,
+    check_model_writable,
+    counted,
+    one_line_errors,
+    print_result,
+    say_where_from,
+)
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions, say_done
@@ -18,8 +25,6 @@ from hammemo.sources.formats import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.cli.refit import Refitted
-    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema
 
 
@@ -86,8 +91,8 @@ def _change(
     as_json: bool,
     only: Sequence[str] = (),
 ) -> None:
-    from hammemo.cli.batches import forget_batches, held_facts, learn_batches, read_batches
-    from hammemo.cli.models import changing, open_model
+    from hammemo.cli.batches import forget_batches, held_facts, learn_batches, read_batches, shown_facts
+    from hammemo.cli.models import changing, left_to_do, open_model
     from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
     target = edit.model if edit.out is None else edit.out
@@ -132,29 +137,7 @@ def _change(
         "out": str(target),
         **evidence.facts,
     }
-    if as_json:
-        print_json(facts)
-    else:
-        _tell(facts, verb, refitted, learner, target, evidence)
-
-
-def _tell(
-    facts: dict[str, Any],
-    verb: str,
-    refitted: Refitted,
-    learner: Learner,
-    target: Path,
-    evidence: ReceiptFiles,
-) -> None:
-    """Print what was changed, and what is left to do."""
-    from hammemo.cli.batches import shown_facts
-    from hammemo.cli.models import left_to_do
-
-    changed = facts[verb]
-    holds = f"the model holds {shown_facts(facts)}."
-    told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
-    typer.echo(" ".join(filter(None, told)))
-    if verb == "forgotten" and (left := left_to_do(learner, target)):
-        typer.echo(left)
-    if evidence.sentence:
-        typer.echo(evidence.sentence)
+    did = f"{counted(changed, 'example')} {verb}; the model holds {shown_facts(facts)}."
+    told = " ".join(filter(None, (did, refitted.sentence, f"Written to {target}")))
+    left = left_to_do(learner, target) if verb == "forgotten" else ""
+    print_result(facts, told, left, evidence.sentence, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 from rich.console import Console
 
-from hammemo.cli.console import UsageError, print_json
+from hammemo.cli.console import UsageError
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -97,14 +97,6 @@ class ResultsFolder:
         for name, text in pages.items():
             (self.out / name).write_text(text, encoding="utf-8")
         Console(stderr=True).print(f"Written to {self.out}: {', '.join([*pages, *RECORDS, *written])}")
-
-
-def print_results(results: Any, page: str, *, as_json: bool) -> None:
-    """Print all results as JSON, or the page that tells them."""
-    if as_json:
-        print_json(results)
-    else:
-        typer.echo(page)
 
 
 @contextmanager

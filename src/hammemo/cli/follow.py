@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, check_model_writable, check_writable, one_line_errors, print_json
+from hammemo.cli.console import (
+    UsageError,
+    check_model_writable,
+    check_writable,
+    one_line_errors,
+    print_json,
+    print_result,
+)
 from hammemo.cli.input_options import column_list
 from hammemo.cli.options import option
 
@@ -177,7 +184,5 @@ def _show_status(follower: Follower, *, as_json: bool) -> None:
 
 def _drop(follower: Follower, *, as_json: bool) -> None:
     dropped = follower.drop()
-    if as_json:
-        print_json({"slot": follower.source.slot, "dropped": dropped})
-    else:
-        typer.echo(f"Slot {follower.source.slot}: {'dropped' if dropped else 'there is none'}.")
+    told = f"Slot {follower.source.slot}: {'dropped' if dropped else 'there is none'}."
+    print_result({"slot": follower.source.slot, "dropped": dropped}, told, as_json=as_json)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import console, one_line_errors, print_error, print_json
+from hammemo.cli.console import one_line_errors, print_error, print_result
 
 
 def inspect_file(
@@ -31,10 +31,7 @@ def inspect_file(
         raise typer.Exit(1) from error
     if digest:
         facts["digest"] = _digest(file, key_file)
-    if as_json:
-        print_json(facts)
-    else:
-        console().print(_facts_table(facts))
+    print_result(facts, _facts_table(facts), as_json=as_json)
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)

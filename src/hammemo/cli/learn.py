@@ -16,7 +16,7 @@ from hammemo.cli.console import (
     check_model_writable,
     counted,
     one_line_errors,
-    print_json,
+    print_result,
     progress_bar,
     say_where_from,
 )
@@ -151,7 +151,8 @@ def fit_files(
             schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
         OpenModel(model, schema, {}).write(out, wait)
     facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
-    _report_learnt({**facts, "fingerprint": model.state.fingerprint, "out": str(out)}, as_json=as_json)
+    facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
+    print_result(facts, f"{_learnt(facts)}. Written to {out}", as_json=as_json)
 
 
 def set_table_parameters(model: Learner, schema: TableSchema) -> None:
@@ -242,13 +243,6 @@ def _of_groups(reports: list[GroupReport]) -> dict[str, Any]:
         "groups_resumed": sum(report.resumed for report in reports),
         "peak_bytes": max(report.peak_bytes for report in reports),
     }
-
-
-def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(facts)
-        return
-    typer.echo(f"{_learnt(facts)}. Written to {facts['out']}")
 
 
 def _learnt(facts: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, one_line_errors, print_json
+from hammemo.cli.console import check_model_writable, one_line_errors, print_result
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -58,15 +58,6 @@ def merge_models(
                 combine(path, learner.unmerge)
             refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
             whole.write(out, wait)
-    facts = {
-        **held_facts(learner),
-        **refitted.facts,
-        "out": str(out),
-    }
-    if as_json:
-        print_json(facts)
-    else:
-        told = (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")
-        typer.echo(" ".join(filter(None, told)))
-        if left := left_to_do(learner, out):
-            typer.echo(left)
+    facts = {**held_facts(learner), **refitted.facts, "out": str(out)}
+    told = " ".join(filter(None, (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")))
+    print_result(facts, told, left_to_do(learner, out), as_json=as_json)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar, say_where_from
+from hammemo.cli.console import (
+    UsageError,
+    one_line_errors,
+    print_result,
+    progress_bar,
+    say_where_from,
+)
 from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
@@ -75,11 +81,8 @@ def plan_files(
         planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **goal)
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
     options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
-    if as_json:
-        print_json({**planned.to_dict(), "fit_options": options})
-        return
-    console().print(planned)
-    typer.echo(f"hammemo fit with: {options}")
+    facts = {**planned.to_dict(), "fit_options": options}
+    print_result(facts, planned, f"hammemo fit with: {options}", as_json=as_json)
 
 
 def _refuse_what_is_planned(parameters: ModelOptions) -> None:

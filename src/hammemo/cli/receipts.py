@@ -10,9 +10,7 @@ from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
-import typer
-
-from hammemo.cli.console import UsageError, check_writable, counted, print_json
+from hammemo.cli.console import UsageError, check_writable, counted, print_result
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -163,7 +161,4 @@ class SignedReceiptFiles(ReceiptFiles):
 
 def say_done(evidence: ReceiptFiles, *, as_json: bool) -> None:
     """Say that a request was carried out before."""
-    if as_json:
-        print_json(dict(evidence.facts))
-    else:
-        typer.echo(evidence.sentence)
+    print_result(dict(evidence.facts), evidence.sentence, as_json=as_json)

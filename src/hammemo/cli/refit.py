@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
+from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_result
 from hammemo.cli.options import option
 from hammemo.cli.receipts import ReceiptOptions, say_done
 
@@ -72,14 +70,11 @@ def refit_model(
             writes = refitted.weights != "none" or out is not None or evidence.is_signed
             if writes:
                 evidence.write(opened, model, target, wait)
-    if as_json:
-        print_json({**refitted.facts, "out": str(target), **evidence.facts})
-        return
-    typer.echo(f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}")
-    if refitted.changed_labels is not None:
-        typer.echo(f"The refit changed {100 * refitted.changed_labels:.1f} % of the labels of the last kept rows.")
-    if evidence.sentence:
-        typer.echo(evidence.sentence)
+    done = f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}"
+    share = refitted.changed_labels
+    changed = "" if share is None else f"The refit changed {100 * share:.1f} % of the labels of the last kept rows."
+    facts = {**refitted.facts, "out": str(target), **evidence.facts}
+    print_result(facts, done, changed, evidence.sentence, as_json=as_json)
 
 
 def refit(learner: Learner, path: Path) -> Refitted:

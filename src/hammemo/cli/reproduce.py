@@ -14,7 +14,7 @@ from rich.table import Table
 
 from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar
+from hammemo.cli.console import UsageError, console, one_line_errors, print_result, progress_bar
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def synthetic(
     results = experiment.summary(settings, points)
     synthetic_figure(results, out)
     claims = experiment.claims(results)
-    _report_claims(claims, as_json=as_json)
+    print_result([vars(claim) for claim in claims], _table_of(claims), as_json=as_json)
     tables = ["context_error", "output_error", "agreement"]
     folder.write(results, tables, "synthetic.png", "synthetic.svg", pages={})
     if check and any(claim.holds is not True for claim in claims):
@@ -132,7 +132,7 @@ def bounds(
     page = experiment.markdown(rows)
     folder.write(results, ["bounds"], pages={"bounds.md": page})
     title = "Bound divided by the realised error, median over draws (violations in brackets):"
-    opt.print_results(results, f"{title}\n\n{page}", as_json=as_json)
+    print_result(results, f"{title}\n\n{page}", as_json=as_json)
 
 
 @reproduce.command()
@@ -175,7 +175,7 @@ def wikitext(
     wikitext_figure(results, out)
     tables = ["table", "inference", "throughput", "full_vocabulary"]
     folder.write(results, tables, "figures", pages={"reproduction.md": page})
-    opt.print_results(results, page, as_json=as_json)
+    print_result(results, page, as_json=as_json)
 
 
 @reproduce.command()
@@ -198,15 +198,12 @@ def inference(
     lines = throughput.table_lines(rows, beside_paper=device == "cuda")
     if device == "cuda":
         lines.append("\nIn brackets the paper's figures, on an RTX 4060 Laptop GPU.")
-    opt.print_results(rows, "\n".join(lines), as_json=as_json)
+    print_result(rows, "\n".join(lines), as_json=as_json)
 
 
-def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
-    if as_json:
-        print_json([vars(claim) for claim in claims])
-        return
+def _table_of(claims: list[Claim]) -> Table:
     table = Table("claim", "figures", "holds")
     for claim in claims:
         answer = {True: "yes", False: "[bold red]no[/]", None: "too few draws to say"}[claim.holds]
         table.add_row(claim.text, claim.figures, answer)
-    console().print(table)
+    return table

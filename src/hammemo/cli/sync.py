@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, check_model_writable, one_line_errors, print_json, say_where_from
+from hammemo.cli.console import (
+    UsageError,
+    check_model_writable,
+    one_line_errors,
+    print_result,
+    say_where_from,
+)
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
 from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
@@ -117,7 +123,8 @@ def sync_table(
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
-    from hammemo.cli.models import changing, open_model
+    from hammemo.cli.batches import shown_facts
+    from hammemo.cli.models import changing, left_to_do, open_model
 
     model, target = sync.model, sync.target
     with one_line_errors(), recording.evidence(sync.wait) as evidence:
@@ -139,10 +146,10 @@ def sync_table(
                 _note(synced, evidence)
                 evidence.write(opened, model, target, sync.wait, learnt=synced.learnt or 0)
         digest = opened.as_written(model).digest()
-    if as_json:
-        print_json({**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts})
-    else:
-        _tell(synced, learner, sync, evidence, writes=writes)
+    facts = {**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts}
+    done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
+    left = left_to_do(learner, target) if writes else ""
+    print_result(facts, str(synced), done, left, evidence.sentence, as_json=as_json)
 
 
 def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> TableSchema:
@@ -152,20 +159,6 @@ def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> Tab
     if not isinstance(schema, TableSchema):
         raise ValueError(f"{sync.model} learnt sequences, and sync compares the rows of a table: use hammemo forget.")
     return schema
-
-
-def _tell(synced: Synced, learner: Learner, sync: FileSync, evidence: ReceiptFiles, *, writes: bool) -> None:
-    """Print what was changed, and what is left to do."""
-    from hammemo.cli.batches import held_facts, shown_facts
-    from hammemo.cli.models import left_to_do
-
-    typer.echo(str(synced))
-    holds = shown_facts(held_facts(learner))
-    typer.echo(f"The model holds {holds}. Written to {sync.target}" if writes else f"{sync.model} is as it was.")
-    if writes and (left := left_to_do(learner, sync.target)):
-        typer.echo(left)
-    if evidence.sentence:
-        typer.echo(evidence.sentence)
 
 
 def _all_rows(

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, console, one_line_errors, print_error, print_json
+from hammemo.cli.console import UsageError, one_line_errors, print_error, print_result
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ def audit_folder(
         found = [_AuditRecord.read(store, *place) for place in _places(store, tenant, model)]
         if not found:
             raise UsageError(f"{folder} has no such model.")
-    if as_json:
-        print_json([one.facts() for one in found])
-    else:
-        console().print(_table(found))
+    print_result([one.facts() for one in found], _table(found), as_json=as_json)
     for one in found:
         if one.problem:
             print_error(f"The audit record of {one.name} is broken: {one.problem}.")

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
+from hammemo.cli.console import (
+    UsageError,
+    check_writable,
+    counted,
+    one_line_errors,
+    print_result,
+    progress_bar,
+)
 from hammemo.cli.options import option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
@@ -113,13 +120,11 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
         sent, version, receipts = _sent(url, model, given, sending, base)
         if sending.receipt is not None:
             _write_receipts(sending.receipt, receipts)
-    if as_json:
-        where: dict[str, Any] = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
-        print_json({f"{given.unit}s": sent, "version": version, "id": base, **where})
-        return
+    where = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
+    facts = {f"{given.unit}s": sent, "version": version, "id": base, **where}
     told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
     did = f"{counted(sent, given.unit)} {sending.verb}"
-    typer.echo(f"{did}; the model has version {version}.{told}")
+    print_result(facts, f"{did}; the model has version {version}.{told}", as_json=as_json)
 
 
 def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -> tuple[int, int, list[str]]:
@@ -247,11 +252,9 @@ def erase_subject(
                 raise ValueError(str(error)) from error
         if receipt is not None and found.receipt:
             _write_receipts(receipt, [found.receipt])
-    if as_json:
-        print_json({**found._asdict(), "id": base})
-    else:
-        where = f" The receipt is in {receipt}." if receipt is not None and found.receipt else ""
-        typer.echo(f"The subject is {found.state}, request {base}, version {found.version}.{where}")
+    where = f" The receipt is in {receipt}." if receipt is not None and found.receipt else ""
+    told = f"The subject is {found.state}, request {base}, version {found.version}.{where}"
+    print_result({**found._asdict(), "id": base}, told, as_json=as_json)
     if found.state != "erased":
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import console, one_line_errors, print_json
+from hammemo.cli.console import one_line_errors, print_result
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -47,14 +47,12 @@ def show(file: File, as_json: opt.AsJson = False) -> None:
     from hammemo_server.http.tokens import read_entries
 
     entries = read_entries(file)
-    if as_json:
-        names = ("id", "name", "tenant", "roles")
-        print_json([{name: getattr(entry, name) for name in names} | {"expires": _day(entry)} for entry in entries])
-        return
+    names = ("id", "name", "tenant", "roles")
+    facts = [{name: getattr(entry, name) for name in names} | {"expires": _day(entry)} for entry in entries]
     table = Table("id", "name", "tenant", "roles", "expires")
     for entry in entries:
         table.add_row(entry.id, entry.name, entry.tenant, ", ".join(entry.roles), _day(entry) or "never")
-    console().print(table)
+    print_result(facts, table, as_json=as_json)
 
 
 def _day(entry: StoredToken) -> str | None:
