@@ -55,6 +55,10 @@ def evaluate_files(
             metavar="FILE", help="Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
         ),
     ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Measure another learner, too: lightgbm (pip install lightgbm)."),
+    ] = None,
     *,
     given: NewInputOptions,
     sequences: SequenceOptions,
@@ -70,16 +74,20 @@ def evaluate_files(
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)
         schema, classes = sequences.refined(given.schema())
+        _check_peer(peer, schema)
         model, _ = parameters.learners(schema)
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, folds, holdout, parameters.seed)
         from hammemo.evaluation.measures import evaluate
         from hammemo.evaluation.numbers import evaluate_numbers
+        from hammemo.evaluation.peers import NAMES, LightGBM
 
-        measure: Any = evaluate if not getattr(material, "is_target", False) else evaluate_numbers
+        is_target = getattr(material, "is_target", False)
+        peers = {} if peer is None else {NAMES[peer]: LightGBM(is_target, model.get_params(deep=False)["numeric"])}
+        measure: Any = evaluate if not is_target else evaluate_numbers
         with progress_bar("Evaluating") as tell:
-            found: Evaluation | NumberEvaluation = measure(model, material, split, tell)
+            found: Evaluation | NumberEvaluation = measure(model, material, split, tell, peers)
         if plot is not None:
             found.plot().savefig(plot, dpi=150)
     if as_json:
@@ -99,6 +107,19 @@ def _check_before_work(folds: int | None, holdout: float | None, plot: Path | No
         if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
             raise UsageError(f"--plot {plot}: the name of a figure ends in .png, .svg or .pdf.")
         check_writable(plot, "--plot")
+
+
+def _check_peer(peer: str | None, schema: Schema) -> None:
+    from hammemo.evaluation.peers import NAMES, library
+    from hammemo.sources.schemas import TableSchema
+
+    if peer is None:
+        return
+    if peer not in NAMES:
+        raise UsageError(f"--peer {peer} is not known: use {', '.join(NAMES)}.")
+    if not isinstance(schema, TableSchema):
+        raise UsageError(f"--peer {peer} learns rows of a table: leave it out for documents and cases.")
+    library()
 
 
 def _material(model: Learner, schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
