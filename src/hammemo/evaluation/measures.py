@@ -10,7 +10,7 @@ than a hundred labels also, as recommenders are judged: the share whose label is
 one over its rank there, 0 where it is not among them. Lists are those of `top_k`, right answers those of `predict`. A
 label that the training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
 
-**Beside it** stand other learners that are asked for, and two simple models: the most frequent label with the labels'
+**Beside it** stand other learners, if given, and two simple models: the most frequent label with the labels'
 shares as probabilities, and naive Bayes from the same counts: single positions, each with weight 1, and one
 pseudo-example per row of counts, spread as the labels are.
 
@@ -116,7 +116,7 @@ class Evaluation:
     """Counts; a row is a label, a column an answer."""
     calibration: list[dict[str, float]]
     peer_calibration: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    """Of the other learners that were asked for."""
+    """Of the other learners that are measured."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""

@@ -75,7 +75,7 @@ class NumberEvaluation:
     coverage: list[tuple[float, float]]
     """For intervals of some shares, the share of targets inside."""
     peers: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    """What other learners that were asked for predict for each target."""
+    """What other learners predict for each target."""
 
     @property
     def n_asked(self) -> int:
