@@ -68,7 +68,7 @@ def test_the_table_of_figures_and_the_drawing(tmp_path: Path) -> None:
 def boosting_of_scikit_learn(learner: Any) -> Any:
     """Return a learner of scikit-learn that takes what LightGBM takes."""
 
-    class Standing(learner):  # type: ignore[misc]
+    class Standing(learner):
         def __init__(self, **_: Any) -> None:
             super().__init__()
 

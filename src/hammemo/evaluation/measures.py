@@ -159,7 +159,7 @@ def evaluate(
     on_progress : callable, optional
         Is told (fits done, fits).
     peers : mapping, optional
-        Other learners by name, such as those of :mod:`hammemo.evaluation.peers`.
+        Other learners by name, such as those of ``hammemo.evaluation.peers``.
 
     Examples
     --------

@@ -24,7 +24,7 @@ NAMES: Final = {"lightgbm": "LightGBM"}
 """The name of each peer in tables and figures."""
 
 
-class LightGBM(BaseEstimator):  # type: ignore[misc]
+class LightGBM(BaseEstimator):
     """LightGBM with one thread, so that the same rows give the same model.
 
     Parameters
