@@ -83,7 +83,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 1e9,  # times are of the machine that built the site
     "write_computation_times": False,
-    "notebook_extensions": set(),
+    "notebook_extensions": {".py"},  # each script can be downloaded as a notebook
     "show_signature": False,
     "reset_modules": ("matplotlib", _style),
     "image_srcset": ["2x"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +63,77 @@ def test_the_table_of_figures_and_the_drawing(tmp_path: Path) -> None:
     assert "naive Bayes" in out
     assert "majority" in out
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def boosting_of_scikit_learn(learner: Any) -> Any:
+    """Return a learner of scikit-learn that takes what LightGBM takes."""
+
+    class Standing(learner):
+        def __init__(self, **_: Any) -> None:
+            super().__init__()
+
+        def fit(self, X: Any, y: Any, categorical_feature: list[int]) -> Any:
+            assert all((X[:, place] >= 0).all() for place in categorical_feature)
+            return super().fit(X, y)
+
+    return Standing
+
+
+@pytest.fixture
+def lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a learner of scikit-learn in the place of LightGBM, which need not be installed."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    learners = SimpleNamespace(
+        LGBMClassifier=boosting_of_scikit_learn(HistGradientBoostingClassifier),
+        LGBMRegressor=boosting_of_scikit_learn(HistGradientBoostingRegressor),
+    )
+    monkeypatch.setattr("hammemo.evaluation.peers.library", lambda: learners)
+
+
+@pytest.mark.usefixtures("lightgbm")
+def test_a_peer_stands_in_the_same_table_and_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file, _, _ = table(tmp_path)
+    options = ("evaluate", str(file), "--label", "label", "--columns", "a,b,c,when", "--folds", "2")
+    shown = said(*options, "--numeric", "a,when", "--peer", "lightgbm", "--plot", str(tmp_path / "a.svg"))
+    assert [line.split()[1] for line in shown.splitlines() if "│" in line] == ["this", "LightGBM", "naive", "majority"]
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+    found, alone = (json.loads(said(*options, *more, "--json"))["learners"] for more in (("--peer", "lightgbm"), ()))
+    assert 0.5 < found["LightGBM"]["accuracy"] <= 1
+    assert found["LightGBM"]["log_loss"] > 0
+    assert {name: found[name] for name in alone} == alone
+
+
+@pytest.mark.usefixtures("lightgbm")
+def test_a_peer_predicts_numbers_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    numbers = np.random.default_rng(0).normal(size=(80, 2)).round(3)
+    rows = [f"{a},{b},{a + b}" for a, b in numbers]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    options = ("evaluate", str(tmp_path / "table.csv"), "--target", "y", "--folds", "2", "--peer", "lightgbm")
+    found = json.loads(said(*options, "--json", "--plot", str(tmp_path / "a.png")))["learners"]
+    assert list(found) == ["this model", "LightGBM", "mean"]
+    assert found["LightGBM"]["rmse"] < found["mean"]["rmse"]
+    assert found["LightGBM"]["pinball"] is found["LightGBM"]["coverage"] is None
+
+
+def test_a_peer_that_cannot_be_measured_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, _, _ = table(tmp_path)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)  # as if it were not installed
+    options = ("evaluate", str(file), "--label", "label", "--peer")
+    assert "--peer lightgbm needs LightGBM: pip install lightgbm" in said(*options, "lightgbm", fails=1)
+    assert "--peer catboost is not known: use lightgbm." in said(*options, "catboost", fails=2)
+    (tmp_path / "a.txt").write_text("to be or not to be\n" * 10)
+    line = ("evaluate", str(tmp_path / "a.txt"), "--h", "2", "--tokens", "words", "--peer", "lightgbm")
+    assert "leave it out for documents" in said(*line, fails=2)
+
+
+def test_lightgbm_itself_learns_the_rows_of_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    file, _, _ = table(tmp_path)
+    line = ("evaluate", str(file), "--label", "label", "--peer", "lightgbm", "--folds", "2", "--json")
+    assert json.loads(said(*line)) | {"fit_seconds": 0} == json.loads(said(*line)) | {"fit_seconds": 0}
 
 
 def test_clicks_are_judged_by_the_first_twenty_too(tmp_path: Path) -> None:
@@ -139,7 +212,7 @@ def test_lines_of_text_are_documents(tmp_path: Path) -> None:
     [
         (("--folds", "3", "--holdout", "0.2"), "give one of them", 2),
         (("--holdout", "2"), "--holdout 2.0 is a share above 0 and below 1", 1),
-        (("--layout", "other.model"), "may have seen what is to be asked", 2),
+        (("--layout", "other.model"), "may have seen the held-out data", 2),
         (("--plot", "a.txt"), "ends in .png, .svg or .pdf", 2),
         (("--time", "d", "--columns", "a"), "holds 'soon', which is no time. Write times as", 1),
         (("--time", "nowhere"), "has no column 'nowhere'", 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -36,19 +37,55 @@ _LAST: Final = 0.2
 """The share that is held out if only --time is given."""
 
 
-def evaluate_files(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
-    folds: Annotated[
-        int | None, option("N", "The number of folds; each is predicted from the others.", "5", min=2)
-    ] = None,
+@dataclass(frozen=True)
+class MeasuringOptions:
+    """What is held out, and what is measured and drawn beside the model."""
+
+    folds: Annotated[int | None, option("N", "The number of folds; each is predicted from the others.", "5", min=2)] = (
+        None
+    )
     holdout: Annotated[
         float | None,
         option("SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"),
-    ] = None,
+    ] = None
     plot: Annotated[
         Path | None, option("FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf.")
-    ] = None,
+    ] = None
+    peer: Annotated[str | None, option("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")] = None
+
+    def check(self, schema: Schema) -> None:
+        """Refuse what cannot be done, before any work."""
+        from hammemo.sources.schemas import TableSchema
+
+        if self.folds is not None and self.holdout is not None:
+            raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
+        if self.plot is not None:
+            if self.plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+                raise UsageError(f"--plot {self.plot}: the name of a figure ends in .png, .svg or .pdf.")
+            check_writable(self.plot, "--plot")
+        if self.peer is None:
+            return
+        from hammemo.evaluation.peers import NAMES, library
+
+        if self.peer not in NAMES:
+            raise UsageError(f"--peer {self.peer} is not known: use {', '.join(NAMES)}.")
+        if not isinstance(schema, TableSchema):
+            raise UsageError(f"--peer {self.peer} learns rows of a table: leave it out for documents and cases.")
+        library()
+
+    def peers(self, model: Learner, is_target: bool) -> dict[str, Any]:
+        """Return the learner that is to be measured, too, by its name."""
+        from hammemo.evaluation.peers import NAMES, LightGBM
+
+        if self.peer is None:
+            return {}
+        return {NAMES[self.peer]: LightGBM(is_target, model.get_params(deep=False)["numeric"])}
+
+
+def evaluate_files(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
     *,
+    measured: MeasuringOptions,
     given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
@@ -61,37 +98,31 @@ def evaluate_files(
     mean.
     """
     with one_line_errors():
-        _check_before_work(folds, holdout, plot, parameters)
+        if parameters.layout is not None:
+            raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
         schema, classes = sequences.refined(given.schema())
+        measured.check(schema)
         model, _ = parameters.learners(schema)
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
-        split = _split(material, folds, holdout, parameters.seed)
+        split = _split(material, measured.folds, measured.holdout, parameters.seed)
         from hammemo.evaluation.measures import evaluate
         from hammemo.evaluation.numbers import evaluate_numbers
 
-        measure: Any = evaluate if not getattr(material, "is_target", False) else evaluate_numbers
+        is_target = getattr(material, "is_target", False)
+        measure: Any = evaluate if not is_target else evaluate_numbers
         with progress_bar("Evaluating") as tell:
-            found: Evaluation | NumberEvaluation = measure(model, material, split, tell)
-        if plot is not None:
-            found.plot().savefig(plot, dpi=150)
+            found: Evaluation | NumberEvaluation = measure(
+                model, material, split, tell, measured.peers(model, is_target)
+            )
+        if measured.plot is not None:
+            found.plot().savefig(measured.plot, dpi=150)
     if as_json:
         print_json(found.to_dict())
         return
     _print(found)
-    if plot is not None:
-        typer.echo(f"Drawn in {plot}")
-
-
-def _check_before_work(folds: int | None, holdout: float | None, plot: Path | None, parameters: ModelOptions) -> None:
-    if folds is not None and holdout is not None:
-        raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
-    if parameters.layout is not None:
-        raise UsageError(f"--layout {parameters.layout}: that model may have seen what is to be asked. Leave it out.")
-    if plot is not None:
-        if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-            raise UsageError(f"--plot {plot}: the name of a figure ends in .png, .svg or .pdf.")
-        check_writable(plot, "--plot")
+    if measured.plot is not None:
+        typer.echo(f"Drawn in {measured.plot}")
 
 
 def _material(model: Learner, schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:

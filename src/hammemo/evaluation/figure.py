@@ -14,7 +14,7 @@ import numpy as np
 from hammemo._lazy import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_DOTS: Final = 2000
 _COLOUR: Final = "#0072B2"
+_PEER_COLOUR: Final = "#D55E00"
 
 
 def draw(
@@ -30,6 +31,7 @@ def draw(
     n_asked: int,
     calibration: Sequence[dict[str, float]],
     calibration_error: float | None,
+    peers: Mapping[str, Sequence[dict[str, float]]],
 ) -> Figure:
     """Return a new figure of confusion and, where there are probabilities, calibration.
 
@@ -43,16 +45,26 @@ def draw(
     calibration : sequence of dict
         One for each bin: "probability", "right" and "asked"; none where there are no probabilities.
     calibration_error : float or None
+    peers : mapping
+        The calibration of other learners, by name.
     """
     figure, axes = _panels(2 if calibration else 1)
     _draw_confusion(axes[0], confusion, labels, n_asked)
     if calibration:
         _draw_calibration(axes[1], calibration, calibration_error)
+        for name, bins in peers.items():
+            line = [one["probability"] for one in bins], [one["right"] for one in bins]
+            axes[1].plot(*line, "s--", color=_PEER_COLOUR, linewidth=1, markersize=4, label=name)
+            axes[1].legend(loc="upper left")
     return figure
 
 
 def draw_numbers(
-    targets: NDArray[np.float64], predicted: NDArray[np.float64], coverage: Sequence[tuple[float, float]], rmse: float
+    targets: NDArray[np.float64],
+    predicted: NDArray[np.float64],
+    coverage: Sequence[tuple[float, float]],
+    rmse: float,
+    peers: Mapping[str, NDArray[np.float64]],
 ) -> Figure:
     """Return a new figure: predictions against targets, and for each interval the share of targets inside.
 
@@ -60,9 +72,13 @@ def draw_numbers(
     """
     figure, (left, right) = _panels(2)
     shown = np.argsort(targets, kind="stable")[:: max(1, len(targets) // MOST_DOTS)]
-    ends = [float(min(targets.min(), predicted.min())), float(max(targets.max(), predicted.max()))]
+    all_numbers = np.concatenate([targets, predicted, *peers.values()])
+    ends = [float(all_numbers.min()), float(all_numbers.max())]
     left.plot(ends, ends, color="0.6", linewidth=1)
     left.scatter(predicted[shown], targets[shown], s=10, color=_COLOUR, alpha=0.4, linewidth=0)
+    for name, others in peers.items():
+        left.scatter(others[shown], targets[shown], s=10, color=_PEER_COLOUR, alpha=0.4, linewidth=0, label=name)
+        left.legend(loc="upper left")
     left.set_xlabel("prediction")
     left.set_ylabel("target")
     left.set_title(f"{len(targets):,} held-out rows; RMSE {rmse:.4g}", loc="left", fontsize=10)

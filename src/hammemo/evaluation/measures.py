@@ -10,8 +10,9 @@ than a hundred labels also, as recommenders are judged: the share whose label is
 one over its rank there, 0 where it is not among them. Lists are those of `top_k`, right answers those of `predict`. A
 label that the training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
 
-**The two simple models**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the
-same counts: single positions, each with weight 1, and one pseudo-example per row of counts, spread as the labels are.
+**Beside it** stand other learners, if given, and two simple models: the most frequent label with the labels'
+shares as probabilities, and naive Bayes from the same counts: single positions, each with weight 1, and one
+pseudo-example per row of counts, spread as the labels are.
 
 With more than `ALL_LABELS` labels, only the probabilities of the label and of the answer are computed, by a mixture.
 Other learners then have no log-loss and no calibration error.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,7 +36,7 @@ from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -114,6 +115,8 @@ class Evaluation:
     confusion: NDArray[np.int64]
     """Counts; a row is a label, a column an answer."""
     calibration: list[dict[str, float]]
+    peer_calibration: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    """Of the other learners that are measured."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
@@ -134,7 +137,8 @@ class Evaluation:
         from hammemo.evaluation import figure
 
         error = next(iter(self.measures.values())).calibration_error
-        return figure.draw(self.confusion, self.confusion_labels, self.n_asked, self.calibration, error)
+        counts, names = self.confusion, self.confusion_labels
+        return figure.draw(counts, names, self.n_asked, self.calibration, error, self.peer_calibration)
 
 
 def evaluate(
@@ -142,6 +146,7 @@ def evaluate(
     material: Material,
     split: Split,
     on_progress: Callable[[int, int], None] | None = None,
+    peers: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -153,6 +158,8 @@ def evaluate(
     split : Split
     on_progress : callable, optional
         Is told (fits done, fits).
+    peers : mapping, optional
+        Other learners by name, such as those of ``hammemo.evaluation.peers``.
 
     Examples
     --------
@@ -166,7 +173,7 @@ def evaluate(
     >>> [round(found[name].accuracy, 1) for name in ("this model", "naive Bayes", "majority")]
     [1.0, 0.7, 0.7]
     """
-    tally = _Tally()
+    tally = _Tally(dict(peers or {}))
     for number, (learnt, asked) in enumerate(split.parts):
         if on_progress is not None:
             on_progress(number, len(split.parts))
@@ -177,9 +184,10 @@ def evaluate(
 class _Tally:
     """The answers so far, fit by fit."""
 
-    def __init__(self) -> None:
+    def __init__(self, peers: dict[str, Any]) -> None:
+        self.peers = peers
         self.truths: list[NDArray[Any]] = []
-        self.answers: dict[str, list[Answers]] = {MODEL: [], BAYES: [], MAJORITY: []}
+        self.answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *peers, BAYES, MAJORITY)}
         self.sizes: list[int] = []
         self.labels: set[Any] = set()
         self.seconds: list[float] = []
@@ -196,7 +204,8 @@ class _Tally:
         self.answers[MODEL].append(asked_of(fitted, X, y))
         read = {name: value for name, value in model.get_params(deep=False).items() if name in ("missing", "numeric")}
         bayes = naive_bayes(material.n_tokens).set_params(**read)
-        self.answers[BAYES].append(asked_of(material.learnt_by(bayes, learnt), X, y))
+        for name, learner in (self.peers | {BAYES: bayes}).items():
+            self.answers[name].append(asked_of(material.learnt_by(learner, learnt), X, y))
         self.answers[MAJORITY].append(_most_frequent(labels, y))
         self.truths.append(y)
         self.labels.update(labels.tolist(), y.tolist())
@@ -223,6 +232,7 @@ class _Tally:
             confusion_labels=names,
             confusion=confusion,
             calibration=_calibration(self.answers[MODEL]),
+            peer_calibration={name: _calibration(self.answers[name]) for name in self.peers},
         )
 
     def _roc_auc(self, parts: list[Answers]) -> float | None:
@@ -275,7 +285,7 @@ def _probabilities(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the probability of each label and of each answer; NaN where the model cannot tell it."""
     nothing = np.full(len(X), np.nan)
-    if len(model.classes_) > ALL_LABELS and isinstance(model.vote_, Mixture):
+    if len(model.classes_) > ALL_LABELS and isinstance(getattr(model, "vote_", None), Mixture):
         view = model.view()
         contexts, scorer = view.read(X), view.scorer
         ones = np.ones(len(X), np.int64)

@@ -9,7 +9,7 @@ the interval of 80 %. The other learner predicts the mean and the quantiles of t
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from hammemo.evaluation.measures import MODEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -39,23 +39,23 @@ class NumberMeasures:
     mae: float
     r2: float | None
     """None where all held-out targets are equal."""
-    pinball: float
-    coverage: float
-    """Of the interval of 80 %."""
+    pinball: float | None
+    coverage: float | None
+    """Of the interval of 80 %; None, as the pinball loss, where only one number is predicted."""
 
     @classmethod
     def of(
-        cls, y: NDArray[np.float64], predicted: NDArray[np.float64], quantiles: NDArray[np.float64]
+        cls, y: NDArray[np.float64], predicted: NDArray[np.float64], quantiles: NDArray[np.float64] | None = None
     ) -> NumberMeasures:
         """Return the figures of predictions and quantiles (m, `LEVELS`) of targets."""
         errors, spread = y - predicted, float(((y - y.mean()) ** 2).sum())
-        left = y[:, None] - quantiles
+        left = None if quantiles is None else y[:, None] - quantiles
         return cls(
             rmse=float(np.sqrt((errors**2).mean())),
             mae=float(np.abs(errors).mean()),
             r2=1 - float((errors**2).sum()) / spread if spread > 0 else None,
-            pinball=float(np.maximum(LEVELS * left, (LEVELS - 1) * left).mean()),
-            coverage=dict(_coverage(y, quantiles))[COVERAGE],
+            pinball=None if left is None else float(np.maximum(LEVELS * left, (LEVELS - 1) * left).mean()),
+            coverage=None if quantiles is None else dict(_coverage(y, quantiles))[COVERAGE],
         )
 
 
@@ -74,6 +74,8 @@ class NumberEvaluation:
     """What the model predicts for each target."""
     coverage: list[tuple[float, float]]
     """For intervals of some shares, the share of targets inside."""
+    peers: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    """What other learners predict for each target."""
 
     @property
     def n_asked(self) -> int:
@@ -95,7 +97,8 @@ class NumberEvaluation:
         """Return a figure of predictions against targets, and of coverage; it needs the ``plot`` extra."""
         from hammemo.evaluation import figure
 
-        return figure.draw_numbers(self.targets, self.predicted, self.coverage, self.measures[MODEL].rmse)
+        rmse = self.measures[MODEL].rmse
+        return figure.draw_numbers(self.targets, self.predicted, self.coverage, rmse, self.peers)
 
 
 def evaluate_numbers(
@@ -103,6 +106,7 @@ def evaluate_numbers(
     material: TableMaterial,
     split: Split,
     on_progress: Callable[[int, int], None] | None = None,
+    peers: Mapping[str, Any] | None = None,
 ) -> NumberEvaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -121,6 +125,7 @@ def evaluate_numbers(
     True
     """
     truths, seconds, sizes = [], [], []
+    of_peers: dict[str, list[NDArray[np.float64]]] = {name: [] for name in peers or {}}
     answers: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {MODEL: [], MEAN: []}
     for number, (learnt, asked) in enumerate(split.parts):
         if on_progress is not None:
@@ -132,19 +137,27 @@ def evaluate_numbers(
         answers[MODEL].append((fitted.predict(X), fitted.predict_quantiles(X, LEVELS)))
         of_mean = np.full(len(y), known.mean()), np.tile(np.quantile(known, LEVELS), (len(y), 1))
         answers[MEAN].append(of_mean)
+        for name, learner in (peers or {}).items():
+            of_peers[name].append(material.learnt_by(learner, learnt).predict(X))
         truths.append(np.asarray(y, np.float64))
         sizes.append(len(known))
     y = np.concatenate(truths)
     joined = {name: tuple(map(np.concatenate, zip(*parts, strict=True))) for name, parts in answers.items()}
     predicted, quantiles = joined[MODEL]
+    beside = {name: np.concatenate(parts) for name, parts in of_peers.items()}
     return NumberEvaluation(
         split=split.title,
         n_learnt=float(np.mean(sizes)),
         fit_seconds=float(np.mean(seconds)),
-        measures={name: NumberMeasures.of(y, *parts) for name, parts in joined.items()},
+        measures={
+            MODEL: NumberMeasures.of(y, *joined[MODEL]),
+            **{name: NumberMeasures.of(y, numbers) for name, numbers in beside.items()},
+            MEAN: NumberMeasures.of(y, *joined[MEAN]),
+        },
         targets=y,
         predicted=predicted,
         coverage=_coverage(y, quantiles),
+        peers=beside,
     )
 
 

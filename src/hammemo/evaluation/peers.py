@@ -1,0 +1,97 @@
+"""Other learners that an evaluation measures beside the model: LightGBM with its default settings.
+
+A peer gets the rows that the model gets. Numbers and dates are numbers for it; names are codes of a category, and a
+name that was not learnt is a missing value.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from hammemo.tokens.columns import ColumnKind, ordered_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+NAMES: Final = {"lightgbm": "LightGBM"}
+"""The name of each peer in tables and figures."""
+
+
+class LightGBM(BaseEstimator):
+    """LightGBM with one thread, so that the same rows give the same model.
+
+    Parameters
+    ----------
+    is_target : bool
+        Whether it learns numbers, not labels.
+    numeric : sequence of int, "auto" or "none"
+        Which columns are numbers or dates; with "auto" those that hold numbers only.
+    """
+
+    def __init__(self, is_target: bool = False, numeric: Sequence[int] | str = "auto") -> None:
+        self.is_target = is_target
+        self.numeric = numeric
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> LightGBM:
+        """Learn rows."""
+        lightgbm = library()
+        learner = lightgbm.LGBMRegressor if self.is_target else lightgbm.LGBMClassifier
+        self.codes_ = [
+            None
+            if self._is_number(place, column)
+            else {name: code for code, name in enumerate(dict.fromkeys(column.tolist()))}
+            for place, column in enumerate(X.T)
+        ]
+        if not self.is_target:
+            self.classes_, y = np.unique(y, return_inverse=True)
+        names = [place for place, codes in enumerate(self.codes_) if codes is not None]
+        self.learner_ = learner(n_jobs=1, verbose=-1, deterministic=True, force_col_wise=True)
+        self.learner_.fit(self._given(X), y, categorical_feature=names)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the label, or the number, for each row."""
+        if self.is_target:
+            return np.asarray(self.learner_.predict(self._given(X)), np.float64)
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the probability of each label for each row."""
+        found = np.asarray(self.learner_.predict_proba(self._given(X)), np.float64)
+        return found[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
+
+    def top_k(self, X: NDArray[Any], k: int) -> NDArray[Any]:
+        """Return the k most probable labels for each row."""
+        return np.asarray(self.classes_[np.argsort(-self.predict_proba(X), axis=1, kind="stable")[:, :k]])
+
+    def _is_number(self, place: int, column: NDArray[Any]) -> bool:
+        if isinstance(self.numeric, str):
+            return self.numeric == "auto" and all(isinstance(value, Real) for value in column.tolist())
+        return place in self.numeric
+
+    def _given(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return rows as numbers, NaN for missing values and for names that were not learnt."""
+        columns = []
+        for codes, column in zip(self.codes_, X.T, strict=True):
+            if codes is not None:
+                columns.append(np.array([codes.get(value, np.nan) for value in column.tolist()], np.float64))
+                continue
+            numbers = ordered_values(column, ColumnKind.NUMBERS, "A column")
+            dates = ordered_values(column, ColumnKind.DATES, "A column") if np.isnan(numbers).all() else numbers
+            columns.append(dates)
+        return np.column_stack(columns)
+
+
+def library() -> Any:
+    """Return the module of LightGBM; raise one sentence if it is not installed."""
+    try:
+        return import_module("lightgbm")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("--peer lightgbm needs LightGBM: pip install lightgbm") from error
