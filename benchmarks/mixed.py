@@ -42,9 +42,9 @@ from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
-from measures import JsonLines, options, rate
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # for python -m
+from measures import JsonLines, options, rate
 from tables import Wrapped, by_set
 
 if TYPE_CHECKING:
