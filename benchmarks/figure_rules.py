@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mixed
-import regression
 import tables
 from deletion_curve import CURVES, crossed, ratios
 from hammemo.paper.experiments.measuring import Row, table
@@ -95,13 +94,15 @@ def numbers(rows: list[Row]) -> dict[str, Any]:
 
 def targets(rows: list[Row]) -> dict[str, Any]:
     """Return the figures of predicted numbers."""
+    from regression import ONE_SPLIT_ROWS  # needs a module that Windows lacks
+
     sets, found = tables.by_set(rows), dict[str, Any]()
     for learner in ("LightGBM", "LightGBM, early stopping"):
         ratio = np.array([row["ours"]["rmse"] / row[learner]["rmse"] for row in sets.values()])
         found[f"RMSE, {learner}"] = round(float(np.exp(np.log(ratio).mean())), 4)
         found[f"lower than {learner}"] = [int((ratio < 1).sum()), len(ratio)]
     price, covered = prices(sets), [row["ours"]["coverage"] for row in sets.values()]
-    large = [row["ours"]["rows"] >= regression.ONE_SPLIT_ROWS for row in sets.values()]
+    large = [row["ours"]["rows"] >= ONE_SPLIT_ROWS for row in sets.values()]
     found["coverage"] = round(float(np.mean(covered)), 4)
     found["least and most coverage"] = [round(min(covered), 4), round(max(covered), 4)]
     found["price"], found["price, large"] = (round(float(np.median(of)), 3) for of in (price, price[large]))
@@ -133,7 +134,7 @@ def deletion(rows: list[Row]) -> dict[str, Any]:
     return {
         "rows": [{name: row[name] for name in ("rows", *CURVES)} for row in kept],
         "table": lines(table(kept, " | ".join(["rows", *CURVES.values()]), text)),
-        "crossing": int(round(crossed(whole)[0], -3)),
+        **({"crossing": int(round(crossed(whole)[0], -3))} if crossed(whole) else {}),
         **{f"price at {size:,}": round(ratio, 3) for size, ratio in whole},
     }
 
