@@ -130,7 +130,7 @@ def deletion(rows: list[Row]) -> dict[str, Any]:
     """Return the figures of deleting a hundred rows."""
     kept = sorted((row for row in rows if row["seed"] == 0), key=lambda row: int(row["rows"]))
     whole = ratios(kept, "forget_refit")
-    text = " | ".join(["{rows:,}", *(f"{{{name}:.2g|}}" for name in CURVES)])
+    text = " | ".join(["{rows:,}", *(f"{{{name}:.3g|}}" for name in CURVES)])
     return {
         "rows": [{name: row[name] for name in ("rows", *CURVES)} for row in kept],
         "table": lines(table(kept, " | ".join(["rows", *CURVES.values()]), text)),

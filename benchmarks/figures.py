@@ -143,8 +143,12 @@ def taken(name: str, run: Run, paths: Sequence[Path], commit: str | None) -> Run
     if rows:
         from figure_rules import RULES
 
-        values = RULES[name](rows)
-        if missing := sorted(set(figures) - set(values)):
+        try:
+            values = RULES[name](rows)
+            missing = sorted(set(figures) - set(values))
+        except KeyError as error:
+            values, missing = {}, list(error.args)
+        if missing:
             raise SystemExit(f"{name}: the files have no rows for {missing}; measure them, or give an older file first")
         figures = {title: {**figure, "value": values[title]} for title, figure in figures.items()}
     return {**run, **stamp, "tree": tree(run["code"], stamp["commit"]), "figures": figures}

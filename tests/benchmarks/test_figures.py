@@ -157,6 +157,10 @@ def test_a_run_takes_new_values_of_one_commit(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="of one commit"):
         figures.taken("names", known, [path], None)
     assert figures.taken("names", known, [path], "HEAD")["commit"] == figures.git("rev-parse", "--short=8", "HEAD")
+    path.write_text(json.dumps(rows_of_tables()[0]), encoding="utf-8")  # ours alone
+    with pytest.raises(SystemExit, match="no rows for \\['LightGBM'\\]"):
+        figures.taken("names", known, [path], "HEAD")
+    path.write_text("\n".join(map(json.dumps, rows_of_tables())), encoding="utf-8")
     more = {**known, "figures": {"ours": known["figures"]["ours"], "EBM": {"unit": "share", "value": 0}}}
     with pytest.raises(SystemExit, match="no rows for \\['EBM'\\]"):
         figures.taken("names", more, [path], "HEAD")
