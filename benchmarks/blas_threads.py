@@ -12,6 +12,7 @@ thread there: this command takes that limit away. Where other programs run, more
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from threadpoolctl import threadpool_limits
 from hammemo import MemoryClassifier, datasets
 from hammemo._arrays import blas
 from hammemo.paper.experiments.measuring import Row, table
+
+sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import options
 
 if TYPE_CHECKING:

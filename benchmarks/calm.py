@@ -35,7 +35,7 @@ from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.codes import DIFFERENCE_CUTS
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.paper.experiments.measuring import Row, cells, heading
-from measures import options, show
+from measures import measured_on, options, show
 from mixed import LEARNERS, read_table
 from tables import read_table as read_names
 
@@ -229,7 +229,7 @@ def main() -> None:
             except ImportError as error:
                 print(f"| {name} | | {learner} | left out: {str(error)[:80]} |", flush=True)
     if given.json:
-        show({"calm": rows}, as_json=True)
+        show({"measured": measured_on(), "calm": rows}, as_json=True)
 
 
 if __name__ == "__main__":

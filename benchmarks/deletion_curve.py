@@ -119,15 +119,26 @@ def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
     return row
 
 
+def ratios(rows: list[Row], name: str) -> list[tuple[int, float]]:
+    """Return the numbers of rows, and what one way costs there as a multiple of learning again."""
+    return [(row["rows"], row[name] / row["lightgbm"]) for row in rows if row.get(name) and row["lightgbm"]]
+
+
+def crossed(points: list[tuple[int, float]]) -> list[float]:
+    """Return the numbers of rows where a way becomes cheaper than learning again, or dearer."""
+    return [
+        before * (after / before) ** (np.log(first) / np.log(first / then))  # on logarithmic axes
+        for (before, first), (after, then) in pairwise(points)
+        if (first > 1) != (then > 1)
+    ]
+
+
 def crossings(rows: list[Row]) -> list[str]:
     """Return where each way of ours becomes cheaper than learning again, or dearer."""
     said = []
     for name in list(CURVES)[:3]:
-        points = [(row["rows"], row[name] / row["lightgbm"]) for row in rows if row.get(name) and row["lightgbm"]]
-        for (before, first), (after, then) in pairwise(points):
-            if (first > 1) != (then > 1):
-                at = before * (after / before) ** (np.log(first) / np.log(first / then))  # on logarithmic axes
-                said.append(f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows")
+        points = ratios(rows, name)
+        said += [f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows" for at in crossed(points)]
         if points and len({ratio > 1 for _, ratio in points}) == 1:
             word = "dearer" if points[0][1] > 1 else "cheaper"
             shares = ", ".join(f"{ratio:.2f}" for _, ratio in points)

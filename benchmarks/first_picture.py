@@ -1,78 +1,46 @@
 """The first picture of the README: how accurate ours is beside other learners, and what deleting rows costs.
 
     python benchmarks/first_picture.py [--figure docs/figures/first-picture.png]
-    python benchmarks/first_picture.py --collect tables.jsonl mixed.jsonl deletion.jsonl
 
-The first command draws ``docs/figures/first-picture.json``, which is committed. The second makes that file from what
-``python -m benchmarks.tables``, ``python -m benchmarks.mixed`` and ``python benchmarks/deletion_curve.py`` wrote with
-``--json``, and adds these commands and the commit. Of the tables only means over all sets are kept, for learners that
-were run on all of them.
+It draws figures of ``docs/figures/measured.json``, as ``python -m benchmarks.figures --write`` does: means over all
+tables, for learners that were run on all of them, and the times of ``benchmarks/deletion_curve.py``.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deletion_curve import CURVES
-from measures import JsonLines, options
+from figures import MEASURED, read_runs
+from measures import options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from figures import Run
     from hammemo.paper.experiments.measuring import Row
 
-FIGURES = Path(__file__).parent.parent / "docs" / "figures"
-RESULTS = FIGURES / "first-picture.json"
-COMMANDS = (
-    "python -m benchmarks.tables --data FOLDER --json tables.jsonl",
-    "python -m benchmarks.mixed --data FOLDER --json mixed.jsonl",
-    "python benchmarks/deletion_curve.py --json deletion.jsonl",
-)
+PICTURE = MEASURED.parent / "first-picture.png"
+MEANS = "mean accuracy / log-loss"
+"""The unit of what is drawn of each learner."""
 OURS, THEIRS = "#1f77b4", "#b0b7bf"
 
 
-def means(rows: list[Row]) -> Row:
-    """Return the mean accuracy and log-loss of each learner that was run on all sets, and how many sets there are."""
-    sets = sorted({row["set"] for row in rows})
-    found: Row = {"sets": len(sets), "learners": {}}
-    for learner in dict.fromkeys(row["learner"] for row in rows):
-        theirs = [row for row in rows if row["learner"] == learner]
-        if sorted(row["set"] for row in theirs) == sets and all(row["log_loss"] is not None for row in theirs):
-            pairs = np.array([(row["accuracy"], row["log_loss"]) for row in theirs])
-            found["learners"][learner] = pairs.mean(axis=0).round(6).tolist()
-    return found
-
-
-def collected(tables: Path, mixed: Path, deletion: Path) -> dict[str, Any]:
-    """Return what the picture shows, with the commands and the commit that it comes from."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    names = ("rows", *CURVES)
-    return {
-        "commands": COMMANDS,
-        "commit": commit.stdout.strip(),
-        "tables of names": means(JsonLines(tables).rows),
-        "tables with numbers": means(JsonLines(mixed).rows),
-        "deletion": [{name: row[name] for name in names} for row in JsonLines(deletion).rows],
-    }
-
-
-def draw_learners(axes: Axes, title: str, found: Row) -> None:
+def draw_learners(axes: Axes, title: str, run: Run) -> None:
     """Draw mean log-losses as bars, the best on top, with mean accuracies beside them."""
-    pairs = sorted(found["learners"].items(), key=lambda item: -item[1][1])
+    found = {name: figure["value"] for name, figure in run["figures"].items() if figure["unit"] == MEANS}
+    pairs = sorted(found.items(), key=lambda item: -item[1][1])
     names = ["hammemo" if name == "ours" else name.replace(", ", ",\n") for name, _ in pairs]
     losses = [loss for _, (_, loss) in pairs]
     axes.barh(names, losses, color=[OURS if name == "hammemo" else THEIRS for name in names])
     for place, (_, (accuracy, loss)) in enumerate(pairs):
         axes.text(loss, place, f" {loss:.3f} ({accuracy:.1%})", va="center", fontsize=8)
     axes.set_xlim(0, max(losses) * 1.75)
-    axes.set_title(f"{found['sets']} {title}", fontsize=10)
+    axes.set_title(f"{run['figures']['sets']['value']} {title}", fontsize=10)
     axes.set_xlabel("mean log-loss (accuracy)", fontsize=9)
-    axes.tick_params(labelsize=9)
+    axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -96,7 +64,7 @@ def draw_deletion(axes: Axes, rows: list[Row]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
+def draw(runs: dict[str, Run], path: Path) -> None:
     """Draw the picture."""
     import matplotlib as mpl
 
@@ -104,21 +72,17 @@ def draw(found: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.1), width_ratios=(1, 1, 1.1))
-    draw_learners(axes[0], "tables of names", found["tables of names"])
-    draw_learners(axes[1], "tables with numbers", found["tables with numbers"])
-    draw_deletion(axes[2], found["deletion"])
+    draw_learners(axes[0], "tables of names", runs["names"])
+    draw_learners(axes[1], "tables with numbers", runs["numbers"])
+    draw_deletion(axes[2], runs["deletion"]["figures"]["rows"]["value"])
     figure.tight_layout()
     figure.savefig(path, dpi=160)
 
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--collect", type=Path, nargs=3, metavar=("TABLES", "MIXED", "DELETION"))
-    parser.add_argument("--figure", type=Path, default=FIGURES / "first-picture.png")
-    given = parser.parse_args()
-    if given.collect:
-        RESULTS.write_text(json.dumps(collected(*given.collect), indent=1) + "\n", encoding="utf-8")
-    draw(json.loads(RESULTS.read_text(encoding="utf-8")), given.figure)
+    parser.add_argument("--figure", type=Path, default=PICTURE)
+    draw(read_runs(), parser.parse_args().figure)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import subprocess
 import time
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +90,32 @@ def show(results: Mapping[str, Any], *, as_json: bool) -> None:
             print(f"{title.replace('_', ' ')}: {cell(found)}")
 
 
+@cache
+def measured_on() -> dict[str, str]:
+    """Return the commit that is measured, with "-dirty" if code has changed since, the date and the machine."""
+    root = Path(__file__).parents[1]
+
+    def git(*arguments: str) -> str:
+        try:
+            return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True).stdout.strip()
+        except OSError:  # no git
+            return ""
+
+    dirty = "-dirty" if git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks") else ""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return {
+        "commit": (git("rev-parse", "--short=8", "HEAD") or "unknown") + dirty,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} processors, {names[0] if names else platform.machine()}",
+    }
+
+
 class JsonLines:
     """Rows in a file, one JSON object a line, so that a run that was stopped goes on where it was.
+
+    A line also has `measured_on`, which rows do not.
 
     Parameters
     ----------
@@ -97,7 +126,8 @@ class JsonLines:
     def __init__(self, *paths: Path | None) -> None:
         self.path = paths[0] if paths else None
         texts = [path.read_text(encoding="utf-8") for path in paths if path is not None and path.exists()]
-        self.rows: list[Row] = [json.loads(line) for text in texts for line in text.splitlines()]
+        lines = [json.loads(line) for text in texts for line in text.splitlines()]
+        self.rows: list[Row] = [{name: row[name] for name in row if name != "measured"} for row in lines]
 
     def find(self, **known: Any) -> Row | None:
         """Return the last row with these values."""
@@ -109,7 +139,7 @@ class JsonLines:
         self.rows.append(row)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                print(json.dumps(row), file=file)
+                print(json.dumps({**row, "measured": measured_on()}), file=file)
         return row
 
 

@@ -52,7 +52,7 @@ from hammemo.kernels.cells import choosing
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import JsonLines, options, rate
 from tables import Wrapped, by_set
 
@@ -317,12 +317,17 @@ def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
     shared = [row for row in sets.values() if all(name in row for name in learners)]
     rows: list[Row] = [
-        {"set": name, **{one: _both([row[one]] if one in row else []) for one in learners}}
+        {
+            "set": name,
+            **{size: next(iter(row.values()))[size] for size in ("rows", "labels")},
+            **{one: _both([row[one]] if one in row else []) for one in learners},
+        }
         for name, row in sets.items()
     ]
-    rows.append({"set": f"mean of {len(shared)}", **{one: _both([row[one] for row in shared]) for one in learners}})
+    sizes = {"rows": None, "labels": None}
+    means = {one: _both([row[one] for row in shared]) for one in learners}
     took = {one: f"{sum(row[one]['fit_seconds'] for row in shared):.1f}" for one in learners}
-    rows.append({"set": "fits, processor s", **took})
+    rows += [{"set": f"mean of {len(shared)}", **sizes, **means}, {"set": "fits, processor s", **sizes, **took}]
     return table(rows)
 
 

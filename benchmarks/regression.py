@@ -38,7 +38,7 @@ from sklearn.preprocessing import StandardScaler
 from hammemo import MemoryRegressor
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import JsonLines, options
 from mixed import as_numbers, names_of, one_hot
 from tables import by_set

@@ -51,7 +51,7 @@ from hammemo.memories import Exact
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 from hammemo.votes import LogLinear
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import JsonLines, options, rate
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from hammemo import __version__
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from fidelity_figures import fidelity_figures
+from figures import filled, read_runs
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -150,6 +151,11 @@ def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = source[0].replace("](gallery/)", "](generated/gallery/index.rst)")
 
 
+def _take_figures(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Put the measured figures into the pages."""
+    source[0] = filled(source[0], read_runs(), comments=False)
+
+
 def _lead_back_to_where_a_name_is_listed(
     _app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object
 ) -> None:
@@ -178,6 +184,7 @@ def _trim_code(_app: Sphinx, page: nodes.document) -> None:
 def setup(app: Sphinx) -> None:
     """Connect all of the above to the build."""
     app.connect("source-read", _link_the_gallery)
+    app.connect("source-read", _take_figures)
     app.connect("doctree-read", _trim_code)
     app.connect("html-page-context", _lead_back_to_where_a_name_is_listed)
     app.connect("autodoc-skip-member", _skip_what_is_not_ours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from typing import TYPE_CHECKING
@@ -112,18 +111,6 @@ def test_the_first_screen_is_short() -> None:
     (block,) = re.findall(r"^```python$(.*?)^```$", first, re.MULTILINE | re.DOTALL)
     assert len(block.strip().splitlines()) <= 8
     assert max(map(len, block.splitlines())) <= 90
-
-
-def test_the_figures_of_the_first_page_are_those_of_its_picture() -> None:
-    found = json.loads(read(DOCS / "figures" / "first-picture.json"))
-    readme = read(ROOT / "README.md")
-    for title, text in (("tables of names", "19 tables of names"), ("tables with numbers", "14 tables with numbers")):
-        (line,) = (line for line in readme.splitlines() if text in line)
-        assert text.startswith(f"{found[title]['sets']} ")
-        for learner, cell in zip(("ours", "LightGBM", "CatBoost"), line.split(" | ")[1:], strict=True):
-            if learner in found[title]["learners"]:
-                accuracy, loss = found[title]["learners"][learner]
-                assert cell.strip(" |") == f"{accuracy:.3f} / {loss:.3f}"
 
 
 def test_pages_and_code_are_in_plain_english() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
 from measures import options  # noqa: E402
 

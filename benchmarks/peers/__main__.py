@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
 from hammemo.paper.experiments.measuring import cells, heading  # noqa: E402
 from measures import options  # noqa: E402

@@ -6,14 +6,16 @@ import importlib.util
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
 import numpy as np  # noqa: E402
 
-from measures import options  # noqa: E402
+from measures import measured_on, options  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -78,7 +80,9 @@ def main() -> None:
         for outcome in outcomes(task, arguments.learners or list(LEARNERS)):
             found.append(outcome)
             print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
-        everything.append({**facts(task), "learners": [outcome.plain() for outcome in found]})
+        everything.append(
+            {"measured": measured_on(), **facts(task), "learners": [outcome.plain() for outcome in found]}
+        )
         if not arguments.json:
             lines = [heading(task), "", *outcome_table(task, found), *published(name)]
             print("\n".join(lines) + "\n", flush=True)

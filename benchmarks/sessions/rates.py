@@ -12,11 +12,13 @@ question is the median of 200.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
 import numpy as np  # noqa: E402
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -34,6 +35,26 @@ def printed(*arguments: str) -> str:
     printed, said = command.communicate()
     assert command.poll() == 0, said
     return printed
+
+
+def documented_modules() -> list[str]:
+    """Return the modules that the page of benchmarks runs with ``python -m``."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"`python -m (benchmarks[\w.]+)", page)))
+
+
+@pytest.mark.parametrize("module", documented_modules())
+def test_a_module_runs_in_a_clone(module: str) -> None:
+    """The path of these tests has the folder of benchmarks; that of ``python -m`` has not."""
+    script = f"""
+import runpy, sys
+sys.path[:] = [{str(ROOT)!r}, *(path for path in sys.path if not path.endswith("benchmarks"))]
+sys.argv = ["benchmark", "--help"]
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+    ended = forked.run(script)
+    assert ended.returncode == 0, ended.stderr
+    assert "usage" in ended.stdout.lower()
 
 
 def test_sessions(tmp_path: Path) -> None:
