@@ -1,9 +1,9 @@
-"""Pipelines as ONNX graphs: a converter for `skl2onnx`, so that a pipeline that ends in a classifier exports whole.
+"""Pipelines as ONNX graphs: a converter for `skl2onnx`, so that a pipeline that ends in a model exports whole.
 
-After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClassifier` and `MeMoClassifier`: alone, in a
-`Pipeline`, after a `ColumnTransformer` or an `OrdinalEncoder`, in a `GridSearchCV`. The graph gives the labels that
-`predict` gives, ties included, and probabilities where the vote has them, else scores. What can be exported is in
-`docs/runtimes.md`.
+After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClassifier`, `MeMoClassifier` and
+`MemoryRegressor`: alone, in a `Pipeline`, after a `ColumnTransformer` or an `OrdinalEncoder`, in a `GridSearchCV`. The
+graph gives the labels that `predict` gives, ties included, and probabilities where the vote has them, else scores; of a
+regressor, ``variable``, as skl2onnx calls it. What can be exported is in `docs/runtimes.md`.
 
 How tokens come into the graph: strings and integers are looked up in the list of tokens that the model carries
 (``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN becomes what `missing` makes of it.
@@ -35,6 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._lazy import needed
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from hammemo.models.learners import Learner
+    from hammemo.portable.number_graph import NumberGraph
     from hammemo.votes import Vote
 
 _INTEGERS = (
@@ -74,24 +77,27 @@ _LOOK_UP_VERSION = 2  # of ``LabelEncoder``: the latest that skl2onnx writes
 
 
 def register() -> None:
-    """Tell `skl2onnx` how the classifiers of this library are converted; a second call changes nothing.
+    """Tell `skl2onnx` how the models of this library are converted; a second call changes nothing.
 
     The option ``tokens``, a list, says which tokens the graph of a hashed memory shall know:
     ``to_onnx(pipeline, X, options={id(pipeline[-1]): {"tokens": [...]}})``. The option ``zipmap`` is taken and has no
     effect: probabilities are one matrix, labels in the order of `classes_`.
     """
     options = {"tokens": None, "zipmap": [True, False]}
-    for model in (MemoryClassifier, MeMoClassifier):
+    for model in (MemoryClassifier, MeMoClassifier, MemoryRegressor):
         update_registered_converter(
             model, f"Hammemo{model.__name__}", _set_types, _convert, parser=_declare, options=options
         )
 
 
-def _declare(scope: Any, model: MemoryClassifier, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
-    """Declare the two outputs of a classifier: what `skl2onnx` calls a parser."""
+def _declare(scope: Any, model: Learner, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
+    """Declare the two outputs of a classifier, or that of numbers: what `skl2onnx` calls a parser."""
     check_is_fitted(model)
     operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
     operator.inputs = inputs
+    if isinstance(model, MemoryRegressor):
+        operator.outputs.append(scope.declare_local_variable("variable", kinds.DoubleTensorType()))
+        return list(operator.outputs)
     second = "probabilities" if model.vote_.has_probabilities else "scores"
     operator.outputs.append(scope.declare_local_variable("label", kinds.StringTensorType()))
     operator.outputs.append(scope.declare_local_variable(second, kinds.DoubleTensorType()))
@@ -100,19 +106,28 @@ def _declare(scope: Any, model: MemoryClassifier, inputs: list[Any], custom_pars
 
 def _set_types(operator: Any) -> None:
     """Set the types of the outputs: what `skl2onnx` calls a shape calculator."""
-    n, classes = operator.inputs[0].get_first_dimension(), operator.raw_operator.classes_
+    n, model = operator.inputs[0].get_first_dimension(), operator.raw_operator
+    if isinstance(model, MemoryRegressor):
+        operator.outputs[0].type = kinds.DoubleTensorType([n, 1])
+        return
+    classes = model.classes_
     strings = label_values(classes).dtype == object
     operator.outputs[0].type = (kinds.StringTensorType if strings else kinds.Int64TensorType)([n])
     operator.outputs[1].type = kinds.DoubleTensorType([n, len(classes)])
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Add the nodes of a classifier."""
-    model: MemoryClassifier = operator.raw_operator
+    """Add the nodes of a model."""
+    model: Learner = operator.raw_operator
     if container.target_opset_any_domain("") < _OPSET:
         raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
-    predictor, asked = model.compile(), container.get_options(model).get("tokens")
-    tokens = None if asked is None else Vocabulary.of(asked)
+    asked = container.get_options(model).get("tokens")
+    if isinstance(model, MemoryRegressor):
+        numbers = model.compile().graph(tokens=asked)
+        ops = _Added(scope, container, numbers.constants)
+        ops.rename(_of_numbers(ops, numbers, operator.inputs), operator.outputs[0].full_name)
+        return
+    predictor, tokens = model.compile(), None if asked is None else Vocabulary.of(asked)
     if asked is None and predictor.cells is None:
         tokens = carried_tokens(predictor.compiled)
     graph = predictor.graph(tokens)
@@ -127,18 +142,18 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         ops.rename(answer, output.full_name)
 
 
-def _of_numbers(ops: _Added, graph: TreeGraph, inputs: Sequence[Any]) -> str:
+def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> str:
     """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
     columns = [(given, ops.column(given.full_name, j)) for given in inputs for j in range(given.type.shape[1])]
-    if len(columns) != len(graph.kinds):
-        raise ValueError(f"The model was fitted on {len(graph.kinds)} columns; the graph is given {len(columns)}.")
+    if len(columns) != len(graph.rows.kinds):
+        raise ValueError(f"The model was fitted on {len(graph.rows.kinds)} columns; the graph is given {len(columns)}.")
     values, places = [], []
-    for (given, column), kind in zip(columns, graph.kinds, strict=True):
+    for (given, column), kind in zip(columns, graph.rows.kinds, strict=True):
         if isinstance(given.type, kinds.StringTensorType) != (kind == ColumnKind.NAMES):
             wanted = "names, strings" if kind == ColumnKind.NAMES else "numbers"
             raise TypeError(f"{given.raw_name!r} is a {type(given.type).__name__}: this column was learnt as {wanted}.")
         if kind == ColumnKind.NAMES:
-            places.append(ops.listed(column, graph.tokens, strings=True))
+            places.append(ops.listed(column, graph.rows.tokens, strings=True))
         else:
             values.append(ops.floats(column))
     found: str = graph.scores(ops, values, places)

@@ -57,6 +57,16 @@ def test_a_fit_is_that_of_a_frame(folder: Path) -> None:
     assert "labels" not in shown
 
 
+def test_an_engine_makes_the_same_file(folder: Path, tmp_path: Path) -> None:
+    for keep in ((), ("--keep", 50)):
+        every = (folder / "all.csv", *TARGET, *keep)
+        run("fit", *every, "--out", tmp_path / "one")
+        run("fit", *every, "--engine", "threads", "--out", tmp_path / "two")
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    refused = run("fit", *every, "--segments", 2, "--out", tmp_path / "three", code=1)
+    assert "a model of numbers has none" in refused.stderr
+
+
 def test_predict_prints_numbers_and_intervals(folder: Path) -> None:
     asked = pd.read_csv(folder / "ask.csv", parse_dates=["built"])
     model: Any = load(folder / "houses.model")
@@ -121,7 +131,6 @@ def test_a_receipt_tells_what_was_forgotten(folder: Path, tmp_path: Path) -> Non
         (("--h", 3), "give one of them"),
         (("--vote", "sum"), "--vote is for labels"),
         (("--key-file", "key"), "--key-file is for labels"),
-        (("--engine", "threads"), "--engine is for labels"),
         (("--keep", "digests"), "digests are for labels"),
         (("--classes-top", 3), "--classes-top is for sequences"),
     ],

@@ -31,7 +31,8 @@ from sklearn.base import clone  # noqa: E402
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
 from engine_fits import fit_docs, fit_rows_of  # noqa: E402
-from hammemo import MemoryClassifier  # noqa: E402
+from hammemo import MemoryClassifier, MemoryRegressor  # noqa: E402
+from hammemo.engines import Machines, fit_table  # noqa: E402
 from hammemo.kernels import Bag, Suffixes, Together  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
 from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
@@ -335,6 +336,16 @@ def test_a_worker_killed_in_a_fit_in_segments_changes_no_byte(
     assert not (Path(where.marks) / f"read-{name}").exists()  # it was in the middle of it
     assert where.count("begun") > shards_of(where)
     assert here == there
+
+
+def test_numbers_of_a_table_are_counted_on_ray(cluster: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=300).round(2), "b": rng.choice(["x", "y"], 300)})
+    y = X["a"] + (X["b"] == "x")
+    for part in range(3):
+        X.assign(y=y)[100 * part : 100 * (part + 1)].to_parquet(tmp_path / f"{part}.parquet")
+    model = fit_table(MemoryRegressor(keep=90), tmp_path, "y", machines=Machines("ray", group_size=1))
+    assert model.digest() == MemoryRegressor(keep=90).fit(X, y).digest()
 
 
 @pytest.mark.parametrize("segments", [pytest.param(None, marks=pytest.mark.slow), 2])

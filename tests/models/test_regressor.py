@@ -20,12 +20,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, load, save
 from hammemo._arrays.native import native
-from hammemo.engines import fit_table
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.cells import error_sizes, number_trees
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
-from hammemo.models import number_state
 from hammemo.models.number_state import NumberRows
+from hammemo.votes import number_answers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -475,16 +474,10 @@ def test_a_column_is_drawn_by_the_means_of_its_values() -> None:
         MemoryRegressor(keep=False).fit(X, [1.0, 5.0, 3.0, 4.0]).plot_column("town")
 
 
-def test_what_does_not_take_numbers_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("size,price\n1,2\n")
-    with pytest.raises(TypeError, match="Engines fit a MemoryClassifier"):
-        fit_table(MemoryRegressor(), tmp_path / "a.csv", "price")
-
-
 def test_trees_are_made_ready_once_for_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(200, 2))
     model, made = MemoryRegressor().fit(X, X[:, 0]), Mock(wraps=number_trees.leaf_sums)
-    monkeypatch.setattr(number_state, "leaf_sums", made)
+    monkeypatch.setattr(number_answers, "leaf_sums", made)
     monkeypatch.setattr(error_sizes, "leaf_sums", made)
     wanted = model.predict_interval(X[:5])
     assert np.array_equal(np.vstack([model.predict_interval(X[i : i + 1]) for i in range(5)]), wanted)

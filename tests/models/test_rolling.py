@@ -229,6 +229,7 @@ def test_a_window_of_numbers_answers_as_its_model() -> None:
     assert not hasattr(window, "predict_proba")
     assert not hasattr(window, "classes_")
     assert not hasattr(Rolling(MemoryClassifier(), last=1), "predict_interval")
-    for ask in (window.compile, lambda: window.top_k(X), lambda: window.partial_fit(X, y, classes=[1], times=99)):
+    assert np.array_equal(window.compile().predict(X), model.predict(X))
+    for ask in (lambda: window.top_k(X), lambda: window.partial_fit(X, y, classes=[1], times=99)):
         with pytest.raises(AttributeError, match="predicts numbers"):
             ask()

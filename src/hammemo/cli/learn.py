@@ -126,7 +126,6 @@ def fit_files(
     """
     from hammemo.cli.batches import held_facts, learn_batches
     from hammemo.cli.models import OpenModel
-    from hammemo.models.regressor import MemoryRegressor
     from hammemo.sources.schemas import SequenceSchema, TableSchema
 
     started = time.perf_counter()
@@ -137,11 +136,7 @@ def fit_files(
         if isinstance(schema, TableSchema):
             schema = _for_layout(schema, layout, given.numeric)
             set_table_parameters(model, schema)
-        if isinstance(model, MemoryRegressor):
-            refuse(machines.given, "is for labels: leave it out, or use --label instead of --target")
-            say_where_from(source)
-            schema, facts = learn_batches(model, schema, source, given.file_format)
-        elif isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
+        if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
         elif isinstance(schema, TableSchema) and machines.given:
             model, schema, facts = _learn_table(model, schema, source, given.file_format, layout, machines, out)
@@ -217,14 +212,14 @@ def _learn_with_engine(
 
 
 def _learn_table(
-    model: MemoryClassifier,
+    model: Learner,
     schema: TableSchema,
     files: list[str],
     file_format: str | None,
     layout: MemoryClassifier | None,
     machines: EngineOptions,
     out: Path,
-) -> tuple[MemoryClassifier, TableSchema, dict[str, Any]]:
+) -> tuple[Learner, TableSchema, dict[str, Any]]:
     """Learn the rows of files, on many cores or machines."""
     from hammemo.engines.tables import fit_rows
     from hammemo.sources.table_files import open_table
@@ -234,7 +229,7 @@ def _learn_table(
     with progress_bar("Learning") as tell:
         how = machines.machines(out, tell, reports)
         model, schema = fit_rows(model, source, schema, how, layout=layout)
-    return model, schema, {"examples": int(model.memory_.label_counts.sum()), **_of_groups(reports)}
+    return model, schema, {"examples": model.state.n_examples, **_of_groups(reports)}
 
 
 def _of_groups(reports: list[GroupReport]) -> dict[str, Any]:

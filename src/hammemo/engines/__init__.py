@@ -21,10 +21,11 @@ from sklearn.base import clone
 
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.running import ENGINES, GroupObserver, Machines
-from hammemo.engines.tables import fit_rows
+from hammemo.engines.tables import Front, fit_rows
 from hammemo.memories import Hashed, Memory
 from hammemo.models.editing import edit
 from hammemo.models.names import is_auto
+from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.size_warning import warn_if_large
 from hammemo.models.streams import with_counted_stream
 from hammemo.sources.documents import Source, open_source
@@ -125,7 +126,7 @@ def fit_documents(
 
 
 def fit_table(
-    estimator: MemoryClassifier,
+    estimator: Front,
     table: Any,
     label: str,
     *,
@@ -133,14 +134,14 @@ def fit_table(
     classes: ArrayLike | None = None,
     layout: MemoryClassifier | None = None,
     machines: Machines | None = None,
-) -> MemoryClassifier:
+) -> Front:
     r"""Return a copy of the estimator that has learnt the rows of files, as `fit` learns all rows in memory.
 
     The model file has the same bytes as that of `fit`.
 
     Parameters
     ----------
-    estimator : MemoryClassifier
+    estimator : MemoryClassifier or MemoryRegressor
         Its parameters are used; what it may have learnt is not.
     table : TableFiles, or what `open_table` takes
         Files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They are read twice, so what
@@ -154,7 +155,8 @@ def fit_table(
     layout : MemoryClassifier, optional
         A fitted model whose layout to use, so that the two can be merged.
     machines : Machines, optional
-        The engine, its workers and where finished work is stored; by default all cores of this machine.
+        The engine, its workers and where finished work is stored; by default all cores of this machine. A model of
+        numbers takes no `classes`, `layout` and segments.
 
     Examples
     --------
@@ -170,17 +172,21 @@ def fit_table(
     >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
     ['melon']
     """
-    if not hasattr(estimator, "fit_stream"):
-        raise TypeError(f"Engines fit a MemoryClassifier, not {estimator!r}: call its fit with the whole table.")
+    machines, is_target = machines or Machines(), isinstance(estimator, MemoryRegressor)
+    if not is_target and not hasattr(estimator, "fit_stream"):
+        raise TypeError(f"Engines fit a MemoryClassifier or a MemoryRegressor, not {estimator!r}: call its fit.")
+    if is_target and (classes is not None or layout is not None):
+        raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
     if isinstance(classes, (int, np.integer)):
         raise ValueError(f"classes={classes!r}: for a table, list the labels to declare, or leave classes out.")
     source = open_table(table)
     numeric = estimator.numeric if isinstance(estimator.numeric, str) else tuple(estimator.numeric)
     names = None if columns is None else tuple(columns)
-    schema = TableSchema(label, names, source.header, source.delimiter, missing=estimator.missing, numeric=numeric)
+    schema = TableSchema(label, names, source.header, source.delimiter, estimator.missing, numeric=numeric)
+    schema = replace(schema, is_target=is_target)
     if layout is not None:
         schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
-    model, _ = fit_rows(estimator, source, schema, machines or Machines(), classes=classes, layout=layout)
+    model, _ = fit_rows(estimator, source, schema, machines, classes=classes, layout=layout)
     return model
 
 

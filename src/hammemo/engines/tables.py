@@ -21,20 +21,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import object_array
 from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
 from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
 from hammemo.engines.running import GroupObserver, Machines
-from hammemo.models.classifiers import MemoryClassifier, state_of_layout
+from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
+from hammemo.models.number_state import NumberMemory, NumberRows
+from hammemo.models.numbers import fit_counted
+from hammemo.models.regressor import read_targets
+from hammemo.models.settings import NumberSettings
 from hammemo.sources.kinds import ONLY_TRUTHS, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_evidence import HowGiven
@@ -42,6 +48,7 @@ from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -54,12 +61,17 @@ if TYPE_CHECKING:
     from hammemo.engines.states import Arrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.number_state import NumberLayout, NumberState
+    from hammemo.models.regressor import MemoryRegressor
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.sources.shards import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
     from hammemo.stores.kept import ModelStore
+
+Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."
@@ -93,13 +105,16 @@ class RowMaker:
     def examples(self, batch: Batch) -> tuple[Examples, NDArray[Any], str]:
         """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
         schema = self.schema
-        values, answers = schema.values(batch), as_kind(batch.tokens(schema.label or ""), schema.kinds[-1])
-        kinds = [k if k in ORDERED else kind_of(v) for k, v in zip(schema.kinds, [*values, answers], strict=True)]
+        label = schema.label or ""
+        given = (
+            read_targets(batch.targets(label)) if schema.is_target else as_kind(batch.tokens(label), schema.kinds[-1])
+        )
+        values, labels = schema.values(batch), given if schema.is_target else label_array(given)
+        kinds = [k if k in ORDERED else kind_of(v) for k, v in zip(schema.kinds, [*values, given], strict=True)]
         if self.columns is not None:
             tokens = tokens_of(values, self.columns, schema.missing, schema.columns, learning=True)
         else:
             tokens = side_by_side(values)
-        labels = label_array(answers)
         return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, "".join(kinds)
 
 
@@ -221,7 +236,7 @@ class Findings:
         arrays |= {f"{_LABELS}{name}": array for name, array in self.labels.arrays().items()}
         if self.kept is not None:
             arrays |= {f"{_KEPT}{name}": array for name, array in self.kept.packed().items()}
-        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return arrays
 
     @classmethod
     def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
@@ -241,21 +256,77 @@ class Findings:
         return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
 
 
-@dataclass(frozen=True)
-class Survey:
-    """The first pass: what a group of shards holds, and its rows with the lowest hashes.
+class Pass(ABC):
+    """One reading of all rows, group by group, on whatever worker.
 
-    Parameters
+    Attributes
     ----------
     source : TableFiles
         How shards are read; it need not list the files.
     rows : RowMaker
-        With the kinds that columns most likely have.
+    checkpoint : Checkpoint or None
+        Where results are kept.
+    """
+
+    source: TableFiles
+    rows: RowMaker
+    checkpoint: Checkpoint | None
+
+    @abstractmethod
+    def result(self, batches: Iterable[Batch]) -> Arrays:
+        """Return what is made of the rows of a group."""
+
+    def read(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
+        """Return the result for a group, or what an earlier run has stored of it."""
+        reader = TableReader(self.source, self.rows)
+        arrays = None if self.checkpoint is None else self.checkpoint.read(group)
+        resumed = arrays is not None
+        if arrays is None:
+            arrays = {name: np.ascontiguousarray(one) for name, one in self.result(reader.pieces(shards)).items()}
+            if self.checkpoint is not None:
+                self.checkpoint.write(group, arrays)
+        return arrays, reader.report(group, shards, None, resumed=resumed)
+
+
+@dataclass(frozen=True)
+class NumberCount(Pass):
+    """The second pass of a model of numbers: the sums of a group under a layout.
+
+    Parameters
+    ----------
+    source, rows, checkpoint
+        As in `Pass`.
+    layout : NumberLayout
+    seed : int
+    """
+
+    source: TableFiles
+    rows: RowMaker
+    layout: NumberLayout
+    seed: int
+    checkpoint: Checkpoint | None = None
+
+    def result(self, batches: Iterable[Batch]) -> Arrays:
+        """Return the memory of the rows of a group, as arrays."""
+        memory = NumberMemory.empty(self.layout)
+        for batch in batches:
+            examples, _, _ = self.rows.examples(batch)
+            memory = memory.changed(self.layout, NumberRows.of(self.layout, examples, self.seed), 1)
+        return memory.arrays()
+
+
+@dataclass(frozen=True)
+class Survey(Pass):
+    """The first pass: what a group of shards holds, and its rows with the lowest hashes.
+
+    Parameters
+    ----------
+    source, rows, checkpoint
+        As in `Pass`; with the kinds that columns most likely have.
     known : str
         What some rows of the table say about each column.
     empty : ModelStore or None
         What rows are stored in.
-    checkpoint : Checkpoint or None
     """
 
     source: TableFiles
@@ -264,16 +335,9 @@ class Survey:
     empty: ModelStore | None
     checkpoint: Checkpoint | None = None
 
-    def look(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
-        """Return what is found in a group, or what an earlier run has stored of it."""
-        reader = TableReader(self.source, self.rows)
-        arrays = None if self.checkpoint is None else self.checkpoint.read(group)
-        resumed = arrays is not None
-        if arrays is None:
-            arrays = self._found(reader.pieces(shards)).packed()
-            if self.checkpoint is not None:
-                self.checkpoint.write(group, arrays)
-        return arrays, reader.report(group, shards, None, resumed=resumed)
+    def result(self, batches: Iterable[Batch]) -> Arrays:
+        """Return what is found in a group, as arrays."""
+        return self._found(batches).packed()
 
     def _found(self, batches: Iterable[Batch]) -> Findings:
         """Return what rows say; after a value that a column should not have, only what the columns hold."""
@@ -284,6 +348,8 @@ class Survey:
             findings = replace(findings, found=found, truths=truths)
             if self.is_right(found):
                 findings = findings.with_rows(*self.rows.examples(batch))
+                if schema.is_target:
+                    findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
         return findings if self.is_right(findings.found) else Findings(findings.found)
 
     def is_right(self, found: str) -> bool:
@@ -292,14 +358,14 @@ class Survey:
 
 
 def fit_rows(
-    estimator: MemoryClassifier,
+    estimator: Front,
     source: TableFiles,
     schema: TableSchema,
     machines: Machines,
     *,
     classes: Any = None,
     layout: MemoryClassifier | None = None,
-) -> tuple[MemoryClassifier, TableSchema]:
+) -> tuple[Front, TableSchema]:
     """Return a copy of the estimator that has learnt the rows of files, and how they were read.
 
     Parameters
@@ -310,9 +376,11 @@ def fit_rows(
     schema : TableSchema
         How rows are read; columns and kinds may be open.
     """
+    if schema.is_target and machines.segments is not None:
+        raise ValueError("segments= cuts a table of counts, and a model of numbers has none: leave it out.")
     groups = machines.groups(source)
     tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
-    model: MemoryClassifier = clone(estimator)
+    model: Front = clone(estimator)
     rows, known = _first_look(source, schema)
     with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
         settings = model.settings()
@@ -320,7 +388,10 @@ def fit_rows(
         given = None if layout is None else state_of_layout(layout)
         rows, findings = fit.survey(rows, known, given)
         made: list[SegmentsJob | None] = [None]
-        edit(model, lambda _: fit.learn(rows, findings, classes, given, made))
+        if rows.schema.is_target:
+            edit(model, lambda _: fit.learn_numbers(rows, findings))
+        else:
+            edit(model, lambda _: fit.learn(rows, findings, classes, given, made))
         work = made[0]
     machines.finish(model, work)
     assert rows.schema.columns is not None
@@ -351,7 +422,7 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]
 class _TableFit:
     """One fit of a table: the steps that the driver takes."""
 
-    settings: ModelSettings
+    settings: ModelSettings | NumberSettings
     source: TableFiles
     groups: list[tuple[Shard, ...]]
     machines: Machines
@@ -361,12 +432,12 @@ class _TableFit:
     def survey(self, rows: RowMaker, known: str, layout: ModelState | None) -> tuple[RowMaker, Findings]:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
-            empty = room_for_rows(self.settings, ColumnSchema(len(known), kinds=rows.columns), self.seed, layout)
+            empty = self._room(ColumnSchema(len(known), kinds=rows.columns), layout)
             survey = Survey(self.source.without_files(), rows, known, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(known, kept=empty)
             with self.machines.spreading() as spread:
-                for arrays, report in spread(survey.look, enumerate(self.groups)):
+                for arrays, report in spread(survey.read, enumerate(self.groups)):
                     findings = findings.plus(Findings.unpacked(arrays, empty))
                     self.tell(report)
             if survey.is_right(findings.found):
@@ -375,6 +446,37 @@ class _TableFit:
             rows = RowMaker(rows.schema.with_kinds(known))
             self.tell.expect(len(self.groups))
         raise _changed()
+
+    def _room(self, columns: ColumnSchema, layout: ModelState | None) -> ModelStore | None:
+        """Return what the rows of the first pass are stored in."""
+        if isinstance(self.settings, NumberSettings):
+            check_missing_rule(self.settings.missing)
+            return self.settings.empty_store(columns.n, self.seed)
+        return room_for_rows(self.settings, columns, self.seed, layout)
+
+    def learn_numbers(self, rows: RowMaker, findings: Findings) -> NumberState:
+        """Choose everything, let others count where not all rows are kept, and fit the vote."""
+
+        def count(layout: NumberLayout) -> NumberMemory:
+            job = NumberCount(self.source.without_files(), rows, layout, self.seed)
+            job = replace(job, checkpoint=self._checkpoint({**self._manifest(job), "layout": layout.digest}, "counts"))
+            self.tell.expect(len(self.groups))
+            total = NumberMemory.empty(layout)
+            with self.machines.spreading() as spread:
+                for arrays, report in spread(job.read, enumerate(self.groups)):
+                    total = total.plus(NumberMemory.restored(layout, StoredArrays(arrays)), 1)
+                    self.tell(report)
+            if total.gram.n != findings.n_rows:
+                raise _changed()
+            return total
+
+        assert isinstance(self.settings, NumberSettings)
+        assert findings.kept is not None
+        assert findings.kept.kept_rows is not None
+        names, kinds = rows.schema.columns or (), rows.columns
+        noted = TokenTypes(findings.noted)
+        columns = ColumnSchema(len(names), object_array(names), kinds, findings.types(kinds), noted)
+        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
 
     def learn(
         self,
@@ -398,6 +500,7 @@ class _TableFit:
             return counted
 
         assert rows.schema.columns is not None
+        assert not isinstance(self.settings, NumberSettings)
         facts = TableFacts(
             names=rows.schema.columns,
             kinds=rows.columns,
@@ -423,7 +526,7 @@ class _TableFit:
             job.add_examples(sample, rows.examples())
         return sample
 
-    def _manifest(self, work: Survey | TableJob) -> dict[str, Any]:
+    def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
         """Return what must be the same for what is stored of a group to be used again."""
         schema, empty = work.rows.schema, work.empty if isinstance(work, Survey) else None
         return {
@@ -432,6 +535,7 @@ class _TableFit:
             "bytes": self.source.nbytes,
             "source": self.source.fingerprint(),
             "label": schema.label,
+            "is_target": schema.is_target,
             "columns": list(schema.columns or ()),
             "kinds": work.rows.columns,
             "missing": schema.missing,

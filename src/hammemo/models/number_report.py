@@ -117,4 +117,4 @@ def importances(state: NumberState) -> NDArray[np.float64]:
     spread = float(weights @ targets**2)
     if spread == 0:
         return np.zeros(added.shape[1])
-    return np.asarray((weights * (2 * targets - centred(state.answers(rows.rows)))) @ added / spread)
+    return np.asarray((weights * (2 * targets - centred(state.answering.units(rows.rows)))) @ added / spread)

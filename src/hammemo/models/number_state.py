@@ -38,16 +38,17 @@ from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories.errors import never_stored
 from hammemo.models.state import RowsState, Witness
 from hammemo.tokens.columns import ColumnKind
+from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.contexts import Examples
 
 NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
 """Of what the base leaves, and of what the mean leaves."""
@@ -84,22 +85,6 @@ def what_is_left(
     return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
 
 
-class SeenRows:
-    """Rows as base and trees see them.
-
-    Shapes
-    ------
-    values : (m, ordered columns); codes : (m, columns)
-    """
-
-    def __init__(self, codes: ColumnCodes, contexts: Contexts) -> None:
-        self.codes = codes.rows(contexts)
-        self.values, self.names = codes.plain_of_rows(self.codes)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
 @dataclass(frozen=True, eq=False)
 class NumberLayout(Cached):
     """What is fixed while rows are added.
@@ -130,10 +115,6 @@ class NumberLayout(Cached):
     def whole(self, targets: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
         return whole_targets(targets, self.center, self.exponent)
-
-    def numbers(self, whole: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what so many units are, as a target."""
-        return np.asarray(self.center + np.ldexp(whole, -self.exponent))
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
@@ -397,15 +378,22 @@ class NumberState(RowsState):
         return self.layout.digest[:32]
 
     @cached_property
-    def _leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], NDArray[np.float64]]]:
-        forests = self.layout.forests
-        return list(map(leaf_sums, forests, map(leaf_values, forests, self.memory.cells, self.vote.weights)))
-
-    @cached_property
-    def _live(self) -> AdditiveBase:
-        """The base that is fitted to all rows that are held now."""
-        base = self.layout.base
-        return replace(base, coefficients=solved(base.design, base.penalties, self.memory.gram))
+    def answering(self) -> NumberAnswers:
+        """What answers for all rows that are held now, which must be at least one."""
+        layout, vote, gram = self.layout, self.vote, self.memory.gram
+        live = solved(layout.base.design, layout.base.penalties, gram)
+        return NumberAnswers(
+            codes=layout.codes,
+            center=layout.center,
+            exponent=layout.exponent,
+            design=layout.base.design,
+            coefficients=np.hstack([live, layout.base.coefficients]),
+            means=(int(gram.targets[0]) / (HAT * gram.n), float(layout.mean)),
+            forests=layout.forests,
+            leaves=tuple(map(leaf_values, layout.forests, self.memory.cells, vote.weights)),
+            blend=vote.blend,
+            errors=vote.errors,
+        )
 
     def contributions(self, rows: SeenRows) -> NDArray[np.float64]:
         """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
@@ -415,24 +403,8 @@ class NumberState(RowsState):
         for part, (forest, cells) in enumerate(zip(layout.forests, self.memory.cells, strict=True)):
             values = column_values(forest, cells, self.vote.weights[part], owned)
             found += blend[part] * leaf_sums(forest, values)(rows.codes)
-        trusted = np.clip(self._leaf_sums[0](rows.codes)[:, 1:], 0.0, 1.0)
-        middles = layout.codes.step_middles
-        live, frozen = (base.contributions(rows.codes, middles)[:, :, 0].T for base in (self._live, layout.base))
-        found += blend[0] * (live + trusted * (frozen - live))  # the mean belongs to no column
+        _, trust = self.answering.trusted(0, rows.codes)
+        both = replace(layout.base, coefficients=self.answering.coefficients)
+        live, frozen = both.contributions(rows.codes, layout.codes.step_middles).transpose(2, 1, 0)
+        found += blend[0] * (live + trust[:, None] * (frozen - live))  # the mean belongs to no column
         return found
-
-    def answers(self, rows: SeenRows) -> NDArray[np.float64]:
-        """Return what the model expects of rows, in units.
-
-        Cells hold what the frozen base, or the frozen mean, left. Where trees are trusted, it takes the place of the
-        live one: else a shift of all targets would count twice.
-        """
-        layout, gram, n = self.layout, self.memory.gram, len(rows)
-        live = self._live.scores(rows.values, rows.names)[:, 0], np.full(n, int(gram.targets[0]) / (HAT * gram.n))
-        frozen = layout.base.scores(rows.values, rows.names)[:, 0], np.full(n, layout.mean)
-        total = np.full(n, float(layout.mean))
-        for part, weight in enumerate(self.vote.blend.tolist()):
-            told = self._leaf_sums[part](rows.codes)
-            trusted = np.clip(told[:, 1], 0.0, 1.0) * (frozen[part] - live[part])
-            total += weight * (live[part] + trusted + told[:, 0] - layout.mean)
-        return total

@@ -51,7 +51,6 @@ from hammemo.models.number_state import (
     NumberRows,
     NumberState,
     NumberVote,
-    SeenRows,
     targets_of,
     what_is_left,
     whole_targets,
@@ -61,6 +60,7 @@ from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED
 from hammemo.tokens.contexts import Examples, check_column_names, joined_examples
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,12 +102,23 @@ def _fit_examples(
         kept = room.changed(examples, 1)
     if not len(kept):
         return _of_nothing(columns, seed, kept)
+
+    def counted(layout: NumberLayout) -> NumberMemory:
+        return NumberMemory.empty(layout).changed(layout, NumberRows.of(layout, examples, seed), 1)
+
+    return fit_counted(settings, columns, kept, seed, counted)
+
+
+def fit_counted(
+    settings: NumberSettings,
+    columns: ColumnSchema,
+    kept: KeptRows,
+    seed: int,
+    count: Callable[[NumberLayout], NumberMemory],
+) -> NumberState:
+    """Choose by kept rows and fit the vote to them; where they are not all rows, `count` counts all under a layout."""
     layout, rows, gram = _chosen(columns, kept.examples(), seed)
-    empty = NumberMemory.empty(layout)
-    if kept.holds_all:
-        memory = empty.changed(layout, rows, 1, gram)
-    else:
-        memory = empty.changed(layout, NumberRows.of(layout, examples, seed), 1)
+    memory = NumberMemory.empty(layout).changed(layout, rows, 1, gram) if kept.holds_all else count(layout)
     vote = _weighed(layout, memory, rows, seed)
     store = None if settings.keep is False else kept
     state = NumberState(layout, memory, vote, columns, seed, store, chosen_at=memory.gram.n)

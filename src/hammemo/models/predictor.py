@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Compiled
     from hammemo.models.state import ModelState
     from hammemo.portable.graph import Graph
+    from hammemo.portable.number_graph import NumberGraph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -174,9 +175,7 @@ class Predictor(Answering):
             Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
             looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
         """
-        with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
-            from hammemo.portable.torch_module import TorchPredictor
-        return TorchPredictor(self.graph(tokens))
+        return torch_module(self.graph(tokens))
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
@@ -194,9 +193,7 @@ class Predictor(Answering):
             Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
             memory's graph takes any integer, and others the tokens that they carry.
         """
-        with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
-            from hammemo.portable.onnx_graph import onnx_model
-        Path(path).write_bytes(onnx_model(self.graph(tokens)).SerializeToString())
+        write_onnx(self.graph(tokens), path)
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
@@ -221,6 +218,20 @@ class Predictor(Answering):
     def nbytes(self) -> int:
         """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
         return sum(array.nbytes for array in self.tensors().values())
+
+
+def torch_module(graph: Graph | TreeGraph | NumberGraph) -> TorchPredictor:
+    """Return a graph as a torch module."""
+    with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
+        from hammemo.portable.torch_module import TorchPredictor
+    return TorchPredictor(graph)
+
+
+def write_onnx(graph: Graph | TreeGraph | NumberGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph as an ONNX file."""
+    with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
+        from hammemo.portable.onnx_graph import onnx_model
+    Path(path).write_bytes(onnx_model(graph).SerializeToString())
 
 
 def _one(tokens: Any) -> Sequence[Any]:

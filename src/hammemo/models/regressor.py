@@ -18,13 +18,14 @@ from hammemo.models.column_changes import check_names
 from hammemo.models.column_values import plot_means
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.models.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
 from hammemo.models.number_report import NumberReport, importances
-from hammemo.models.number_state import SeenRows
 from hammemo.models.settings import NumberSettings
 from hammemo.models.sync import Synced, TableEdits
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
+from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -302,7 +303,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row."""
-        return self._answers(X, lambda state, rows: state.layout.numbers(state.answers(rows)))
+        return self._answers(X, lambda state, rows: state.answering.expected(rows))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row.
@@ -311,10 +312,8 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         ------
         X : (m, columns); levels : (k,), from 0 to 1; returned : (m, k)
         """
-        asked = np.asarray(levels, np.float64)
-        if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
-            raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
-        return self._answers(X, partial(_quantiles, asked))
+        asked = checked_levels(levels)
+        return self._answers(X, lambda state, rows: state.answering.quantiles(asked, rows))
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the lower and the upper end of an interval that holds the target of each row with this probability.
@@ -334,9 +333,15 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         >>> bool(-1.6 < low < -1.0 and 1.0 < high < 1.6)
         True
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
-        return self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
+        return self.predict_quantiles(X, interval_levels(coverage))
+
+    def compile(self) -> NumberPredictor:
+        """Compile the state into a read-only `NumberPredictor` without rows: its answers are the same."""
+        check_is_fitted(self)
+        state = self.state
+        if state.holds_nothing:
+            raise ValueError(_NO_ROWS)
+        return compiled_numbers(state, self.settings().missing)
 
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what each column of each row adds to the prediction, and the prediction without them.
@@ -380,7 +385,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain")
         rows = SeenRows(state.layout.codes, examples.contexts)
         *added, base = _contributions(state, rows)[0].tolist()
-        low, high = _quantiles(np.array([0.1, 0.9]), state, rows)[0].tolist()
+        low, high = state.answering.quantiles(np.array([0.1, 0.9]), rows)[0].tolist()
         return NumberExplanation.of(row, state.columns.listed(), np.array(added), base, (low, high))
 
     def report(self) -> NumberReport:
@@ -528,14 +533,7 @@ def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
 def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
     """Return what each column adds to predictions and, last, what is left of these: (m, columns + 1)."""
     added = np.ldexp(state.contributions(rows), -state.layout.exponent)
-    return np.column_stack([added, state.layout.numbers(state.answers(rows)) - added.sum(axis=1)])
-
-
-def _quantiles(levels: NDArray[np.float64], state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
-    errors = state.vote.errors
-    assert errors is not None
-    found = state.answers(rows)[:, None] + errors.sizes(rows.codes)[:, None] * errors.at(levels)
-    return state.layout.numbers(found)
+    return np.column_stack([added, state.answering.expected(rows) - added.sum(axis=1)])
 
 
 def _read(model: Any, X: Any, y: Any, state: NumberState | None, sample_weight: Any = None) -> CheckedRows:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.models.number_predictor import NumberPredictor
     from hammemo.models.predictor import Predictor
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
@@ -167,8 +168,10 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
-    ) -> Predictor:
-        """Return a read-only model of the window as it is now."""
+    ) -> Predictor | NumberPredictor:
+        """Return a read-only model of the window as it is now; one of numbers takes no settings."""
+        if self._predicts_numbers(fitted=True):
+            return self._regressor().compile()
         return self._classifier().compile(form, vocabulary, n_jobs)
 
     def view(self) -> ModelView:

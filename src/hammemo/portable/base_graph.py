@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.additive.label_base import BaseAnswers
+    from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.portable.graph import Operations
 
 _SHIFT = 10
@@ -27,7 +28,7 @@ _ABOVE = 2**60
 def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any:
     """Return the weighted ratio of each label, by the bytes of rows in each column: (m, L)."""
     known = base.base.labels
-    scores = [_score(base, ops, output, codes) for output in range(base.tables.columns.shape[2])]
+    scores = [table_score(base.tables, ops, output, codes) for output in range(base.tables.columns.shape[2])]
     scores = [*[ops.multiply(scores[0], ops.word(0))] * (len(known) - len(scores)), *scores]
     priors = base.base.prior.tolist()
     above = [ops.add(score, ops.word(-int(prior))) for score, prior in zip(scores, priors, strict=True)]
@@ -44,9 +45,8 @@ def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any
     return ops.multiply(ops.stacked(columns), ops.constant("base.weights"))
 
 
-def _score(base: BaseAnswers, ops: Operations, output: int, codes: list[Any]) -> Any:
-    """Return the score of one output, a whole number of 1/65536 nats."""
-    tables = base.tables
+def table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
+    """Return the score of one output, a whole number, by the bytes of rows in each column."""
     total = ops.word(int(tables.constant[output]) + HAT // 2 + _ABOVE)
     for j in range(len(tables.columns)):
         total = ops.add(total, ops.take(ops.constant(f"base.{output}.column.{j}"), codes[j]))
@@ -66,12 +66,14 @@ def _score(base: BaseAnswers, ops: Operations, output: int, codes: list[Any]) ->
 
 
 def base_constants(base: BaseAnswers) -> dict[str, NDArray[Any]]:
-    """Return the constants of `weighted_ratios`: a byte that lies in no level reads zeros behind its block."""
-    tables = base.tables
-    found: dict[str, NDArray[Any]] = {
-        "base.unit": np.array(float(len(base.base.labels) * NAT)),
-        "base.weights": base.weights[None, :],
-    }
+    """Return the constants of `weighted_ratios`."""
+    unit = np.array(float(len(base.base.labels) * NAT))
+    return {"base.unit": unit, "base.weights": base.weights[None, :], **table_constants(base.tables)}
+
+
+def table_constants(tables: StepTables) -> dict[str, NDArray[Any]]:
+    """Return the constants of `table_score`: a byte that lies in no level reads zeros behind its block."""
+    found: dict[str, NDArray[Any]] = {}
     nowhere = int(np.diff(tables.starts).max(initial=0))
     for j in set(tables.pairs.ravel().tolist()):
         found[f"base.level.{j}"] = np.where(tables.levels[j] < 0, nowhere, tables.levels[j]).astype(np.int64)

@@ -2,20 +2,22 @@
 
 Unsigned shifts are made on unsigned words, all other arithmetic on signed ones, which have the same bits; a search in a
 sorted list is unrolled: ONNX has no operator for it. A list of tokens is looked up by ``LabelEncoder``, so that
-the graph of strings takes strings. The outputs are ``label`` and ``scores``.
+the graph of strings takes strings. The outputs are ``label`` and ``scores`` or, of a model of numbers, ``prediction``
+and ``quantiles``.
 """
 
 # ruff: noqa: D102  (`Operations` says what the operations are)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from hammemo.portable.tree_graph import TreeGraph
+from hammemo.portable.graph import Graph
+from hammemo.portable.number_graph import NumberGraph
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
@@ -23,31 +25,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.portable.graph import Graph
+    from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.vocabulary import Vocabulary
 
 _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
 _MAX_FILE_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 
-def onnx_model(graph: Graph | TreeGraph) -> onnx.ModelProto:
+class _Output(NamedTuple):
+    name: str
+    made: str
+    kind: int
+    shape: list[Any]
+
+
+def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
     """Return the model, checked."""
     ops = OnnxOperations(graph.constants)
-    inputs, scores = _tree_scores(graph, ops) if isinstance(graph, TreeGraph) else _token_scores(graph, ops)
-    winner = ops.winner(scores, graph.classes)
-    for made, name in ((scores, "scores"), (winner, "label")):
+    inputs, scores = _token_scores(graph, ops) if isinstance(graph, Graph) else _row_scores(graph, ops)
+    outputs = []
+    for name, made, kind, shape in _outputs(graph, ops, scores):
         ops.nodes.append(helper.make_node("Identity", [made], [name]))
-    label = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
-    made = helper.make_graph(
-        ops.nodes,
-        "hammemo",
-        inputs,
-        [
-            helper.make_tensor_value_info("label", label, ["n"]),
-            helper.make_tensor_value_info("scores", TensorProto.DOUBLE, ["n", len(graph.classes)]),
-        ],
-        ops.initializers,
-    )
+        outputs.append(helper.make_tensor_value_info(name, kind, shape))
+    made = helper.make_graph(ops.nodes, "hammemo", inputs, outputs, ops.initializers)
     imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     model = helper.make_model(made, opset_imports=imports, producer_name="hammemo", ir_version=9)
     if model.ByteSize() > _MAX_FILE_BYTES:
@@ -69,17 +69,29 @@ def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInf
     return [helper.make_tensor_value_info("tokens", kind, ["n", graph.h])], scores
 
 
-def _tree_scores(graph: TreeGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
+def _row_scores(graph: TreeGraph | NumberGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
     """Return the inputs ``numbers`` and ``names``, whichever there are, and the scores."""
-    n_names = graph.kinds.count(ColumnKind.NAMES)
-    n_numbers = len(graph.kinds) - n_names
+    n_names = graph.rows.kinds.count(ColumnKind.NAMES)
+    n_numbers = len(graph.rows.kinds) - n_names
     values = [ops.column("numbers", j) for j in range(n_numbers)]
-    places = ops.listed("names", graph.tokens, strings=True) if n_names else ""
+    places = ops.listed("names", graph.rows.tokens, strings=True) if n_names else ""
     scores = graph.scores(ops, values, [ops.column(places, j) for j in range(n_names)])
-    inputs = [helper.make_tensor_value_info("numbers", TensorProto.DOUBLE, ["n", n_numbers])]
-    if n_names:
-        inputs.append(helper.make_tensor_value_info("names", TensorProto.STRING, ["n", n_names]))
-    return inputs, scores
+    every = (("numbers", TensorProto.DOUBLE, n_numbers), ("names", TensorProto.STRING, n_names))
+    return [helper.make_tensor_value_info(name, kind, ["n", n]) for name, kind, n in every if n], scores
+
+
+def _outputs(graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores: str) -> list[_Output]:
+    """Return the name, the node, the type and the shape of each output."""
+    if graph.classes is not None:
+        kind = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
+        label = _Output("label", ops.winner(scores, graph.classes), kind, ["n"])
+        return [label, _Output("scores", scores, TensorProto.DOUBLE, ["n", len(graph.classes)])]
+    assert isinstance(graph, NumberGraph)
+    found = [_Output("prediction", ops.column(scores, 0), TensorProto.DOUBLE, ["n"])]
+    if graph.n_levels:
+        quantiles = ops.node("Gather", [scores, ops.initializer(np.arange(1, graph.n_levels + 1))], axis=1)
+        found.append(_Output("quantiles", quantiles, TensorProto.DOUBLE, ["n", graph.n_levels]))
+    return found
 
 
 def label_values(classes: NDArray[Any]) -> NDArray[Any]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from hammemo.portable.tree_graph import TreeGraph
+from hammemo.portable.graph import Graph
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from hammemo.portable.graph import Graph
+    from hammemo.portable.number_graph import NumberGraph
+    from hammemo.portable.tree_graph import TreeGraph
 
 
 class TorchPredictor(nn.Module):
@@ -24,10 +25,11 @@ class TorchPredictor(nn.Module):
 
     `forward` takes a tensor of 64-bit integers of shape (m, h), of float64 for a table with numbers. It returns the
     scores in float64, (m, L): labels in the order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has
-    it. `numbers` turns rows into what it takes. The tables are buffers: ``half()`` changes scores.
+    it; of a model of numbers, the prediction and the quantiles. `numbers` turns rows into what it takes. The tables are
+    buffers: ``half()`` changes scores.
     """
 
-    def __init__(self, graph: Graph | TreeGraph) -> None:
+    def __init__(self, graph: Graph | TreeGraph | NumberGraph) -> None:
         super().__init__()
         self._graph = graph
         self.classes = graph.classes
@@ -38,22 +40,24 @@ class TorchPredictor(nn.Module):
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return the scores of each context."""
         ops, graph = _TorchOperations(self, numbers.device), self._graph
-        if isinstance(graph, TreeGraph):
-            columns = list(enumerate(graph.kinds))
-            values = [numbers[:, j] for j, kind in columns if kind != ColumnKind.NAMES]
-            places = [numbers[:, j].long() for j, kind in columns if kind == ColumnKind.NAMES]
-            return graph.scores(ops, values, places)  # type: ignore[no-any-return]
-        return graph.scores(ops, numbers)  # type: ignore[no-any-return]
+        if isinstance(graph, Graph):
+            return graph.scores(ops, numbers)  # type: ignore[no-any-return]
+        columns = list(enumerate(graph.rows.kinds))
+        values = [numbers[:, j] for j, kind in columns if kind != ColumnKind.NAMES]
+        places = [numbers[:, j].long() for j, kind in columns if kind == ColumnKind.NAMES]
+        return graph.scores(ops, values, places)  # type: ignore[no-any-return]
 
     def numbers(self, X: Any) -> torch.Tensor:
         """Return contexts of tokens as the tensor that `forward` takes."""
         return torch.as_tensor(self._graph.numbers(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each context."""
+        """Return the label of each context, or the number."""
         with torch.no_grad():
-            device = next(self.buffers()).device
-            winners: NDArray[np.int64] = self(self.numbers(X).to(device)).argmax(1).cpu().numpy()
+            scores = self(self.numbers(X).to(next(self.buffers()).device))
+        if self.classes is None:
+            return np.asarray(scores[:, 0].cpu().numpy())
+        winners: NDArray[np.int64] = scores.argmax(1).cpu().numpy()
         return self.classes[winners]
 
 

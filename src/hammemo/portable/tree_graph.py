@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import TreeCells
+    from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
     from hammemo.portable.graph import Operations
@@ -37,8 +38,8 @@ _MOST = 255
 
 
 @dataclass(frozen=True, eq=False)
-class TreeGraph:
-    """The scores of a predictor as a function of numbers and of the places of names in a list.
+class CodedRows:
+    """How a graph makes bytes of rows.
 
     Parameters
     ----------
@@ -48,59 +49,19 @@ class TreeGraph:
         What takes the place of missing names.
     tokens : Vocabulary
         The names that it knows, all strings.
-    constants : dict of arrays
     n_cuts : tuple of int
         How many cuts each column of numbers has.
     pairs : tuple of pairs of int
         The columns of numbers whose differences are columns too.
-    depth, n_trees : int
-    classes : ndarray
-    tuples : tuple of pairs
-        For each tuple of names its columns among those of names, and the searches that find its row, one column after
-        the other: the key is the row so far times the number of names, plus the next name.
-    base : BaseAnswers, optional
-        The weighted additive base.
     """
 
     kinds: str
     missing: str
     tokens: Vocabulary
-    constants: dict[str, NDArray[Any]]
     n_cuts: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
-    depth: int
-    n_trees: int
-    classes: NDArray[Any]
-    tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
-    base: BaseAnswers | None = None
 
-    def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
-        """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
-        codes = self._codes(ops, values, places)
-        leaves = self._leaves(ops, ops.stacked(codes))
-        totals = ops.constant("base")
-        for j, place in enumerate(places):
-            totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
-        for k in range(len(self.tuples)):
-            totals = ops.add(totals, ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places)))
-        for tree in range(self.n_trees):
-            row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
-            totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
-        if self.base is None:
-            return totals
-        return ops.add(totals, weighted_ratios(self.base, ops, codes))
-
-    def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
-        """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
-        (first, *others), searches = self.tuples[k]
-        row = places[first]
-        for column, search in zip(others, searches, strict=True):
-            found = search.find(ops, ops.add(ops.multiply(row, ops.word(len(self.tokens))), places[column]))
-            known = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), places[column]))
-            row = ops.where(known, found, ops.word(-1))
-        return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
-
-    def _codes(self, ops: Operations, values: list[Any], places: list[Any]) -> list[Any]:
+    def codes(self, ops: Operations, values: list[Any], places: list[Any]) -> list[Any]:
         """Return the bytes of all rows, for each column."""
         steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
         named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
@@ -124,18 +85,6 @@ class TreeGraph:
             ops.equal(value, value), ops.add(ops.multiply(above, ops.word(-1)), ops.word(n + 1)), ops.word(0)
         )
 
-    def _leaves(self, ops: Operations, codes: Any) -> Any:
-        """Return the leaf of each row in each tree: (m, trees)."""
-        zeros = ops.stacked([ops.multiply(ops.column(codes, 0), ops.word(0))])
-        at = ops.add(ops.constant("roots"), zeros)
-        for _ in range(self.depth):
-            code = ops.picked(codes, ops.take(ops.constant("column"), at))
-            is_low = ops.less(code, ops.take(ops.constant("low"), at))
-            goes_left = ops.less(code, ops.take(ops.constant("high"), at))
-            right = ops.take(ops.constant("right"), at)
-            at = ops.where(is_low, right, ops.where(goes_left, ops.add(at, ops.word(1)), right))
-        return at
-
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
         contexts = contexts_with_numbers(X, self.kinds, self.missing)
@@ -145,35 +94,105 @@ class TreeGraph:
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 
 
-def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
-    """Return the graph of a model of names and trees, or refuse one that has none."""
-    codes, forest = cells.codes, cells.forest
-    whole, rows, values = ranker.tables()
-    names = _names(cells, whole)
+@dataclass(frozen=True, eq=False)
+class TreeGraph:
+    """The scores of a predictor as a function of numbers and of the places of names in a list.
+
+    Parameters
+    ----------
+    rows : CodedRows
+    constants : dict of arrays
+    forest : Forest
+    classes : ndarray
+    tuples : tuple of pairs
+        For each tuple of names its columns among those of names, and the searches that find its row, one column after
+        the other: the key is the row so far times the number of names, plus the next name.
+    base : BaseAnswers, optional
+        The weighted additive base.
+    """
+
+    rows: CodedRows
+    constants: dict[str, NDArray[Any]]
+    forest: Forest
+    classes: NDArray[Any]
+    tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
+    base: BaseAnswers | None = None
+
+    def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
+        """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
+        codes = self.rows.codes(ops, values, places)
+        leaves = walked(ops, self.forest, "trees", ops.stacked(codes))
+        totals = ops.constant("base")
+        for j, place in enumerate(places):
+            totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
+        for k in range(len(self.tuples)):
+            totals = ops.add(totals, ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places)))
+        for tree in range(self.forest.n_trees):
+            row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
+            totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
+        if self.base is None:
+            return totals
+        return ops.add(totals, weighted_ratios(self.base, ops, codes))
+
+    def numbers(self, X: Any) -> NDArray[np.float64]:
+        """Return rows as the numbers that a torch module takes: (m, h)."""
+        return self.rows.numbers(X)
+
+    def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
+        """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
+        (first, *others), searches = self.tuples[k]
+        row = places[first]
+        for column, search in zip(others, searches, strict=True):
+            found = search.find(ops, ops.add(ops.multiply(row, ops.word(len(self.rows.tokens))), places[column]))
+            known = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), places[column]))
+            row = ops.where(known, found, ops.word(-1))
+        return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
+
+
+def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
+    """Return the leaf of each row in each tree, given the constants of `walk_constants`: (m, trees)."""
+    zeros = ops.stacked([ops.multiply(ops.column(codes, 0), ops.word(0))])
+    at = ops.add(ops.constant(f"{name}.roots"), zeros)
+    for _ in range(forest.depth):
+        code = ops.picked(codes, ops.take(ops.constant(f"{name}.column"), at))
+        is_low = ops.less(code, ops.take(ops.constant(f"{name}.low"), at))
+        goes_left = ops.less(code, ops.take(ops.constant(f"{name}.high"), at))
+        right = ops.take(ops.constant(f"{name}.right"), at)
+        at = ops.where(is_low, right, ops.where(goes_left, ops.add(at, ops.word(1)), right))
+    return at
+
+
+def walk_constants(forest: Forest, name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
+    nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
+    firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
+    named = forest.is_name[np.where(is_leaf, 0, forest.column)].astype(bool)
+    step = forest.step.astype(np.int64)
+    return {
+        f"{name}.roots": forest.starts[None, :-1].astype(np.int64),
+        f"{name}.column": np.where(is_leaf, 0, forest.column).astype(np.int64),
+        f"{name}.low": np.where(is_leaf, _NOWHERE, np.where(named, step, 0)),
+        f"{name}.high": step + 1,
+        f"{name}.right": np.where(is_leaf, nodes, firsts + forest.right).astype(np.int64),
+    }
+
+
+def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: dict[str, NDArray[Any]]) -> CodedRows:
+    """Return how a graph that knows these names makes bytes, its constants added to the others; or refuse it."""
     name_codes = codes.name_codes(names).astype(np.int64)
     if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
         raise ValueError(
-            "The trees of this model split by names that no row holds any more. Only hashes of them are stored, so a "
-            "graph cannot know them: call refit() first, or refit(rows=…) if not all rows are kept."
+            "The trees of this model split by names that no kept row holds. Only hashes of them are stored, so a graph "
+            "cannot know them: call refit() first, or refit(rows=…) if not all rows are kept. The graph of a model of "
+            "numbers can be told its names: tokens=…."
         )
     if len(names.strings) != len(names):
         raise ValueError("A graph takes names that are strings: convert the columns of other names before fit.")
-    if ColumnKind.DATES in cells.kinds:
+    if ColumnKind.DATES in codes.kinds:
         raise ValueError("A graph takes no dates: make numbers of them before fit, such as the month and the hour.")
-    constants: dict[str, NDArray[Any]] = {
-        "base": whole.base[None, :],
-        "minus": np.array(-1.0),
-        "leaf_rows": rows.astype(np.int64),
-        "leaves": values,
-        **_walk(forest),
-    }
-    for j, own_codes in enumerate(name_codes.T):
-        constants[f"bytes.{j}"] = np.append(own_codes, 0)  # place -1 reads the last one
-        table = np.zeros((len(names) + 1, values.shape[1]))
-        own = whole.table.tuples[j].rows()[:, 0]
-        places = names.find(whole.table.vocabulary)[own]
-        table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
-        constants[f"names.{j}"] = table
+    constants["minus"] = np.array(-1.0)
+    for j, own in enumerate(name_codes.T):
+        constants[f"bytes.{j}"] = np.append(own, 0)  # place -1 reads the last one
     for j, cuts in enumerate(codes.cuts):
         lowest = np.where(cuts == LOWEST, -np.inf, cuts)  # which minus infinity is not below
         constants[f"cuts.{j}"] = np.append(-lowest[::-1], np.inf)
@@ -181,11 +200,29 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDAr
     for j in range(len(codes.pairs)):
         constants[f"differences.{j}"] = 1 + np.searchsorted(DIFFERENCE_CUTS, steps, side="right")
     pairs = tuple((first, second) for first, second in codes.pairs.tolist())
-    n_cuts = tuple(map(len, codes.cuts))
+    return CodedRows(codes.kinds, missing, names, tuple(map(len, codes.cuts)), pairs)
+
+
+def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
+    """Return the graph of a model of names and trees, or refuse one that has none."""
+    whole, leaf_rows, values = ranker.tables()
+    names, forest = _names(cells, whole), cells.forest
+    constants: dict[str, NDArray[Any]] = {
+        "base": whole.base[None, :],
+        "leaf_rows": leaf_rows.astype(np.int64),
+        "leaves": values,
+        **walk_constants(forest, "trees"),
+    }
+    rows = coded_rows(cells.codes, missing, names, constants)
+    for j in range(len(cells.names)):
+        table = np.zeros((len(names) + 1, values.shape[1]))
+        own = whole.table.tuples[j].rows()[:, 0]
+        places = names.find(whole.table.vocabulary)[own]
+        table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
+        constants[f"names.{j}"] = table
     tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))
-    numbers = (_depth(forest), forest.n_trees)
     constants |= {} if ranker.base is None else base_constants(ranker.base)
-    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, *numbers, classes, tuples, ranker.base)
+    return TreeGraph(rows, constants, forest, classes, tuples, ranker.base)
 
 
 def _with_tuple(
@@ -210,27 +247,3 @@ def _names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
     for j in range(len(cells.names)):
         used[whole.table.tuples[j].rows()[:, 0]] = True  # a tuple holds no others
     return whole.table.vocabulary.keep(used)
-
-
-def _walk(forest: Forest) -> dict[str, NDArray[Any]]:
-    """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
-    nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
-    firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
-    named = forest.is_name[np.where(is_leaf, 0, forest.column)].astype(bool)
-    step = forest.step.astype(np.int64)
-    return {
-        "roots": forest.starts[None, :-1].astype(np.int64),
-        "column": np.where(is_leaf, 0, forest.column).astype(np.int64),
-        "low": np.where(is_leaf, _NOWHERE, np.where(named, step, 0)),
-        "high": step + 1,
-        "right": np.where(is_leaf, nodes, firsts + forest.right).astype(np.int64),
-    }
-
-
-def _depth(forest: Forest) -> int:
-    """Return how many steps the deepest leaf is away from its root."""
-    depth = np.zeros(len(forest.column), np.int64)
-    for node, parent in enumerate(forest.parents.tolist()):  # parents come first
-        if parent != node:
-            depth[node] = depth[parent] + 1
-    return int(depth.max())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
 _RIDGE: Final = 1e-4
-_LEAST: Final = 0.2
+LEAST_SIZE: Final = 0.2
 """A size is at least this share of the mean size."""
 _MOST_ERRORS: Final = 1001
 """Quantiles that are kept; of fewer rows, all errors."""
@@ -126,7 +126,7 @@ class ErrorSizes:
 
 
 def _bounded(mean: float, more: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(mean + more, _LEAST * mean)
+    return np.maximum(mean + more, LEAST_SIZE * mean)
 
 
 def _quantiles(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,0 +1,118 @@
+"""What a model of numbers answers: an additive base, trees of what it leaves, and trees of what the mean leaves.
+
+Cells of trees hold what the frozen base, or the frozen mean, left of targets. The live base and the live mean are those
+of all rows that are held now. Where trees are trusted, the frozen one takes the place of the live one: else a shift of
+all targets would count twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._versions import Cached, cached_property
+from hammemo.kernels.additive.additive import row_scores
+from hammemo.kernels.cells.number_trees import leaf_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.additive.additive import AdditiveDesign
+    from hammemo.kernels.cells.codes import ColumnCodes
+    from hammemo.kernels.cells.error_sizes import ErrorSizes
+    from hammemo.kernels.cells.forest import Forest
+    from hammemo.tokens.contexts import Contexts
+
+
+class SeenRows:
+    """Rows as base and trees see them.
+
+    Shapes
+    ------
+    values : (m, ordered columns); codes : (m, columns)
+    """
+
+    def __init__(self, codes: ColumnCodes, contexts: Contexts) -> None:
+        self.codes = codes.rows(contexts)
+        self.values, self.names = codes.plain_of_rows(self.codes)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberAnswers(Cached):
+    """All that an answer depends on; nothing in it can be edited.
+
+    Parameters
+    ----------
+    codes : ColumnCodes
+        How rows become bytes.
+    center, exponent : float, int
+        A target y is (y - center) 2^exponent units.
+    design : AdditiveDesign
+    coefficients : ndarray of int64, shape (p, 2)
+        Of the live and of the frozen base.
+    means : tuple of float
+        The live and the frozen mean of the targets, in units.
+    forests : tuple of Forest
+        Trees of what the base leaves, and of what the mean leaves.
+    leaves : tuple of ndarray of float64, shape (nodes, 2)
+        What each node says, and how far it is trusted.
+    blend : ndarray of float64, shape (2,)
+        The weights of the base and of the mean, with their trees.
+    errors : ErrorSizes, optional
+        None for a model without rows.
+    """
+
+    codes: ColumnCodes
+    center: float
+    exponent: int
+    design: AdditiveDesign
+    coefficients: NDArray[np.int64]
+    means: tuple[float, float]
+    forests: tuple[Forest, ...]
+    leaves: tuple[NDArray[np.float64], ...]
+    blend: NDArray[np.float64]
+    errors: ErrorSizes | None
+
+    @cached_property
+    def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], NDArray[np.float64]]]:
+        """For each forest, what gives the sum and the trust of rows."""
+        return list(map(leaf_sums, self.forests, self.leaves))
+
+    def trusted(self, part: int, codes: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the trees of a part say of rows, and how far they are trusted, from 0 to 1."""
+        said, trust = self.leaf_sums[part](codes).T
+        return said, np.clip(trust, 0.0, 1.0)
+
+    def units(self, rows: SeenRows) -> NDArray[np.float64]:
+        """Return what is expected of rows, in units."""
+        scores = row_scores(self.design.rows(rows.values, rows.names), self.coefficients)
+        total = np.full(len(rows), self.means[1])
+        bases: tuple[Any, Any] = scores.T, self.means
+        for part, weight in enumerate(self.blend.tolist()):
+            live, frozen = bases[part]
+            said, trust = self.trusted(part, rows.codes)
+            total += weight * (live + trust * (frozen - live) + said - self.means[1])
+        return total
+
+    def numbers(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what so many units are, as a target."""
+        return np.asarray(self.center + np.ldexp(units, -self.exponent))
+
+    def expected(self, rows: SeenRows) -> NDArray[np.float64]:
+        """Return the expected target of each row."""
+        return self.numbers(self.units(rows))
+
+    def quantiles(self, levels: NDArray[np.float64], rows: SeenRows) -> NDArray[np.float64]:
+        """Return quantiles of the target of each row: (m, levels)."""
+        assert self.errors is not None
+        return self.numbers(self.units(rows)[:, None] + self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "leaf_sums"}
