@@ -71,6 +71,7 @@ class BaseLog(SharedTables):
         self._called = called
         self._replica = replica
         self._lock = RLock()
+        self.received: tuple[bytes, int] | None = None
 
     @property
     def settings(self) -> str:
@@ -81,6 +82,9 @@ class BaseLog(SharedTables):
     def key(self) -> bytes:
         """The secret of the digests of ids."""
         return self._key
+
+    def keep_received(self) -> None:
+        """Keep the snapshot of a backup: a database has it, encrypted."""
 
     @abstractmethod
     def _failures(self) -> AbstractContextManager[None]:
