@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from hammemo_server.edits.operations import (
     Acknowledgement,
     Edit,
     Exists,
+    InUse,
     KeysDropped,
     Malformed,
     NoSuchModel,
@@ -33,6 +35,7 @@ from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.host import Host, store_of
 from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import first_broken
+from hammemo_server.store.sqlite_log import SqliteLog
 from hammemo_server.store.vault import Vault
 from pace import wait_until
 from postgres_server import Server, needs_postgres, one_server, postgres
@@ -439,12 +442,60 @@ def test_drafts_of_killed_restores_are_removed(tmp_path: Path, keys: Path, monke
             restore(store, written.path, keys=keys, to=("t", "n"))
     assert len(list((tmp_path / "killed").glob(".restoring-*"))) == 1
     assert set(read_keys(keys).named) > named
-    monkeypatch.setattr(backup_module, "_DRAFT_SECONDS", -10)
     with Host(tmp_path / "killed", keys=keys) as host:
         assert host.tenants() == ["t"]
         assert not list((tmp_path / "killed").glob(".restoring-*"))
         assert set(read_keys(keys).named) == named
         assert host.get("t", "m").version == 1
+
+
+def test_a_restore_that_is_killed_leaves_no_plain_text_of_an_erased_subject(
+    tmp_path: Path, keys: Path, monkeypatch: Any
+) -> None:
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", BY_PERSON)
+        done(model, learn(1, "Zq1mark"))
+        done(model, learn(2, "Zq2mark"))
+        model.snapshot()
+        written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        done(model, erase("e", "Zq1mark"))
+        erased(model, "e")
+        host.delete("t", "m")
+    store = store_of(tmp_path / "models", None, replica=False)
+    killed, place = tmp_path / "killed", ("t", "m")
+
+    def killed_here(*_: Any) -> None:
+        shutil.copytree(tmp_path / "models", killed)
+        raise ZeroDivisionError
+
+    for kind, moment in ((ErasableModel, "erase_again"), (SqliteLog, "keep_received")):
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, moment, killed_here)
+            with pytest.raises(ZeroDivisionError):
+                restore(store, written.path, keys=keys)
+        assert list(killed.glob(".restoring-*/m/log.sqlite"))
+        assert not holds(killed, "Zq1mark")
+        shutil.rmtree(killed)
+    monkeypatch.setattr(backup_module, "_PATIENCE", 0.1)
+    with (
+        store.restoring(0),
+        ThreadPoolExecutor(1) as other,
+        pytest.raises(InUse, match="One restore runs at a time"),
+    ):
+        other.submit(restore, store, written.path, keys=keys).result()
+    assert restore(store, written.path, keys=keys)[:2] == place
+    with Host(tmp_path / "models", keys=keys) as host:
+        assert host.get(*place).describe()["examples"] == 1
+
+
+def test_a_snapshot_without_later_edits_is_restored(hosts: Callable[..., Host], tmp_path: Path, keys: Path) -> None:
+    host = hosts(keys=keys)
+    model = host.create("t", "m", BY_PERSON)
+    done(model, learn(1, "s"))
+    model.snapshot()
+    written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+    restore(host.store, written.path, keys=keys, to=("t", "n"))
+    assert digest(host.get("t", "n")) == digest(model)
 
 
 class Ahead(datetime):

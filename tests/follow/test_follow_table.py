@@ -72,6 +72,7 @@ def test_rows_come_change_and_go(table: Callable[..., FollowedTable]) -> None:
     )
     [told] = one.once()
     assert (told["learnt"], told["forgotten"], told["transactions"]) == (4 + 10, 9 + 10 + 1, 4)
+    assert told["held_bytes"] > 0
     assert one.is_equal()
     one.sql("update {} set churned = 'maybe' where id = 50")
     assert [facts["learnt"] for facts in one.once()] == [1]  # the label arrived

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,11 +24,13 @@ sys.path[:0] = [str(HERE.parent / "support"), *(str(HERE.parents[1] / "server/te
 
 import psycopg  # noqa: E402
 
+import forked  # noqa: E402
 from followed_table import COLUMNS, FollowedTable  # noqa: E402
 from hammemo import MemoryClassifier, load  # noqa: E402
 from hammemo.client import Client  # noqa: E402
 from hammemo.follow.targets import KEEP  # noqa: E402
 from postgres_server import Server  # noqa: E402
+from running_servers import Process, free_port  # noqa: E402
 
 _CHANGES = (
     "insert into kills (plan, calls, spend, churned) values (%s, %s, %s, %s)",
@@ -84,47 +84,39 @@ class Writers:
 class Follower:
     """``hammemo follow`` in a process; counts what it has stored."""
 
-    def __init__(self, arguments: list[str], said: Path) -> None:
-        command = [sys.executable, "-m", "hammemo", "follow", *arguments, "--json", "--refit-after", "20"]
-        self.stored, self._said = 0, said.open("a")
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._said, text=True)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+    def __init__(self, arguments: list[str]) -> None:
+        self.stored, self.said = 0, ""
+        self._process = forked.Command("hammemo", "follow", *arguments, "--json", "--refit-after", "20")
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         for line in self._process.stdout:
             self.stored += json.loads(line)["event"] in ("changed", "checked")
+
+    def _read_errors(self) -> None:
+        self.said = self._process.stderr.read()
 
     def await_progress(self, seconds: float = 120.0) -> None:
         """Wait until something more is stored."""
         before, until = self.stored, time.monotonic() + seconds
         while self.stored == before:
-            assert self._process.poll() is None, "the follower ended by itself"
+            assert self._process.poll() is None, f"the follower ended by itself: {self.said}"
             assert time.monotonic() < until, "no progress"
             time.sleep(0.02)
 
     def kill(self) -> None:
         """End it as a power cut would."""
         self._process.kill()
+        for reader in self._readers:
+            reader.join()
         self._process.wait()
-        self._reader.join()
-        self._said.close()
-
-
-def _serve(folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "hammemo", "serve", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if '"serving"' in line:
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            return process, json.loads(line)["address"]
-    raise RuntimeError("The server did not start.")
 
 
 def main(follower_kills: int, server_kills: int, stops: int, rows: int) -> int:
     """Run it all; return 0 if the model is a new fit of the table."""
+    forked.preload("hammemo.follow.follower", "hammemo.follow.served", "hammemo.cli.follow")
     rng = random.Random(7)
     kills = ["follower"] * follower_kills + ["server"] * server_kills + ["database"] * stops
     rng.shuffle(kills)
@@ -141,19 +133,19 @@ def main(follower_kills: int, server_kills: int, stops: int, rows: int) -> int:
         common = [database.address, "--table", "kills", "--label", "churned", "--columns", ",".join(COLUMNS)]
         server = None
         if server_kills:
-            server, url = _serve(folder / "models", 0)
-            target, port = ["--server", url, "--name", "kills"], int(url.rpartition(":")[2])
+            where = ("--port", str(free_port()))
+            server = Process(folder / "models", *where)
+            target = ["--server", server.url, "--name", "kills"]
         else:
             target = ["--model", str(table.path)]
         writers = Writers(database.address)
-        follower = Follower([*common, *target], folder / "said")
+        follower = Follower([*common, *target])
         for number, what in enumerate(kills, 1):
             follower.await_progress()
             time.sleep(rng.random() * 0.5)
             if what == "server" and server is not None:
-                server.send_signal(signal.SIGKILL)
-                server.wait()
-                server, url = _serve(folder / "models", port)
+                server.kill()
+                server = Process(folder / "models", *where)
             elif what == "database":
                 table.db.close()
                 database.run("pg_ctl", "stop", "-m", "immediate", "-D", str(database.data))
@@ -161,7 +153,7 @@ def main(follower_kills: int, server_kills: int, stops: int, rows: int) -> int:
                 table.db = psycopg.connect(database.address, autocommit=True)
             else:
                 follower.kill()
-                follower = Follower([*common, *target], folder / "said")
+                follower = Follower([*common, *target])
             print(f"{number}/{len(kills)} {what}; {writers.done:,} changes", flush=True)
         follower.await_progress()
         writers.end()
@@ -172,12 +164,13 @@ def main(follower_kills: int, server_kills: int, stops: int, rows: int) -> int:
         )
         if server is not None:
             table.sql("delete from {} where id not in (select id from {} limit 5000)")
-        subprocess.run([sys.executable, "-m", "hammemo", "follow", *common, *target, "--once"], check=True)
+        printed, said = (last := forked.Command("hammemo", "follow", *common, *target, "--once")).communicate()
+        assert last.poll() == 0, said
+        print(printed, end="")
         if server is not None:
-            with Client(url) as client:
+            with Client(server.url) as client:
                 client.download("kills", table.path)
             server.kill()
-            server.wait()
         fitted = table.fitted()
         assert fitted is not None
         same = load(table.path).refit().digest() == fitted.digest()

@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["hammemo_server.http.server", "hammemo.engines", "hammemo.files.folders", "hammemo.cli.app", "apsw"]
-)
+_PRELOADED = ["hammemo_server.http.server", "hammemo.engines", "hammemo.files.folders", "hammemo.cli.app", "apsw"]
+_CONTEXT.set_forkserver_preload(_PRELOADED)
+
+
+def preload(*modules: str) -> None:
+    """Import more modules in the server; call this before the first process begins."""
+    _CONTEXT.set_forkserver_preload([*_PRELOADED, *modules])
 
 
 class Ended(NamedTuple):

@@ -2,17 +2,18 @@
 
 Each of four clients has a model with subjects. It learns, forgets, does both in one step, forgets everything, refits,
 and erases subjects; it also makes and deletes models, aliases and lists. Beside them `hammemo backup` and `hammemo
-restore` run. At moments of chance the server is killed (kill -9) and started again; every third kill waits until a
-subject is being erased, and every fourth is of a backup or a restore. At the end every edit was acknowledged once with
-one version, each model equals, to the byte, a fresh one that has its rows, lists and aliases are as they were last set,
-and no file holds the marker of an erased subject.
+restore` run. At moments of chance the server is killed (kill -9) and started again; every third of these kills waits
+until a subject is being erased. One of three backups and restores is killed inside the function that does it. At the
+end every edit was acknowledged once with one version, each model equals, to the byte, a fresh one that has its rows,
+lists and aliases are as they were last set, and no file holds the marker of an erased subject. At least 20 of 120 kills
+must be inside an erasure, a backup or a restore, and at least one of each kind.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
+import signal
 import sys
 import tempfile
 import threading
@@ -24,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+import forked
 from hammemo import load
 from hammemo.client import Client, ServerError
 from hammemo.receipts.keys import new_key_file
@@ -32,9 +34,31 @@ from running_servers import Process, free_port
 
 CLIENTS = 4
 KINDS = ("learn", "forget", "apply", "everything", "erase", "refit", "again", "others")
-WEIGHTS = (30, 12, 20, 1, 6, 1, 10, 4)
+WEIGHTS = (30, 12, 20, 1, 16, 1, 10, 4)
+COMMAND_KILLS = 1 / 3
+INSIDE = ("killed server in an erasure", "killed backup", "killed restore")
 Row = tuple[str, str, str, str]
 """Subject, two tokens and a label."""
+
+_TELLING = """
+from hammemo.cli import main
+from hammemo_server.models import backups
+
+
+def telling(function):
+    def told(*given, **options):
+        print("begins", flush=True)
+        done = function(*given, **options)
+        print("ends", flush=True)
+        return done
+
+    return told
+
+
+backups.back_up, backups.restore = telling(backups.back_up), telling(backups.restore)
+main()
+"""
+"""The command `hammemo`, which prints when the work of a backup or a restore begins and ends."""
 
 
 class Worker:
@@ -44,12 +68,13 @@ class Worker:
         self.number, self.model = number, f"m{number}"
         self.held: Counter[Row] = Counter()
         self.erased: set[str] = set()
+        self.acknowledged: list[str] = []
         self.counts: Counter[str] = Counter()
         self.erasing = threading.Event()
         self._draw = random.Random(f"{seed} {number}")
         self._client = Client(url, patience=300, timeout=60)
         self._sent: list[tuple[str, Any, int]] = []
-        self._serial = self._subject = 0
+        self._serial, self._subject = 0, 1
 
     def run(self, stop: threading.Event) -> None:
         """Send edits until there were enough kills."""
@@ -65,7 +90,7 @@ class Worker:
         rows: list[Row] = []
         for _ in range(self._draw.randint(1, 4)):
             if self._draw.random() < 0.4 or self._marker(self._subject) in self.erased:
-                self._subject += 1
+                self._subject += 1  # the next one was never named before
             subject = self._marker(max(1, self._subject - self._draw.randrange(3)))
             subject = self._marker(self._subject) if subject in self.erased else subject
             rows.append(
@@ -132,6 +157,7 @@ class Worker:
         self.erasing.clear()
         if done.state != "erased":
             raise AssertionError(f"{subject} is not erased")
+        self.acknowledged.append(subject)
         self.held = Counter({row: n for row, n in self.held.items() if row[0] != subject})
 
     def _refit(self) -> None:
@@ -176,26 +202,29 @@ def _listed(rows: list[Row]) -> dict[str, Any]:
 
 
 class Backups:
-    """Backs models up and restores them under other names, and is killed at that now and then."""
+    """Backs models up and restores them under another name; one of three commands is killed at its work."""
 
     def __init__(self, folder: Path, options: list[str], workers: list[Worker], url: str, seed: int) -> None:
         self.folder, self.options, self.workers = folder, options, workers
-        self.draw, self.counts = random.Random(seed), Counter[str]()
-        self.kill_next = threading.Event()
+        self.counts = Counter[str]()
+        self._draw, self._took = random.Random(seed), {"backup": 0.2, "restore": 0.2}
         self._client = Client(url, patience=300, timeout=60)
+        self._command = folder / "telling.py"
+        self._command.write_text(_TELLING)
 
     def run(self, stop: threading.Event) -> None:
         """Back up and restore again and again."""
         while not stop.is_set():
-            worker = self.draw.choice(self.workers)
+            worker = self._draw.choice(self.workers)
             if worker.model not in self._client.models():
                 time.sleep(0.2)
                 continue
-            if not self._command("backup", "models", "backups", "--model", worker.model):
+            if not self._run("backup", "models", "backups", "--model", worker.model):
                 continue
-            erased = set(worker.erased) if not worker.erasing.is_set() else set[str]()
+            erased = worker.acknowledged[-20:]
             newest = max(self.folder.glob(f"backups/*/{worker.model}-*.backup"), key=os.path.getmtime)
-            if self._command("restore", str(newest.relative_to(self.folder)), "models", "--to", "default/copy"):
+            restored = self._run("restore", str(newest.relative_to(self.folder)), "models", "--to", "default/copy")
+            if restored or "copy" in self._client.models():  # it may be killed after its last step
                 self._check(erased)
             for path in self.folder.glob("backups/*/*.backup"):
                 if path != newest:
@@ -206,23 +235,26 @@ class Backups:
         """How many backups and restores were killed."""
         return self.counts["killed backup"] + self.counts["killed restore"]
 
-    def _command(self, *given: str) -> bool:
-        """Run a command; return whether it ended by itself."""
-        words = [sys.executable, "-m", "hammemo", *given, *self.options]
-        command = subprocess.Popen(words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if self.kill_next.is_set():
-            time.sleep(self.draw.uniform(0.8, 2.5))  # imports come first
-            if command.poll() is None:
-                command.kill()
-                self.counts[f"killed {given[0]}"] += 1
-                self.kill_next.clear()
-        _, said = command.communicate()
-        self.counts[given[0]] += command.returncode == 0
-        if command.returncode not in (0, -9) and "There is a model" not in said and "database is locked" not in said:
-            raise AssertionError(f"{given[0]}: {said[-500:]}")
-        return command.returncode == 0
+    def _run(self, kind: str, *given: str) -> bool:
+        """Run a command; return whether it did its work and ended by itself."""
+        command = forked.Command(str(self._command), kind, *given, *self.options, cwd=self.folder)
+        is_killed = command.stdout.readline() == "begins\n" and self._draw.random() < COMMAND_KILLS
+        began = time.monotonic()
+        if is_killed:
+            time.sleep(self._draw.uniform(0, self._took[kind]))
+            command.kill()
+        printed, said = command.communicate()
+        if command.wait() == -signal.SIGKILL:
+            self.counts[f"killed {kind}"] += "ends" not in printed
+            return False
+        if command.wait() == 0:
+            self._took[kind] = time.monotonic() - began
+            self.counts[f"finished {kind}"] += 1
+        elif "database is locked" not in said:
+            raise AssertionError(f"{kind}: {said[-500:]}")
+        return command.wait() == 0
 
-    def _check(self, erased: set[str]) -> None:
+    def _check(self, erased: list[str]) -> None:
         """Refuse a restored model that holds a subject which was erased before; then delete it."""
         for subject in erased:
             try:
@@ -237,6 +269,11 @@ class Backups:
         except ServerError as error:
             if error.status != 404:
                 raise
+
+
+def _holds_any(path: Path, markers: set[bytes]) -> bool:
+    data = path.read_bytes()
+    return any(marker in data for marker in markers)
 
 
 def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
@@ -274,13 +311,9 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
         thread.start()
     counts: Counter[str] = Counter()
     began = time.monotonic()
-    while (
-        sum(counts.values()) + sum(n for kind, n in backups.counts.items() if "killed" in kind) < kills and not failed
-    ):
+    while sum(counts.values()) + backups.killed < kills and not failed:
         time.sleep(draw.uniform(0.3, 2.0))
         inside = False
-        if sum(counts.values()) % 4 == 3:
-            backups.kill_next.set()
         if sum(counts.values()) % 3 == 2:
             until = time.monotonic() + 20
             while not (inside := any(worker.erasing.is_set() for worker in workers)) and time.monotonic() < until:
@@ -296,6 +329,8 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
     try:
         if failed:
             raise failed[0]
+        server.kill()
+        server = Process(folder / "models", *options, *where)  # it removes what the last killed restore has left
         same = all(worker.compared(folder)["same bytes"] for worker in workers)
     except BaseException:
         server.kill()
@@ -307,13 +342,14 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
     if database is not None:
         database.stop()
     files = [path for path in folder.rglob("*") if path.is_file()]
-    marked = sum(any(marker in data for marker in erased) for data in (path.read_bytes() for path in files))
+    marked = [str(path) for path in files if _holds_any(path, erased)]
     for worker in workers:
         counts.update(worker.counts)
     counts.update(backups.counts)
     return {
         "log": log, "seconds": round(time.monotonic() - began), **counts, "erased subjects": len(erased),
-        "same bytes": same, "files with an erased marker": marked, "exit code": code,
+        "kills inside": {kind: counts[kind] for kind in INSIDE},
+        "same bytes": same, "files with an erased marker": len(marked), "marked": marked, "exit code": code,
     }  # fmt: skip
 
 
@@ -326,6 +362,9 @@ def main() -> None:
     print(found)
     if not found["same bytes"] or found["files with an erased marker"] or found["exit code"]:
         sys.exit("an edit was lost or applied twice, or an erased subject was found")
+    inside = found["kills inside"].values()
+    if sum(inside) < int(kills) // 6 or (int(kills) >= 40 and 0 in inside):
+        sys.exit("too few kills were inside an erasure, a backup or a restore")
 
 
 if __name__ == "__main__":

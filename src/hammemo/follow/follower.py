@@ -111,7 +111,7 @@ class Follower:
         self.source = FollowedSource(address, table, slot, publication)
         self._followed: Followed | None = None
         self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
-        self._seen = 0
+        self._seen = self._held_bytes = 0
         self._stopped_check = 0.0
 
     # Running
@@ -223,6 +223,7 @@ class Follower:
         if self._position is None:
             self.check("")
         assert slot is not None
+        self._held_bytes = slot.held_bytes
         return slot.confirmed
 
     # The log
@@ -266,6 +267,7 @@ class Follower:
                 "transactions": part.transactions,
                 "skipped": part.skipped,
                 "lag_seconds": round(max(0.0, time.time() - part.time), 3),
+                "held_bytes": self._held_bytes,
             },
         )
 

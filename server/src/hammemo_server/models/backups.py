@@ -23,8 +23,8 @@ of may still run.
 **Order.** The key of a backup is in the key file before the log is read, so that an erasure either is in what is read,
 or finds the backup when its receipt is issued.
 
-Old blocks of a disk are not covered: the draft of a restored model in SQLite has a snapshot file from before the
-erasures, which is replaced.
+No draft holds a subject in plain text: its snapshot is written when the erasures are done. One restore runs at a time,
+so that what a killed one has left is known, and removed with its keys by the next restore or start of a server.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ if TYPE_CHECKING:
 ENDING: Final = ".backup"
 _TRIES: Final = 5
 _DATABASE_BYTES: Final = 8
-_DRAFT_SECONDS: Final = 3600
+_PATIENCE: Final = 10.0
+"""Seconds for which a restore waits for another one."""
 _SUBJECTS, _MARKS = "hammemo_subjects", "hammemo_marks"
 _AS_THEY_ARE: Final = ("ids", *(table for table in TABLES if table != _SUBJECTS))
 
@@ -246,23 +247,26 @@ def restore(
             raise Exists(f"There is a model {name!r}: delete it first, or restore under another name.")
         if name in store.aliases(tenant):
             raise Exists(f"The name {name!r} stands for another model: restore under another name.")
-        remove_drafts(store, keys)
-        database = secrets.token_bytes(_DATABASE_BYTES)
-        hidden = f"{HIDDEN}{int(time.time())}-{database.hex()}"
-        key = _key_of(header, keys)
-        frames = read_backup(file, FrameDigests() if key is None else Cipher(key.secret))
-        copied = _copied(frames, keys, database)
-        try:
-            store.receive(hidden, name, copied)
-            version, erased = _finished(store, hidden, name, keys, header, key, wanted)
-            if not store.rename(hidden, name, (tenant, name)):
-                raise Exists(f"There is a model {name!r} meanwhile: delete it first, or restore under another name.")
-        except BaseException:
-            with suppress(LogError):
-                store.delete(hidden, name)
-            if copied.vault is not None:
-                copied.vault.drop_all()
-            raise
+        with store.restoring(_PATIENCE):
+            _remove_drafts(store, keys)
+            database = secrets.token_bytes(_DATABASE_BYTES)
+            hidden = f"{HIDDEN}{database.hex()}"
+            key = _key_of(header, keys)
+            frames = read_backup(file, FrameDigests() if key is None else Cipher(key.secret))
+            copied = _copied(frames, keys, database)
+            try:
+                store.receive(hidden, name, copied)
+                version, erased = _finished(store, hidden, name, keys, header, key, copied, wanted)
+                if not store.rename(hidden, name, (tenant, name)):
+                    raise Exists(
+                        f"There is a model {name!r} meanwhile: delete it first, or restore under another name."
+                    )
+            except BaseException:
+                with suppress(LogError):
+                    store.delete(hidden, name)
+                if copied.vault is not None:
+                    copied.vault.drop_all()
+                raise
     if original_lost and copied.vault is not None:
         copied.vault.drop_others()
     return Restored(tenant, name, version, erased)
@@ -346,6 +350,7 @@ def _finished(
     keys: str | os.PathLike[str] | None,
     header: Header,
     key: BackupKey | None,
+    copied: Copied,
     wanted: WantedReceipts | None,
 ) -> tuple[int, int]:
     """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
@@ -366,6 +371,7 @@ def _finished(
                     "back: put a whole copy there, or name the receipts of the model with receipts=."
                 )
             since = vault.erased_since(key.database, log.head())
+            log.received = None if copied.snapshot is None else (copied.snapshot, copied.base)
             journal = Journal(log, vault, writer=True)
             model = erasable = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
             erased = erasable.erase_again([one for one in since.values() if log.erasure(one.op) is None])
@@ -374,18 +380,23 @@ def _finished(
             wanted.check_known(log, log.vault, since)
         version = model.version
         log.add_audit(Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version))
-        return version, erased
     finally:
         log.close() if model is None else model.close()
+    log.keep_received()
+    return version, erased
 
 
 def remove_drafts(store: Store, keys: str | os.PathLike[str] | None) -> None:
-    """Remove what restores have left that were killed an hour ago or more, and the keys that were made for it."""
+    """Remove what killed restores have left, unless a restore runs now: it removes them itself."""
+    if store.drafts():
+        with suppress(InUse), store.restoring(0):
+            _remove_drafts(store, keys)
+
+
+def _remove_drafts(store: Store, keys: str | os.PathLike[str] | None) -> None:
+    """Remove all drafts, and the keys that were made for them; no restore runs."""
     for tenant, name in store.drafts():
-        began, _, database = tenant.removeprefix(HIDDEN).partition("-")
-        if not began.isdecimal() or int(began) > time.time() - _DRAFT_SECONDS:
-            continue
         with suppress(InUse):
             store.delete(tenant, name)
             if keys is not None:
-                drop_database(keys, database)
+                drop_database(keys, tenant.rpartition("-")[2])

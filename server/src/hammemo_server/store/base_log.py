@@ -70,6 +70,10 @@ class BaseLog(SharedTables):
         self._called = called
         self._replica = replica
         self._lock = RLock()
+        self.received: tuple[bytes, int] | None = None
+
+    def keep_received(self) -> None:
+        """Keep the snapshot of a backup: a database has it, encrypted."""
 
     @abstractmethod
     def _failures(self) -> AbstractContextManager[None]:

@@ -199,6 +199,11 @@ class Log(Protocol):
 
     vault: Vault | None
     """Encrypts snapshots, where they are kept in a database."""
+    received: tuple[bytes, int] | None
+    """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
+
+    def keep_received(self) -> None:
+        """Keep the snapshot of the backup, if there is no newer one; the log is closed."""
 
     def mark(self, name: str) -> bytes | None:
         """Return a short note that was kept."""
@@ -294,7 +299,10 @@ class Store(Protocol):
         """Delete a log that is not open here; return False if there is none."""
 
     def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a log of what a backup holds, whole or not at all."""
+        """Make a log of what a backup holds, whole or not at all; nothing of a model with subjects is in plain text."""
+
+    def restoring(self, wait: float) -> AbstractContextManager[None]:
+        """Be the only process that restores models; `InUse` if another one does for so many seconds."""
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return tenants and names of models that are being restored, or were when a process was killed."""

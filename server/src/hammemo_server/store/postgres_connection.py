@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo import __version__
 from hammemo._lazy import needed
+from hammemo_server.edits.operations import InUse
 from hammemo_server.store.base_log import FORMAT, check_format
 from hammemo_server.store.log import LogError
 from hammemo_server.store.shared_tables import TABLES, table_statements
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("hammemo_server")
 
 _SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
+
+_RESTORE_LOCK: Final = 0x726573746F7265  # "restore"
 
 _SCHEMA: Final = """
 create table if not exists hammemo_about(format text not null, version text not null);
@@ -100,6 +104,19 @@ def make_tables(address: str) -> None:
         db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
         db.execute(_SCHEMA)
         _check_format(db)
+
+
+@contextmanager
+def one_restore(address: str, wait: float) -> Iterator[None]:
+    """Hold the lock of restores into a database, or refuse."""
+    until = time.monotonic() + wait
+    with connected(address) as db:
+        with failures():
+            while db.execute("select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)).fetchone() != (True,):
+                if time.monotonic() >= until:
+                    raise InUse("One restore runs at a time: another process restores into this database.")
+                time.sleep(0.1)
+        yield
 
 
 def connected(address: str) -> psycopg.Connection[Any]:

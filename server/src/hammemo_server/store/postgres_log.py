@@ -44,7 +44,7 @@ from hammemo_server.store.base_log import (
     received_model,
 )
 from hammemo_server.store.log import Copied, Entry, LeaseLost, ListFacts, LogDamaged, LogError, Seen
-from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables
+from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
 from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
@@ -475,6 +475,10 @@ class PostgresStore:
                 )
             for table, rows in copied.rows:
                 insert_rows(db, row[0], table, rows)
+
+    def restoring(self, wait: float) -> AbstractContextManager[None]:
+        """Hold a lock of the database; it ends with the session."""
+        return one_restore(self._address, wait)
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from hammemo import __version__
 from hammemo.files.atomic import flush
-from hammemo_server.edits.operations import KEY_BYTES
+from hammemo.files.locks import Held, LockedError, locked, take
+from hammemo_server.edits.operations import KEY_BYTES, InUse
 from hammemo_server.store.base_log import FORMAT
 from hammemo_server.store.log import LogError
 from hammemo_server.store.shared_tables import TABLES, table_statements
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MODEL_NUMBER: Final = 1
 """What tables that other engines have, too, say in their column `model`."""
+
+_WRITER: Final = "writer"  # its lock is writer.lock
+_RESTORES: Final = ".restores"  # its lock is .restores.lock
 
 _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
@@ -40,6 +44,25 @@ _RECEIVED: Final = {
     "edits": "insert into edits values(?, ?)",
     "ids": "insert into ids select ?, ?, ?, -?",
 }
+
+
+def taken(folder: Path) -> Held:
+    """Take the lock of a model's folder, or say who has it."""
+    try:
+        return take(folder / _WRITER)
+    except LockedError as error:
+        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+
+
+@contextmanager
+def one_restore(folder: Path, wait: float) -> Iterator[None]:
+    """Hold the lock of restores into a folder, or say who has it."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder / _RESTORES, wait=wait))
+        except LockedError as error:
+            raise InUse(f"One restore runs at a time: {error}") from None
+        yield
 
 
 def connected(path: Path) -> apsw.Connection:

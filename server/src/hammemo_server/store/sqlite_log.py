@@ -31,9 +31,8 @@ import apsw
 
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import write_private
-from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
-from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
+from hammemo_server.edits.operations import NAME, NoSuchModel
 from hammemo_server.store.base_log import (
     HIDDEN,
     BaseLog,
@@ -51,19 +50,21 @@ from hammemo_server.store.sqlite_connection import (
     identity,
     insert_rows,
     make_log,
+    one_restore,
     refusing,
+    taken,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from hammemo.files.locks import Held
     from hammemo.models.learners import Learner
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
 ALIASES: Final = ".aliases.json"
 LISTS: Final = ".lists"
-WRITER: Final = "writer"  # its lock is writer.lock
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
@@ -94,7 +95,7 @@ class SqliteLog(BaseLog):
         self._held: Held | None = None
         self._version = -1
         if not replica:
-            self._held = _taken(folder)
+            self._held = taken(folder)
             _remove_leftovers(folder)
         try:
             self._db = connected(folder / LOG)
@@ -198,7 +199,7 @@ class SqliteLog(BaseLog):
         path = self.folder / MODEL
         for _ in range(100):  # a replica may meet a file that is replaced between the two readings
             if not path.exists():
-                return None
+                return None if self.received is None else (received_model(self.received[0]), self.received[1])
             position = self._snapshot_position()
             model = loaded_snapshot(path)
             if position is not None and self._snapshot_position() == position:
@@ -226,6 +227,11 @@ class SqliteLog(BaseLog):
         except OSError as error:
             raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
         self.trim(position)
+
+    def keep_received(self) -> None:
+        """Write the snapshot of a backup, if there is no newer one; the log is closed."""
+        if self.received is not None and not (self.folder / MODEL).exists():
+            _save_privately(received_model(self.received[0]), self.folder / MODEL, self.received[1])
 
     def trim(self, position: int) -> None:
         """Delete all bodies up to a position that the snapshot holds."""
@@ -442,7 +448,7 @@ class FolderStore:
         folder = self.folder / tenant / name
         if not (folder / LOG).exists():
             return False
-        held = _taken(folder)
+        held = taken(folder)
         try:
             doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
             folder.rename(doomed)
@@ -462,12 +468,11 @@ class FolderStore:
             draft.mkdir(mode=0o700, parents=True)
             make_log(draft / LOG, copied.settings, copied.key, copied.base)
             with refusing():
-                db = connected(draft / LOG)
-                with db:
+                with (db := connected(draft / LOG)):
                     for table, rows in copied.rows:
                         insert_rows(db, table, rows)
                 db.close()
-            if copied.snapshot is not None:
+            if copied.snapshot is not None and copied.vault is None:
                 _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
             flush_folder(draft)
             draft.rename(parent / name)
@@ -478,6 +483,10 @@ class FolderStore:
             shutil.rmtree(draft, ignore_errors=True)
             with suppress(OSError):  # it is empty where there is no model
                 parent.rmdir()
+
+    def restoring(self, wait: float) -> AbstractContextManager[None]:
+        """Hold the lock of restores."""
+        return one_restore(self.folder, wait)
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -590,14 +599,6 @@ def _save_privately(model: Learner, path: Path, position: int) -> None:
     """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
-
-
-def _taken(folder: Path) -> Held:
-    """Take the lock of a folder, or say who has it."""
-    try:
-        return take(folder / WRITER)
-    except LockedError as error:
-        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
 
 
 def _remove_leftovers(folder: Path) -> None:
