@@ -4,6 +4,7 @@
     python -m benchmarks.mixed --show FILE
     python -m benchmarks.mixed --data FOLDER --by-time [--learners ours LightGBM]
     python -m benchmarks.mixed --scikit-learn [--learners ours LightGBM]
+    python -m benchmarks.mixed --data FOLDER --without base trees tuples
 
 A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
 
@@ -13,7 +14,8 @@ testing. Printed are accuracy, log-loss, ROC AUC (two labels), the processor sec
 size of the model and, for ours, whether forgetting a tenth and refitting gives the model that `fit` makes of the rest,
 to the byte; where there are more rows than a model keeps, nothing is said. ``--by-time`` takes the ``*-full.csv.gz``
 files, in the order of time: the last quarter is for testing. ``--scikit-learn`` takes wine, digits and breast-cancer,
-which come with that package, as frames and as arrays.
+which come with that package, as frames and as arrays. ``--without`` measures ours beside ours without parts: without
+the additive base, without trees, without tuples of names.
 
 A learner that is not installed is left out: ``pip install --group benchmarks``.
 """
@@ -23,9 +25,12 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
 
@@ -41,10 +46,14 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier
+from hammemo.kernels import AutoSites
+from hammemo.kernels.additive import class_base
+from hammemo.kernels.cells import choosing
+from hammemo.kernels.cells.forest import grown_forest
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
-from measures import JsonLines, options, rate
 
 sys.path.insert(0, str(Path(__file__).parent))
+from measures import JsonLines, options, rate
 from tables import Wrapped, by_set
 
 if TYPE_CHECKING:
@@ -142,6 +151,32 @@ def as_numbers(X: pd.DataFrame) -> pd.DataFrame:
     return X.assign(**{name: X[name].astype("int64") / 1e9 for name in dates})
 
 
+class Without(Wrapped):
+    """Ours without one part: a base of zeros, trees without cuts, or no tuples."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(MemoryClassifier(kernel=AutoSites(budget=0)) if part == "tuples" else MemoryClassifier())
+        self.part = part
+
+    def fit(self, X: Any, y: Any) -> Wrapped:
+        """Learn the examples."""
+        with ExitStack() as changed:
+            if self.part == "base":
+                changed.enter_context(patch.object(choosing, "class_base", _base_of_zeros))
+            elif self.part == "trees":
+                changed.enter_context(patch.object(choosing, "grown_forest", _forest_of_roots))
+            return super().fit(X, y)
+
+
+def _base_of_zeros(*given: Any) -> Any:
+    base = class_base(*given)
+    return replace(base, coefficients=base.coefficients * 0, crossed=base.crossed * 0)
+
+
+def _forest_of_roots(codes: Any, *given: Any) -> Any:
+    return grown_forest(np.zeros_like(codes), *given)  # equal rows cannot be cut
+
+
 def _lightgbm() -> Any:
     from lightgbm import LGBMClassifier
 
@@ -176,6 +211,8 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "random forest": lambda: OneHot(_forest()),
     "random forest, calibrated": lambda: OneHot(CalibratedClassifierCV(_forest(), cv=5, ensemble=False)),
 }
+ABLATIONS = {f"ours, without {part}": partial(Without, part) for part in ("base", "trees", "tuples")}
+LEARNERS |= ABLATIONS
 NAMES = "set | learner | accuracy | log-loss | AUC | fit | predictions/s | MiB | forgets exactly"
 CELLS = (
     "{set} | {learner} | {accuracy:.3f} | {log_loss:.3f} | {auc:.3f|} | {fit_seconds:.2f} s | "
@@ -320,13 +357,18 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*")
-    parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
+    parser.add_argument("--learners", nargs="*", default=[one for one in LEARNERS if one not in ABLATIONS])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--by-time", action="store_true", help="the full files, the last quarter for testing")
     parser.add_argument("--scikit-learn", action="store_true", help="the tables that come with it")
+    parser.add_argument(
+        "--without", nargs="+", choices=("base", "trees", "tuples"), help="ours, and ours without these"
+    )
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     given = parser.parse_args()
+    if given.without:
+        given.learners = ["ours", *(f"ours, without {part}" for part in given.without)]
     if given.data is None and not given.show and not given.scikit_learn:
         parser.error("--data names the folder with the tables")
     tables = packaged_tables() if given.scikit_learn else {}

@@ -28,6 +28,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,8 @@ from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 from hammemo.votes import LogLinear
+
+sys.path.insert(0, str(Path(__file__).parent))
 from measures import JsonLines, options, rate
 
 if TYPE_CHECKING:
