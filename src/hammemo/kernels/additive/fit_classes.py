@@ -41,8 +41,8 @@ _CURVATURE_WORK: Final = 2**28
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
 _FRESH: Final = 3
 """Steps of the evidence with one curvature."""
-_SHORT, _LONG = (6, 1e-5), (30, 1e-6)
-"""Steps of a fit, and the relative gain below which a step is the last one."""
+_SHORT, _SHARED, _LONG = (3, 1e-5), (6, 1e-5), (30, 1e-6)
+"""Steps of a fit, and the relative gain below which a step is the last one; more where labels share a curvature."""
 _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
 _LEAST_GAIN: Final = 0.002
@@ -116,7 +116,7 @@ class _LabelledRows:
             if place % _FRESH == 0:
                 curvature = self.curvature(phi, weights)
             inverse = inverse_of(curvature, self.ridge(penalties))
-            phi = self.fitted(phi, penalties, weights, inverse, _SHORT)
+            phi = self.fitted(phi, penalties, weights, inverse, _SHORT if self.outputs == 1 else _SHARED)
             worths = worth(groups, penalties, inverse, self.outputs)
             squares = sum(group_sums(groups, one**2) for one in phi)
             penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
