@@ -508,7 +508,6 @@ class AdditiveRows:
         modes: AdditiveModes,
         phi: NDArray[np.float64],
         most: int,
-        width: int,
         out: NDArray[np.float64],
     ) -> None: ...
     def fit(
@@ -516,7 +515,7 @@ class AdditiveRows:
         labels: NDArray[np.int32],
         weights: NDArray[np.float64],
         modes: AdditiveModes,
-        inverses: NDArray[np.float64],
+        inverse: NDArray[np.float64],
         penalties: NDArray[np.float64],
         steps: int,
         tolerance: float,

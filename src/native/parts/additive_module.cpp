@@ -117,32 +117,24 @@ ClassRows make_classes(const AdditiveRows& rows, const Vector<int32_t>& labels, 
     return {rows, labels.data(), weights.data(), outputs};
 }
 
-// The curvatures in the coordinates of the fit: (width, q, q).
 void curvature(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Matrix<double>& phi,
-               size_t most, size_t width, Output<double> out) {
-    const size_t o = phi.shape(0), p = modes.p(), q = modes.q();
+               size_t most, Output<double> out) {
+    const size_t o = phi.shape(0), q = modes.q();
     const ClassRows given = make_classes(rows, labels, weights, o);
-    require(rows.p() == p && o > 0 && (width == 1 || width == o), "modes of other coordinates");
-    require_size(phi, o * q), require_size(out, width * q * q);
+    require(rows.p() == modes.p() && o > 0, "modes of other coordinates");
+    require_size(phi, o * q), require_size(out, q * q);
     const Released released;
-    std::vector<double> theta(p * o), one(p), upper(p * p * width);
-    for (size_t k = 0; k < o; ++k) {
-        modes.apply(phi.data() + k * q, one.data());
-        for (size_t i = 0; i < p; ++i) theta[i * o + k] = one[i];
-    }
-    given.curvature(theta.data(), width, most, upper.data());
-    for (size_t k = 0; k < width; ++k) modes.turn(upper.data() + k, width, out.data() + k * q * q);
+    given.curvature(modes, phi.data(), most, out.data());
 }
 
-void fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Vector<double>& inverses,
-           const Vector<double>& penalties, size_t steps, double tolerance, OutputMatrix phi) {
-    const size_t outputs = phi.shape(0);
+void fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Matrix<double>& inverse,
+         const Vector<double>& penalties, size_t steps, double tolerance, OutputMatrix phi) {
+    const size_t outputs = phi.shape(0), q = modes.q();
     const ClassRows given = make_classes(rows, labels, weights, outputs);
-    const size_t q = modes.q(), width = inverses.size() / std::max<size_t>(q * q, 1);
-    require(rows.p() == modes.p() && (width == 1 || width == outputs), "modes of other coordinates");
-    require_size(inverses, width * q * q), require_size(penalties, q), require_size(phi, outputs * q);
+    require(rows.p() == modes.p() && outputs > 0, "modes of other coordinates");
+    require_size(inverse, q * q), require_size(penalties, q), require_size(phi, outputs * q);
     const Released released;
-    given.fit(modes, inverses.data(), width, penalties.data(), steps, tolerance, phi.data());
+    given.fit(modes, inverse.data(), penalties.data(), steps, tolerance, phi.data());
 }
 
 // Coordinates of the fit, (outputs, q), become those of rows, (p, outputs).
@@ -164,7 +156,7 @@ void apply_turned(const Modes& modes, const Vector<double>& from, Output<double>
 void turn(const Modes& modes, const Matrix<double>& upper, Output<double> out) {
     require_size(upper, modes.p() * modes.p()), require_size(out, modes.q() * modes.q());
     const Released released;
-    modes.turn(upper.data(), 1, out.data());
+    modes.turn(upper.data(), out.data());
 }
 
 bool inverse_root(const Matrix<double>& a, Output<double> out) {
@@ -259,8 +251,8 @@ void bind_additive(nb::module_& m) {
         .def("entries", &entries, array("starts"), array("index"), array("value"))
         .def("scores", &scores, array("coefficients"), array("out"))
         .def("add_gram", &gram, array("counts"), array("targets"), array("gram"), array("products"))
-        .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), nb::arg("width"), array("out"))
-        .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverses"), array("penalties"), nb::arg("steps"),
+        .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), array("out"))
+        .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverse"), array("penalties"), nb::arg("steps"),
              nb::arg("tolerance"), array("phi"));
     nb::class_<StepRatios>(m, "StepRatios")
         .def_static("of", &make_ratios, array("columns"), array("levels"), array("rights"), array("pairs"), array("widths"), array("starts"),

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <cstring>
 
 #include "../selection/label_weights.hpp"
+#include "../selection/lanes.hpp"
 #include "../selection/portable_math.hpp"
 
 namespace hammemo {
@@ -33,80 +34,199 @@ inline void add_scaled(double* out, const double* other, double factor, size_t n
     for (size_t j = 0; j < n; ++j) out[j] += factor * other[j];
 }
 
-// Calls a function with the width as a constant, so that short loops over outputs unroll; 0 stands for any width.
-template <class Function>
-void with_width(size_t width, const Function& function) {
-    switch (width) {
-        case 1: return function(std::integral_constant<size_t, 1>());
-        case 3: return function(std::integral_constant<size_t, 3>());
-        case 4: return function(std::integral_constant<size_t, 4>());
-        case 5: return function(std::integral_constant<size_t, 5>());
-        case 6: return function(std::integral_constant<size_t, 6>());
-        case 7: return function(std::integral_constant<size_t, 7>());
-        case 8: return function(std::integral_constant<size_t, 8>());
-        default: return function(std::integral_constant<size_t, 0>());
+// Outputs lie side by side, filled up with zeros to vectors. The sum of an output has the same order in all of them.
+constexpr size_t padded(size_t outputs) {
+#if defined(__GNUC__)
+    return outputs == 1 ? 1 : outputs <= 4 ? 4 : (outputs + 7) / 8 * 8;
+#else
+    return outputs;
+#endif
+}
+
+// What the sums of a loss read. Shapes: theta (p, stride), at, phi (q, stride).
+struct Pass {
+    const AdditiveRows& rows;
+    const double* inverse;  // T (q, q), an upper triangle
+    size_t outputs, stride, q;
+};
+
+template <size_t LANES>
+HAMMEMO_INLINE void load(typename Lanes<LANES>::type& to, const double* from) {
+    std::memcpy(&to, from, sizeof to);
+}
+
+// The scores of a row before they are divided by HAT.
+template <size_t LANES>
+HAMMEMO_INLINE void add_scores(const Pass& pass, size_t stride, size_t row, const double* theta, double* out) {
+    using V = typename Lanes<LANES>::type;
+    const int64_t first = pass.rows.starts()[row], end = pass.rows.starts()[row + 1];
+    const uint16_t* index = pass.rows.index().data();
+    const int16_t* value = pass.rows.value().data();
+    for (size_t c = 0; c < stride; c += LANES) {
+        V total[2] = {}, one;
+        int64_t e = first;
+        for (; e + 2 <= end; e += 2)
+            for (int64_t k = 0; k < 2; ++k) load<LANES>(one, theta + index[e + k] * stride + c), total[k] += static_cast<double>(value[e + k]) * one;
+        if (e < end) load<LANES>(one, theta + index[e] * stride + c), total[0] += static_cast<double>(value[e]) * one;
+        total[0] += total[1];
+        std::memcpy(out + c, &total[0], sizeof(V));
     }
 }
 
+template <size_t LANES>
+HAMMEMO_INLINE void add_slopes(const Pass& pass, size_t stride, size_t row, const double* excess, double* out) {
+    using V = typename Lanes<LANES>::type;
+    const uint16_t* index = pass.rows.index().data();
+    const int16_t* value = pass.rows.value().data();
+    for (size_t c = 0; c < stride; c += LANES) {
+        V own, sum;
+        load<LANES>(own, excess + c);
+        for (int64_t e = pass.rows.starts()[row]; e < pass.rows.starts()[row + 1]; ++e) {
+            double* to = out + index[e] * stride + c;
+            load<LANES>(sum, to);
+            sum += (value[e] * (1.0 / HAT)) * own;
+            std::memcpy(to, &sum, sizeof sum);
+        }
+    }
+}
+
+// phi += T at
+template <size_t LANES>
+HAMMEMO_INLINE void add_moved(const Pass& pass, size_t stride, const double* at, double* phi) {
+    using V = typename Lanes<LANES>::type;
+    for (size_t i = 0; i < pass.q; ++i)
+        for (size_t c = 0; c < stride; c += LANES) {
+            const double* factors = pass.inverse + i * pass.q;
+            V total[4] = {}, one;
+            size_t j = i;
+            for (; j + 4 <= pass.q; j += 4)
+                for (size_t k = 0; k < 4; ++k) load<LANES>(one, at + (j + k) * stride + c), total[k] += factors[j + k] * one;
+            for (; j < pass.q; ++j) load<LANES>(one, at + j * stride + c), total[0] += factors[j] * one;
+            load<LANES>(one, phi + i * stride + c);
+            one += (total[0] + total[1]) + (total[2] + total[3]);
+            std::memcpy(phi + i * stride + c, &one, sizeof one);
+        }
+}
+
+// gradient += T' slopes
+template <size_t LANES>
+HAMMEMO_INLINE void add_turned(const Pass& pass, size_t stride, const double* slopes, double* gradient) {
+    using V = typename Lanes<LANES>::type;
+    for (size_t i = 0; i < pass.q; ++i)
+        for (size_t c = 0; c < stride; c += LANES) {
+            V own, sum;
+            load<LANES>(own, slopes + i * stride + c);
+            for (size_t j = i; j < pass.q; ++j) {
+                double* to = gradient + j * stride + c;
+                load<LANES>(sum, to);
+                sum += pass.inverse[i * pass.q + j] * own;
+                std::memcpy(to, &sum, sizeof sum);
+            }
+        }
+}
+
+enum class Step { SCORES, SLOPES, MOVED, TURNED };
+
+template <size_t LANES>
+HAMMEMO_INLINE void run(Step step, const Pass& pass, size_t stride, size_t row, const double* from, double* to) {
+    switch (step) {
+        case Step::SCORES: return add_scores<LANES>(pass, stride, row, from, to);
+        case Step::SLOPES: return add_slopes<LANES>(pass, stride, row, from, to);
+        case Step::MOVED: return add_moved<LANES>(pass, stride, from, to);
+        case Step::TURNED: return add_turned<LANES>(pass, stride, from, to);
+    }
+}
+
+// Strides of one vector are constants.
+HAMMEMO_INLINE void run_any(Step step, const Pass& pass, size_t row, const double* from, double* to) {
+    if (pass.stride == 1) return run<1>(step, pass, 1, row, from, to);
+#if defined(__GNUC__)
+    if (pass.stride == 4) return run<4>(step, pass, 4, row, from, to);
+    if (pass.stride == 8) return run<8>(step, pass, 8, row, from, to);
+    run<8>(step, pass, pass.stride, row, from, to);
+#else
+    run<1>(step, pass, pass.stride, row, from, to);
+#endif
+}
+
+#if defined(HAMMEMO_X86)
+__attribute__((target("avx512f,avx512vl,avx512dq"))) void run_512(Step step, const Pass& pass, size_t row, const double* from, double* to) {
+    run_any(step, pass, row, from, to);
+}
+__attribute__((target("avx2"))) void run_256(Step step, const Pass& pass, size_t row, const double* from, double* to) {
+    run_any(step, pass, row, from, to);
+}
+void run_128(Step step, const Pass& pass, size_t row, const double* from, double* to) { run_any(step, pass, row, from, to); }
+const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+const auto RUN = HAS_512 ? run_512 : __builtin_cpu_supports("avx2") ? run_256 : run_128;
+#else
+const auto RUN = run_any;
+#endif
+
+// Coordinates of the fit, (q, stride), become those of rows, (p, stride); or, `turned`, the other way.
+void change(const Modes& modes, size_t outputs, size_t stride, const double* from, double* to, bool turned) {
+    std::vector<double> one(turned ? modes.p() : modes.q()), other(turned ? modes.q() : modes.p());
+    for (size_t k = 0; k < outputs; ++k) {
+        for (size_t i = 0; i < one.size(); ++i) one[i] = from[i * stride + k];
+        turned ? modes.apply_turned(one.data(), other.data()) : modes.apply(one.data(), other.data());
+        for (size_t i = 0; i < other.size(); ++i) to[i * stride + k] = other[i];
+    }
+}
+
+// (outputs, q) becomes (q, stride).
+std::vector<double> spread(const double* phi, size_t outputs, size_t q) {
+    std::vector<double> found(q * padded(outputs));
+    for (size_t k = 0; k < outputs; ++k)
+        for (size_t j = 0; j < q; ++j) found[j * padded(outputs) + k] = phi[k * q + j];
+    return found;
+}
+
+// Points are (q, stride), steps in coordinates in which the curvature is about one.
 class PenalisedLoss final : public Loss {
    public:
-    PenalisedLoss(const ClassRows& given, const Modes& modes, const double* inverses, size_t width, const double* penalties, const double* start)
-        : given_(given), modes_(modes), inverses_(inverses), width_(width), penalties_(penalties), start_(start), q_(modes.q()),
-          turned_(width * q_ * q_) {
-        for (size_t k = 0; k < width; ++k)
-            for (size_t i = 0; i < q_; ++i)
-                for (size_t j = i; j < q_; ++j) turned_[(k * q_ + j) * q_ + i] = inverses[(k * q_ + i) * q_ + j];
-    }
+    PenalisedLoss(const ClassRows& given, const Modes& modes, const double* inverse, const double* penalties, std::vector<double> start)
+        : given_(given), modes_(modes), pass_{given.rows, inverse, given.outputs, padded(given.outputs), modes.q()}, penalties_(penalties),
+          start_(std::move(start)) {}
 
-    // From steps, in coordinates in which the curvature is about one, to the coordinates of the fit: (outputs, q).
+    // From steps to the coordinates of the fit.
     std::vector<double> moved(const std::vector<double>& at) const {
-        std::vector<double> phi(start_, start_ + at.size());
-        for (size_t k = 0; k < given_.outputs; ++k)
-            for (size_t j = 0; j < q_; ++j)
-                add_scaled(phi.data() + k * q_, turned_.data() + ((k < width_ ? k : 0) * q_ + j) * q_, at[k * q_ + j], j + 1);
+        std::vector<double> phi = start_;
+        RUN(Step::MOVED, pass_, 0, at.data(), phi.data());
         return phi;
     }
 
     double operator()(const std::vector<double>& at, std::vector<double>& gradient) override {
-        const size_t o = given_.outputs, p = modes_.p();
+        const size_t o = given_.outputs, stride = pass_.stride;
         const std::vector<double> phi = moved(at);
-        std::vector<double> one(p), theta(p * o), slopes(p * o), scores(o), excess(o), of_modes(q_);
-        for (size_t k = 0; k < o; ++k) {
-            modes_.apply(phi.data() + k * q_, one.data());
-            for (size_t i = 0; i < p; ++i) theta[i * o + k] = one[i];
-        }
+        std::vector<double> theta(modes_.p() * stride), slopes(theta.size()), of_modes(phi.size()), scores(stride), excess(stride);
+        change(modes_, o, stride, phi.data(), theta.data(), false);
         double loss = 0, away = 0;
         for (size_t i = 0; i < given_.rows.n(); ++i) {
             const double weight = given_.weights[i];
             if (weight == 0) continue;
-            given_.rows.score(i, theta.data(), o, scores.data());
+            RUN(Step::SCORES, pass_, i, theta.data(), scores.data());
+            for (double& score : scores) score *= 1.0 / HAT;
             loss += weight * shares_of(scores.data(), o, given_.labels[i], excess.data());
             if (o > 1 || given_.labels[i]) excess[o > 1 ? static_cast<size_t>(given_.labels[i]) : 0] -= 1.0;
             for (double& e : excess) e *= weight;
-            given_.rows.add_gradient(i, excess.data(), o, slopes.data());
+            RUN(Step::SLOPES, pass_, i, excess.data(), slopes.data());
+        }
+        change(modes_, o, stride, slopes.data(), of_modes.data(), true);
+        for (size_t i = 0; i < phi.size(); ++i) {
+            away += penalties_[i / stride] * phi[i] * phi[i];
+            of_modes[i] += penalties_[i / stride] * phi[i];
         }
         std::fill(gradient.begin(), gradient.end(), 0.0);
-        for (size_t k = 0; k < o; ++k) {
-            for (size_t i = 0; i < p; ++i) one[i] = slopes[i * o + k];
-            modes_.apply_turned(one.data(), of_modes.data());
-            for (size_t j = 0; j < q_; ++j) {
-                const double x = phi[k * q_ + j];
-                away += penalties_[j] * x * x;
-                of_modes[j] += penalties_[j] * x;
-                add_scaled(gradient.data() + k * q_ + j, inverses_ + ((k < width_ ? k : 0) * q_ + j) * q_ + j, of_modes[j], q_ - j);
-            }
-        }
+        RUN(Step::TURNED, pass_, 0, of_modes.data(), gradient.data());
         return loss + 0.5 * away;
     }
 
    private:
     const ClassRows& given_;
     const Modes& modes_;
-    const double* inverses_;
-    size_t width_;
-    const double *penalties_, *start_;
-    size_t q_;
-    std::vector<double> turned_;
+    const Pass pass_;
+    const double* penalties_;
+    const std::vector<double> start_;
 };
 
 }  // namespace
@@ -128,11 +248,11 @@ void Modes::apply_turned(const double* from, double* to) const {
             for (int64_t j = columns[b]; j < columns[b + 1]; ++j) to[j] += *entry++ * from[i];
 }
 
-void Modes::turn(const double* upper, size_t stride, double* out) const {
+void Modes::turn(const double* upper, double* out) const {
     const size_t P = p(), Q = q();
     std::vector<double> whole(P * P), half(P * Q);
     for (size_t i = 0; i < P; ++i)
-        for (size_t j = i; j < P; ++j) whole[i * P + j] = whole[j * P + i] = upper[(i * P + j) * stride];
+        for (size_t j = i; j < P; ++j) whole[i * P + j] = whole[j * P + i] = upper[i * P + j];
     for (size_t i = 0; i < P; ++i) apply_turned(whole.data() + i * P, half.data() + i * Q);
     std::fill(out, out + Q * Q, 0.0);
     const double* entry = flat.data();
@@ -183,15 +303,6 @@ void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* 
     }
 }
 
-void AdditiveRows::score(size_t row, const double* coefficients, size_t outputs, double* out) const {
-    std::fill(out, out + outputs, 0.0);
-    with_width(outputs, [&](auto constant) {
-        const size_t width = constant ? constant : outputs;
-        for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out, coefficients + index_[e] * width, value_[e], width);
-    });
-    for (size_t k = 0; k < outputs; ++k) out[k] *= 1.0 / HAT;
-}
-
 void AdditiveRows::add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, int64_t* products) const {
     for (size_t i = 0; i < n(); ++i) {
         if (counts[i] == 0) continue;
@@ -204,21 +315,11 @@ void AdditiveRows::add_gram(const int64_t* counts, const int64_t* targets, int64
     }
 }
 
-void AdditiveRows::add_products(size_t row, const double* weights, size_t width, double* out) const {
-    with_width(width, [&](auto constant) {
-        const size_t own = constant ? constant : width;
-        for (int64_t a = starts_[row]; a < starts_[row + 1]; ++a) {
-            double* line = out + index_[a] * p_ * own;
-            for (int64_t b = a; b < starts_[row + 1]; ++b) add_scaled(line + index_[b] * own, weights, value_[a] * value_[b], own);
-        }
-    });
-}
-
-void AdditiveRows::add_gradient(size_t row, const double* excess, size_t outputs, double* out) const {
-    with_width(outputs, [&](auto constant) {
-        const size_t width = constant ? constant : outputs;
-        for (int64_t e = starts_[row]; e < starts_[row + 1]; ++e) add_scaled(out + index_[e] * width, excess, value_[e] * (1.0 / HAT), width);
-    });
+void AdditiveRows::add_products(size_t row, double weight, double* out) const {
+    for (int64_t a = starts_[row]; a < starts_[row + 1]; ++a) {
+        double* line = out + index_[a] * p_;
+        for (int64_t b = a; b < starts_[row + 1]; ++b) line[index_[b]] += weight * (value_[a] * value_[b]);
+    }
 }
 
 double shares_of(const double* scores, size_t outputs, int32_t label, double* out) {
@@ -234,31 +335,34 @@ double shares_of(const double* scores, size_t outputs, int32_t label, double* ou
     return portable_log(sum) + highest - scores[label];
 }
 
-void ClassRows::curvature(const double* theta, size_t width, size_t most, double* out) const {
-    const size_t size = rows.p() * rows.p() * width;
-    std::vector<double> scores(outputs), curved(outputs);
+void ClassRows::curvature(const Modes& modes, const double* phi, size_t most, double* out) const {
+    const Pass pass{rows, nullptr, outputs, padded(outputs), modes.q()};
+    std::vector<double> theta(rows.p() * pass.stride), scores(pass.stride), shares(pass.stride), upper(rows.p() * rows.p());
+    change(modes, outputs, pass.stride, spread(phi, outputs, pass.q).data(), theta.data(), false);
     double used = 0, all = 0;
     for (size_t i = 0; i < rows.n(); ++i) {
         all += weights[i];
         if (weights[i] == 0 || most == 0) continue;
         --most, used += weights[i];
-        rows.score(i, theta, outputs, scores.data());
-        shares_of(scores.data(), outputs, labels[i], curved.data());
-        for (double& share : curved) share = weights[i] * std::max(share * (1.0 - share), 1e-6);
-        for (size_t k = width; k < outputs; ++k) curved[0] += curved[k];
-        rows.add_products(i, curved.data(), width, out);
+        RUN(Step::SCORES, pass, i, theta.data(), scores.data());
+        for (double& score : scores) score *= 1.0 / HAT;
+        shares_of(scores.data(), outputs, labels[i], shares.data());
+        double curved = 0;
+        for (size_t k = 0; k < outputs; ++k) curved += std::max(shares[k] * (1.0 - shares[k]), 1e-6);
+        rows.add_products(i, weights[i] * curved, upper.data());
     }
-    const double scale = used > 0 ? all / used / (1.0 * HAT * HAT) / static_cast<double>(outputs / width) : 0.0;
-    for (size_t i = 0; i < size; ++i) out[i] *= scale;
+    const double scale = used > 0 ? all / used / (1.0 * HAT * HAT) / static_cast<double>(outputs) : 0.0;
+    for (double& sum : upper) sum *= scale;
+    modes.turn(upper.data(), out);
 }
 
-void ClassRows::fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance,
-                      double* phi) const {
-    std::vector<double> at(outputs * modes.q());
-    PenalisedLoss loss(*this, modes, inverses, width, penalties, phi);
+void ClassRows::fit(const Modes& modes, const double* inverse, const double* penalties, size_t steps, double tolerance, double* phi) const {
+    PenalisedLoss loss(*this, modes, inverse, penalties, spread(phi, outputs, modes.q()));
+    std::vector<double> at(padded(outputs) * modes.q());
     descend(loss, at, steps, tolerance);
     const std::vector<double> found = loss.moved(at);
-    std::copy(found.begin(), found.end(), phi);
+    for (size_t k = 0; k < outputs; ++k)
+        for (size_t j = 0; j < modes.q(); ++j) phi[k * modes.q() + j] = found[j * padded(outputs) + k];
 }
 
 void pair_scores(const uint8_t* cells, const std::vector<int64_t>& sizes, size_t n, const int64_t* left, const int64_t* spread, size_t outputs,

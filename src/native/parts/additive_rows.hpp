@@ -36,8 +36,8 @@ struct Modes {
     size_t q() const { return static_cast<size_t>(columns.back()); }
     void apply(const double* from, double* to) const;       // q -> p
     void apply_turned(const double* from, double* to) const;  // p -> q
-    // Of a matrix whose upper half is given, (p, p), every `stride`-th number: the whole matrix in the new coordinates, (q, q).
-    void turn(const double* upper, size_t stride, double* out) const;
+    // Of a matrix whose upper half is given, (p, p): the whole matrix in the new coordinates, (q, q).
+    void turn(const double* upper, double* out) const;
 };
 
 class AdditiveRows {
@@ -54,13 +54,10 @@ class AdditiveRows {
 
     // The nearest whole number to the sum over coordinates: coefficients (p, outputs), out (n, outputs).
     void scores(const int64_t* coefficients, size_t outputs, int64_t* out) const;
-    // The same in floating point, of one row.
-    void score(size_t row, const double* coefficients, size_t outputs, double* out) const;
     // Adds products of coordinates, upper half (p, p), and of coordinates and targets (p,), both times counts.
     void add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, int64_t* products) const;
-    // Adds products of coordinates times weights of the row, `width` of them: upper half, (p, p, width), in units of 1 / HAT^2.
-    void add_products(size_t row, const double* weights, size_t width, double* out) const;
-    void add_gradient(size_t row, const double* excess, size_t outputs, double* out) const;
+    // Adds products of coordinates times the weight of the row: upper half, (p, p), in units of 1 / HAT^2.
+    void add_products(size_t row, double weight, double* out) const;
 
    private:
     size_t p_;
@@ -79,10 +76,10 @@ struct ClassRows {
     const double* weights;
     size_t outputs;
 
-    // Curvatures at theta (p, outputs), by the first `most` rows with a weight: upper halves (p, p, width). Width: all outputs, or 1, their mean.
-    void curvature(const double* theta, size_t width, size_t most, double* out) const;
-    // Minimises the penalised loss from phi (outputs, q); inverses: (width, q, q), upper, of the roots of the curvatures with penalties.
-    void fit(const Modes& modes, const double* inverses, size_t width, const double* penalties, size_t steps, double tolerance, double* phi) const;
+    // The mean over outputs of the curvature at phi (outputs, q), by the first `most` rows with a weight: (q, q).
+    void curvature(const Modes& modes, const double* phi, size_t most, double* out) const;
+    // Minimises the penalised loss from phi (outputs, q); inverse: (q, q), upper, of the root of the curvature with penalties.
+    void fit(const Modes& modes, const double* inverse, const double* penalties, size_t steps, double tolerance, double* phi) const;
 };
 
 // Score tests of all pairs of columns. cells: (columns, n); left, spread: (n, outputs) whole numbers; out: one number for each pair a < b.

@@ -131,21 +131,19 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     labels = rng.integers(0, 2 if outputs == 1 else outputs, made.n).astype(np.int32)
     weights = rows["counts"] * (rng.random(made.n) < 0.8)
     weights, phi = weights.astype(float), rng.normal(size=(outputs, q)) * 0.1
-    width = outputs if rng.random() < 0.5 else 1
-    found, inverses = np.empty((2, width * q * q)), np.empty((2, width, q * q))
-    made.curvature(labels, weights, modes, phi, 20, width, found[0])
-    twin.curvature(labels, weights, twin_modes, phi, 20, width, found[1])
+    found, inverses = np.empty((2, q * q)), np.empty((2, q, q))
+    made.curvature(labels, weights, modes, phi, 20, found[0])
+    twin.curvature(labels, weights, twin_modes, phi, 20, found[1])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-9)
     penalties = rng.uniform(0.5, 2.0, q)
-    for k in range(width):
-        whole = found[0].reshape(width, q, q)[k] + np.diag(penalties)
-        assert loops.inverse_root(whole, inverses[0, k])
-        assert plain.inverse_root(whole, inverses[1, k])
+    whole = found[0].reshape(q, q) + np.diag(penalties)
+    assert loops.inverse_root(whole, inverses[0].reshape(-1))
+    assert plain.inverse_root(whole, inverses[1].reshape(-1))
     np.testing.assert_allclose(inverses[0], inverses[1], rtol=1e-8, atol=1e-10)
     ends = np.stack([phi, phi])
     both_modes: list[Any] = [modes, twin_modes]
     for rows_of, own, end in zip(both, both_modes, ends, strict=True):
-        rows_of.fit(labels, weights, own, inverses[0].ravel(), penalties, 500, 1e-13, end)
+        rows_of.fit(labels, weights, own, inverses[0], penalties, 500, 1e-13, end)
     np.testing.assert_allclose(ends[0], ends[1], atol=2e-3)
     turned = np.empty((2, q * q))
     upper = rng.normal(size=(design.p, design.p))

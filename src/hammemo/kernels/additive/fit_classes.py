@@ -1,8 +1,8 @@
 """The additive base for classes: a penalised log-linear function, by Newton steps.
 
 Two labels have one score. Steps are those of L-BFGS in coordinates in which the curvature is about one. The curvature
-is taken from the rows with the lowest hashes, the loss and its gradient from all rows: the curvature changes the way to
-the minimum, not the minimum.
+is the mean of those of the labels, by the rows with the lowest hashes; the loss and its gradient are of all rows: the
+curvature changes the way to the minimum, not the minimum.
 """
 
 from __future__ import annotations
@@ -37,14 +37,12 @@ if TYPE_CHECKING:
 
 _CURVATURE_ROWS: Final = 20_000
 _CURVATURE_WORK: Final = 2**28
-"""Rows times entries squared times curvatures, at most."""
-_OWN_CURVATURES: Final = 8
-"""Labels up to which each has a curvature of its own."""
+"""Rows times entries squared, at most."""
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
 _FRESH: Final = 3
 """Steps of the evidence with one curvature."""
-_SHORT, _LONG = (3, 1e-5), (30, 1e-6)
-"""Steps of a fit, and the relative gain below which a step is the last one."""
+_SHORT, _SHARED, _LONG = (3, 1e-5), (6, 1e-5), (30, 1e-6)
+"""Steps of a fit, and the relative gain below which a step is the last one; more where labels share a curvature."""
 _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
 _LEAST_GAIN: Final = 0.002
@@ -85,8 +83,8 @@ def class_base(
     best, rounds = None, _FIRST_ROUNDS
     while True:
         rows = _LabelledRows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
-        phi, penalties, inverses = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
-        crossed = _crossed(rows, phi, penalties, inverses, counts, folded)
+        phi, penalties, inverse = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
+        crossed = _crossed(rows, phi, penalties, inverse, counts, folded)
         loss, left, spread = _left_over(rows, crossed, folded)
         if best is not None and loss >= best[0] * (1 - _LEAST_GAIN):
             break
@@ -112,44 +110,42 @@ class _LabelledRows:
     def evidence(
         self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64], rounds: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return coefficients, penalties and the inverses of curvatures, after so many steps of the evidence."""
+        """Return coefficients, penalties and `inverse_of` the curvature, after so many steps of the evidence."""
         groups = self.design.groups
         for place in range(rounds):
             if place % _FRESH == 0:
-                curvatures = self.curvatures(phi, weights)
-            inverses = self.inverses(curvatures, penalties)
-            phi = self.fitted(phi, penalties, weights, inverses, _SHORT)
-            worths = worth(groups, penalties, list(inverses), self.outputs)
+                curvature = self.curvature(phi, weights)
+            inverse = inverse_of(curvature, self.ridge(penalties))
+            phi = self.fitted(phi, penalties, weights, inverse, _SHORT if self.outputs == 1 else _SHARED)
+            worths = worth(groups, penalties, inverse, self.outputs)
             squares = sum(group_sums(groups, one**2) for one in phi)
             penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
-        inverses = self.inverses(self.curvatures(phi, weights), penalties)
-        return self.fitted(phi, penalties, weights, inverses), penalties, inverses
+        inverse = inverse_of(self.curvature(phi, weights), self.ridge(penalties))
+        return self.fitted(phi, penalties, weights, inverse), penalties, inverse
 
-    def curvatures(self, phi: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the curvature of each output, or their mean where they are many: shape (width, q, q)."""
-        width, q = self.outputs if self.outputs <= _OWN_CURVATURES else 1, phi.shape[1]
-        entries = self.rows.n_entries // max(self.rows.n, 1)
-        most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // (width * entries**2)))
-        found = np.empty((width, q, q))
-        self.rows.curvature(self.labels, weights, self.design.modes, phi, most, width, found.reshape(-1))
+    def curvature(self, phi: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean curvature of the outputs: shape (q, q)."""
+        q, entries = phi.shape[1], self.rows.n_entries // max(self.rows.n, 1)
+        most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // entries**2))
+        found = np.empty((q, q))
+        self.rows.curvature(self.labels, weights, self.design.modes, phi, most, found.reshape(-1))
         return found
 
-    def inverses(self, curvatures: NDArray[np.float64], penalties: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return `inverse_of` each curvature with penalties: shape (width, q, q)."""
-        own = ridge(self.design.groups, penalties, _OF_CONSTANT)
-        return np.stack(in_threads(lambda one: inverse_of(one, own), list(curvatures)))
+    def ridge(self, penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the penalty of each coordinate."""
+        return ridge(self.design.groups, penalties, _OF_CONSTANT)
 
     def fitted(
         self,
         phi: NDArray[np.float64],
         penalties: NDArray[np.float64],
         weights: NDArray[np.float64],
-        inverses: NDArray[np.float64],
+        inverse: NDArray[np.float64],
         end: tuple[int, float] = _LONG,
     ) -> NDArray[np.float64]:
         """Return the coefficients with the lowest penalised loss, from phi on."""
-        found, own = phi.copy(), ridge(self.design.groups, penalties, _OF_CONSTANT)
-        self.rows.fit(self.labels, weights, self.design.modes, inverses.reshape(-1), own, *end, found)
+        found = phi.copy()
+        self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), *end, found)
         return found
 
     def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -171,7 +167,7 @@ def _crossed(
     rows: _LabelledRows,
     phi: NDArray[np.float64],
     penalties: NDArray[np.float64],
-    inverses: NDArray[np.float64],
+    inverse: NDArray[np.float64],
     counts: NDArray[np.int64],
     folded: NDArray[np.int64],
 ) -> NDArray[np.int64]:
@@ -182,7 +178,7 @@ def _crossed(
         weights = (counts - of_fold).astype(np.float64)
         if few:
             return rows.whole(rows.evidence(phi, penalties, weights, _FOLD_ROUNDS)[0])
-        return rows.whole(rows.fitted(phi, penalties, weights, inverses))
+        return rows.whole(rows.fitted(phi, penalties, weights, inverse))
 
     return np.stack(in_threads(without, list(folded)))
 

@@ -201,7 +201,7 @@ def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64]
     equations, groups = _Equations.of(design, gram), design.groups
     for _ in range(rounds):
         phi, inverse = equations.solved(penalties)
-        worths = worth(groups, penalties, [inverse], 1)
+        worths = worth(groups, penalties, inverse, 1)
         explained = _summed(phi * equations.targets) + _summed(ridge(groups, penalties, _OF_CONSTANT) * phi**2)
         noise = max(equations.squares - explained, 1e-12 * equations.squares) / max(gram.n - 1 - _summed(worths), 1.0)
         penalties = np.clip(worths * noise / np.maximum(group_sums(groups, phi**2), 1e-30), 1e-6, 1e9)

@@ -50,17 +50,14 @@ def group_sums(groups: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArr
 
 
 def worth(
-    groups: NDArray[np.int64], penalties: NDArray[np.float64], inverses: list[NDArray[np.float64]], outputs: int
+    groups: NDArray[np.int64], penalties: NDArray[np.float64], inverse: NDArray[np.float64], outputs: int
 ) -> NDArray[np.float64]:
-    """Return how many coefficients of each group the rows determine; inverses: of all outputs, or one for all."""
-    spent = np.zeros(len(penalties))
-    for inverse in inverses:
-        variances = np.zeros(len(inverse))
-        for column in inverse.T:  # in this order, whatever the processor
-            variances += column**2
-        spent += group_sums(groups, variances)
+    """Return how many coefficients of each group the rows determine."""
+    variances = np.zeros(len(inverse))
+    for column in inverse.T:  # in this order, whatever the processor
+        variances += column**2
     size = group_sums(groups, np.ones(len(groups)))
-    return np.maximum(outputs * (size - penalties * spent / len(inverses)), 1e-3)
+    return np.maximum(outputs * (size - penalties * group_sums(groups, variances)), 1e-3)
 
 
 def next_pairs(

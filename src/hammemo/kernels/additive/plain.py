@@ -136,23 +136,21 @@ class AdditiveRows:
         modes: AdditiveModes,
         phi: Any,
         most: int,
-        width: int,
         out: NDArray[np.float64],
     ) -> None:
-        """Write the curvatures of the loss, by the first `most` rows with a weight: (width, q, q)."""
+        """Write the mean curvature of the outputs, by the first `most` rows with a weight: (q, q)."""
         own = np.flatnonzero(weights)[:most]
         B = self.matrix[own] / HAT @ modes.matrix
         shares = np.maximum(_shares(B @ phi.T) * (1 - _shares(B @ phi.T)), 1e-6)
         scale = weights.sum() / weights[own].sum() if len(own) else 0.0
-        curved = shares if width == len(phi) else shares.mean(axis=1, keepdims=True)
-        out[:] = np.stack([B.T @ (B * (weights[own] * one * scale)[:, None]) for one in curved.T]).ravel()
+        out[:] = (B.T @ (B * (weights[own] * shares.mean(axis=1) * scale)[:, None])).ravel()
 
     def fit(
         self,
         labels: Any,
         weights: Any,
         modes: AdditiveModes,
-        inverses: Any,
+        inverse: NDArray[np.float64],
         penalties: Any,
         steps: int,
         tolerance: float,
@@ -161,16 +159,15 @@ class AdditiveRows:
         """Move phi, (outputs, q), to where the penalised loss is lowest."""
         outputs, q = phi.shape
         B, start = self.matrix / HAT @ modes.matrix, phi.copy()
-        T = np.broadcast_to(inverses.reshape(-1, q, q), (outputs, q, q))
         observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
 
         def loss(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            at = start + np.einsum("kij,kj->ki", T, u.reshape(outputs, q))
+            at = start + u.reshape(outputs, q) @ inverse.T
             shares = _shares(B @ at.T)
             own = np.where(observed, shares, 1 - shares)[:, 0] if outputs == 1 else shares[observed]
             slopes = ((shares - observed) * weights[:, None]).T @ B + penalties * at
             value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * at**2).sum()
-            return float(value), np.einsum("kij,ki->kj", T, slopes).ravel()
+            return float(value), (slopes @ inverse).ravel()
 
         found = minimize(
             loss,
@@ -179,7 +176,7 @@ class AdditiveRows:
             options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
             method="L-BFGS-B",
         )
-        phi[:] = start + np.einsum("kij,kj->ki", T, found.x.reshape(outputs, q))
+        phi[:] = start + found.x.reshape(outputs, q) @ inverse.T
 
 
 def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
