@@ -483,3 +483,10 @@ def test_trees_are_made_ready_once_for_many_questions(monkeypatch: pytest.Monkey
     assert np.array_equal(np.vstack([model.predict_interval(X[i : i + 1]) for i in range(5)]), wanted)
     assert made.call_count == 3  # two parts, and the sizes of errors
     assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_interval(X[:5]), wanted)  # noqa: S301
+
+
+def test_targets_over_many_orders_of_magnitude_warn() -> None:
+    X = np.arange(60.0)[:, None]
+    with pytest.warns(UserWarning, match="eight of ten lie between .* Fit their logarithms"):
+        MemoryRegressor().fit(X, 10 ** (X[:, 0] / 4))
+    MemoryRegressor().fit(X, 10 ** (X[:, 0] / 20))  # a warning would be an error

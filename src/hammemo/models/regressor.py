@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="MemoryRegressor")
 
+_MAGNITUDES: Final = 1e6
+"""How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
@@ -138,6 +141,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
             self,
             lambda model: numbers.fit(model.settings(), known_state(model), _read(model, X, y, None, sample_weight)),
         )
+        _warn_of_magnitudes(read_targets(y))
         return self
 
     def partial_fit(
@@ -515,6 +519,19 @@ def read_targets(y: Any) -> NDArray[np.float64]:
     if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
         raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
     return np.asarray(targets + 0.0)  # no negative zero
+
+
+def _warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
+    """Warn of targets of which a few are so large that the others do not count."""
+    sizes = np.abs(targets[targets != 0])
+    small, large = np.quantile(sizes, (0.1, 0.9)) if len(sizes) else (1.0, 1.0)
+    if large / small > _MAGNITUDES:
+        warnings.warn(
+            f"The targets have very different sizes: eight of ten lie between {small:.1g} and {large:.1g}. The largest "
+            "ones decide what is learnt. Fit their logarithms, for example with TransformedTargetRegressor.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
