@@ -122,7 +122,7 @@ def test_a_peer_that_cannot_be_measured_is_refused_at_once(tmp_path: Path, monke
     file, _, _ = table(tmp_path)
     monkeypatch.setitem(sys.modules, "lightgbm", None)  # as if it were not installed
     options = ("evaluate", str(file), "--label", "label", "--peer")
-    assert "--peer lightgbm needs LightGBM: pip install lightgbm" in said(*options, "lightgbm", fails=1)
+    assert "LightGBM is not installed: pip install lightgbm" in said(*options, "lightgbm", fails=1)
     assert "--peer catboost is not known: use lightgbm." in said(*options, "catboost", fails=2)
     (tmp_path / "a.txt").write_text("to be or not to be\n" * 10)
     line = ("evaluate", str(tmp_path / "a.txt"), "--h", "2", "--tokens", "words", "--peer", "lightgbm")

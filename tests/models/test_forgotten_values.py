@@ -156,11 +156,11 @@ def test_hashes_of_names_from_outside_are_checked() -> None:
 def test_a_graph_refuses_names_that_only_trees_remember() -> None:
     X, y = people()
     model = MemoryClassifier().fit(X, y)
-    assert PERSON in model.compile().graph(None).tokens.tolist()  # type: ignore[union-attr]
+    assert PERSON in model.compile().graph(None).rows.tokens.tolist()  # type: ignore[union-attr]
     model.forget(X[:5], y[:5])
     with pytest.raises(ValueError, match=r"call refit\(\) first"):
         model.compile().graph(None)
-    assert PERSON not in model.refit().compile().graph(None).tokens.tolist()  # type: ignore[union-attr]
+    assert PERSON not in model.refit().compile().graph(None).rows.tokens.tolist()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(3))

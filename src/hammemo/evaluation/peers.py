@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hammemo._lazy import needed
 from hammemo.tokens.columns import ColumnKind, ordered_values
 
 if TYPE_CHECKING:
@@ -91,7 +92,5 @@ class LightGBM(BaseEstimator):
 
 def library() -> Any:
     """Return the module of LightGBM; raise one sentence if it is not installed."""
-    try:
+    with needed("LightGBM is not installed: pip install lightgbm"):
         return import_module("lightgbm")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("--peer lightgbm needs LightGBM: pip install lightgbm") from error

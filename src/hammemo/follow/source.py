@@ -41,6 +41,8 @@ _SESSION: Final = {
 }
 """What the text of a value depends on is the same in every session; names of tables have their schema."""
 
+_LOCK_SECONDS: Final = 3.0
+"""How long a follower waits for the server to notice that another one has ended."""
 _FETCHED: Final = 5_000
 """Messages that are held at once."""
 _LONGEST_SNAPSHOT: Final = 600
@@ -181,8 +183,12 @@ class FollowedSource:
         return True
 
     def lock(self) -> None:
-        """Refuse to go on if another follower reads the slot."""
-        if not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
+        """Refuse to go on if another follower reads the slot; one that has just ended may hold it for a moment."""
+        last = time.monotonic() + _LOCK_SECONDS
+        while not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
+            if time.monotonic() < last:
+                time.sleep(0.05)
+                continue
             raise FollowError(f"Another follower reads the slot {self.slot}: stop it first, or leave it to its work.")
 
     # The table
