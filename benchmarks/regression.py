@@ -101,7 +101,7 @@ class CatBoosted(Categories):
 
     def given(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the frame with names as strings."""
-        return as_numbers(X.assign(**{name: X[name].astype(str) for name in self.values}))
+        return as_numbers(X.assign(**{name: X[name].where(X[name].notna(), "?").astype(str) for name in self.values}))
 
 
 class Arrays(Categories):
