@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._arrays.logarithms import log
 from hammemo.kernels.additive.additive import loops
 from hammemo.tokens.hashing import mix
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.additive.additive import AdditiveDesign
 
 PAIRS_A_ROUND: Final = 4
-_LEAST_SCORE: Final = 3.0
+_LEAST_SCORE: Final = 2.0
 _STEPS_OF_A_DOUBLING: Final = 4
 _TESTED: Final = 2**26
 """Rows times pairs times outputs that are tested at most."""
@@ -70,7 +71,9 @@ def next_pairs(
 ) -> NDArray[np.int64]:
     """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
 
-    Scores are compared by quarters of doublings, and near-equal pairs by a hash: a row rarely changes the choice.
+    Where nothing is left over, scores are about normal, and the highest of P scores is near the root of 2 log P: a pair
+    must be above that. Scores are compared by quarters of doublings, and near-equal pairs by a hash: a row rarely
+    changes the choice.
 
     Shapes
     ------
@@ -89,7 +92,8 @@ def next_pairs(
     )
     known = set(map(tuple, design.pairs.tolist()))
     is_new = np.array([pair not in known for pair in zip(firsts.tolist(), seconds.tolist(), strict=True)])
-    found = np.flatnonzero((scores > _LEAST_SCORE) & is_new)
+    least = max(_LEAST_SCORE, float(np.sqrt(2 * log(np.array([len(firsts)]))[0])))
+    found = np.flatnonzero((scores > least) & is_new)
     rounded = np.searchsorted(_DOUBLINGS, scores[found])
     names = mix(firsts[found].astype(np.uint64) << np.uint64(32) | seconds[found].astype(np.uint64))
     best = found[np.lexsort((names, -rounded))][: min(PAIRS_A_ROUND, room)]
