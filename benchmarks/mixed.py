@@ -39,11 +39,13 @@ import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hammemo import MemoryClassifier
 from hammemo.kernels import AutoSites
@@ -65,6 +67,8 @@ ONE_SPLIT_ROWS = 10_000
 """Rows from which on there is one split instead of three folds."""
 MAX_CATEGORIES = 250
 """The most values of a column of names that scikit-learn's boosting takes; the most frequent ones stay."""
+LARGE = 4_000
+"""Rows of a table from which on the price of a fit is stated."""
 
 
 def names_of(X: pd.DataFrame) -> list[str]:
@@ -199,6 +203,12 @@ def _forest() -> RandomForestClassifier:
     return RandomForestClassifier(n_jobs=1, random_state=0)
 
 
+def _stack() -> Any:
+    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    parts = [("line", line), ("forest", _forest()), ("boosting", _lightgbm())]
+    return OneHot(StackingClassifier(parts, LogisticRegression(max_iter=1000), cv=5))
+
+
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ours": MemoryClassifier,
     "LightGBM": lambda: Categories(_lightgbm()),
@@ -210,6 +220,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "EBM": _explainable,
     "random forest": lambda: OneHot(_forest()),
     "random forest, calibrated": lambda: OneHot(CalibratedClassifierCV(_forest(), cv=5, ensemble=False)),
+    "stack": _stack,
 }
 ABLATIONS = {f"ours, without {part}": partial(Without, part) for part in ("base", "trees", "tuples")}
 LEARNERS |= ABLATIONS
@@ -268,6 +279,7 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
     if learner != "ours":  # the others are wrapped for frames
         X = pd.DataFrame(X)
     rows: list[list[float]] = []
+    losses: list[float] = []
     exactly = None
     for train, test in split(y, seed):
         model = LEARNERS[learner]()
@@ -276,6 +288,7 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
         answers = np.asarray(model.predict_proba(asked), np.float64)
         speed = rate(lambda: model.predict_proba(asked), len(test))  # noqa: B023
         rows.append([*_judged(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20])
+        losses += _losses(model, answers, y[test])
         if learner == "ours" and exactly is None:
             exactly = _forgets_exactly(model, learnt, y[train])
     accuracy, loss, auc, took, speed, size = np.mean(rows, axis=0).tolist()
@@ -292,7 +305,14 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
         "mebibytes": size,
         "forgets_exactly": exactly,
         "seed": seed,
+        "losses": losses,
     }
+
+
+def _losses(model: Any, answers: Any, y: Any) -> list[float]:
+    """Return the loss of each row, to compare learners row by row."""
+    places = np.searchsorted(np.asarray(model.classes_).astype(str), y)  # every learner has its classes in order
+    return [round(float(loss), 4) for loss in -np.log(np.clip(answers[np.arange(len(y)), places], 1e-15, 1))]
 
 
 def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
@@ -348,14 +368,46 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         losses = [ours["log_loss"] - theirs["log_loss"] for ours, theirs in both.values()]
         times = [sum(pair[k]["fit_seconds"] for pair in both.values()) for k in (0, 1)]
         worst = min(ahead, key=lambda name: ahead[name])
+        apart = {name: _errors_apart(*pair) for name, pair in both.items()}
+        lower, higher = ([name for name, z in apart.items() if sign * z > 2] for sign in (-1, 1))
         lines.append(
             f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}, log-loss "
             f"{np.mean(losses):+.4f}; least on {worst}: {ahead[worst]:+.4f}; fits take {times[0] / times[1]:.1f} times "
             "its processor time"
         )
+        lines.append(
+            f"log-loss beyond two standard errors of the rows' differences: lower than {learner} on {len(lower)}, "
+            f"higher on {len(higher)} of {len(both)} sets ({', '.join(higher) or 'none'})"
+        )
+    lines += _prices(sets)
     ours = [row["ours"] for row in sets.values() if "ours" in row]
     exact = [found["forgets_exactly"] for found in ours if found["forgets_exactly"] is not None]
     return [*lines, f"a tenth forgotten, then refit, equal to the byte: {sum(exact)} of {len(exact)} sets"]
+
+
+def _errors_apart(ours: Row, theirs: Row) -> float:
+    """Return the mean difference of the rows' losses, in standard errors; below zero where ours is lower."""
+    apart = np.subtract(ours["losses"], theirs["losses"])
+    error = float(apart.std(ddof=1)) / len(apart) ** 0.5
+    return float(apart.mean() / max(error, 1e-12))
+
+
+def _prices(sets: dict[str, dict[str, Row]]) -> list[str]:
+    """Return the price of a fit on large tables, as a multiple of LightGBM's."""
+    lines = []
+    for which, most, least in (("two labels", 2, 2), ("more labels", 1_000, 3)):
+        found = {
+            name: row["ours"]["fit_seconds"] / row["LightGBM"]["fit_seconds"]
+            for name, row in sets.items()
+            if {"ours", "LightGBM"} <= set(row)
+            and row["ours"]["rows"] >= LARGE
+            and least <= row["ours"]["labels"] <= most
+        }
+        if found:
+            each = ", ".join(f"{name} {price:.1f}" for name, price in found.items())
+            median = np.median(list(found.values()))
+            lines.append(f"fit beside LightGBM, {which}, {LARGE:,} rows or more: median {median:.1f} ({each})")
+    return lines
 
 
 def main() -> None:
