@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.stores.stream_facts import StreamFacts
     from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.votes.tree_weights import WeightedRows
 
 CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
@@ -55,6 +56,8 @@ class LayoutPlan:
     layout: Layout
     memory: Memory
     vote: Vote
+    weighted: WeightedRows | None = None
+    """The rows that the vote for trees was chosen by; None for others."""
 
 
 def choice_rows(kept: KeptRows) -> Examples:
@@ -178,6 +181,7 @@ class _Chosen:
     vote: Vote
     choices: Choices
     cells: Cells | None = None
+    weighted: WeightedRows | None = None
 
     @classmethod
     def begun(cls, settings: ModelSettings, n_labels: int) -> _Chosen:
@@ -202,7 +206,8 @@ class _Chosen:
                 f"vote={vote!r} reads positions only, and the kernel has a {sites.free[0].kind!r}: "
                 "use vote='mixture', or 'log-linear'."
             )
-        return LayoutPlan(Layout(kernel, sites, choices, self.cells), self.memory.open(sites, seed), vote)
+        layout = Layout(kernel, sites, choices, self.cells)
+        return LayoutPlan(layout, self.memory.open(sites, seed), vote, self.weighted)
 
 
 def _by_trees(
@@ -220,10 +225,10 @@ def _by_trees(
     tuples_too = f", {len(cells.tuples)} tuples of them" if cells.tuples else ""
     why = f"auto: names{tuples_too}, and {cells.forest.n_trees} trees of cuts, for a table with numbers"
     choices = replace(found, kernel=why)
-    vote = chosen.vote
+    vote, weighted = chosen.vote, None
     if is_auto(settings.vote):
         with progress_bar("Choosing the vote, folds"):
-            vote, trials = chosen_tree_vote(cells, examples, seed)
+            vote, trials, weighted = chosen_tree_vote(cells, examples, seed)
         choices = choices.with_trials(trials, _why(vote))
     return replace(
         chosen,
@@ -231,6 +236,7 @@ def _by_trees(
         vote=vote,
         choices=choices,
         cells=cells,
+        weighted=weighted,
     )
 
 

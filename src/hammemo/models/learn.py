@@ -85,7 +85,7 @@ def fit_examples(
     by = examples if rows is None else choose.choice_rows(rows)
     plan = choose.by_rows(settings, columns, by, seed, quickly=quickly)
     state = counted(settings, plan, columns, label_dtype, store, declared, count_all)
-    return weigh(settings, state, examples).but(refitted=EVERYTHING_FITTED)
+    return weigh(settings, state, examples, plan.weighted).but(refitted=EVERYTHING_FITTED)
 
 
 def counted(

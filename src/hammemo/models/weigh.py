@@ -22,15 +22,21 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.models.settings import ModelSettings
     from hammemo.tokens.contexts import Examples
+    from hammemo.votes.tree_weights import WeightedRows
 
 
-def weigh(settings: ModelSettings, state: ModelState, learnt: Examples | None = None) -> ModelState:
-    """Fit the vote to what is kept, or to what was learnt where nothing is kept; not at all if that is too few."""
+def weigh(
+    settings: ModelSettings, state: ModelState, learnt: Examples | None = None, known: WeightedRows | None = None
+) -> ModelState:
+    """Fit the vote to what is kept, or to what was learnt where nothing is kept; not at all if that is too few.
+
+    `known` are the rows that the vote was chosen by: if these are all, they are not read again.
+    """
     kept = state.kept
     examples = learnt if kept is None else kept.fitting_sample(state.vote) if len(kept) else None
     if examples is None or not _is_enough(settings, examples):
         return state
-    return state.but(vote=fitted_vote(state, examples))
+    return state.but(vote=fitted_vote(state, examples, known))
 
 
 def weigh_anew(settings: ModelSettings, state: ModelState) -> ModelState:
@@ -66,14 +72,16 @@ def with_weights(settings: ModelSettings, state: ModelState, stored: StoredArray
     return with_fitted_weights(settings, state.but(vote=vote))
 
 
-def fitted_vote(state: ModelState, examples: Examples, *, leave_one_out: bool = True) -> Vote:
+def fitted_vote(
+    state: ModelState, examples: Examples, known: WeightedRows | None = None, *, leave_one_out: bool = True
+) -> Vote:
     """Return the vote fitted to examples; with `leave_one_out` each is left out of the counts that predict it."""
     vote, memory, cells = state.vote, state.memory, state.cells
     if not vote.has_weights:
         return vote  # no reader is made
     vote = copy.copy(vote)
     if isinstance(cells, TreeCells) and isinstance(vote, LogLinear):
-        _fit_trees(state, vote, cells, examples, leave_one_out=leave_one_out)
+        _fit_trees(state, vote, cells, examples, known, leave_one_out=leave_one_out)
         return vote
     examples = examples if cells is None else cells.counted(examples)
     reader = memory.static_reader() if vote.keeps_cases else memory.reader()
@@ -101,7 +109,13 @@ def check_class_weight(state: ModelState) -> None:
 
 
 def _fit_trees(
-    state: ModelState, vote: LogLinear, cells: TreeCells, examples: Examples, *, leave_one_out: bool
+    state: ModelState,
+    vote: LogLinear,
+    cells: TreeCells,
+    examples: Examples,
+    known: WeightedRows | None,
+    *,
+    leave_one_out: bool,
 ) -> None:
     """Fit the weights of trees: to rows that did not grow them."""
     if not leave_one_out:
@@ -112,7 +126,7 @@ def _fit_trees(
     is_all = kept is not None and kept.holds_all and len(examples) == len(kept)
     parts, reader = (vote, cells, state.sites), memory.static_reader()
     with progress_bar("Fitting weights, stages"):
-        fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all)
+        fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all, known=known)
 
 
 def _is_enough(settings: ModelSettings, examples: Examples) -> bool:

@@ -107,7 +107,8 @@ def rows_of(
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
-    rows, words, counts = cells.codes.distinct(examples, seed)
+    coded = cells.codes.rows(examples.contexts)
+    rows, words, counts = cells.codes.distinct(examples, seed, coded)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
     if reader is not None:
@@ -121,16 +122,17 @@ def rows_of(
         chosen = np.flatnonzero(np.logical_and.reduce(by_kind))[:sample]
     counted = chosen if reader is not None else np.arange(len(rows))  # a reader has counted all of them
     contexts, places = examples.contexts[rows[counted]], chosen if reader is None else np.arange(len(chosen))
+    coded = coded[rows[counted]]
     n_labels, columns = len(label_counts), [_distinct_tuples(contexts.ranks, site) for site in cells.name_sites]
     codes = np.stack([ranks for _, ranks in columns], axis=1) if columns else np.empty((len(counted), 0), np.int64)
-    leaves = cells.leaves(contexts)
+    leaves = cells.forest.leaves(coded)
     if reader is None:
         tree_counts = cells.forest.counts(leaves, labels, counts, n_labels)
         name_counts = [_cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels) for code in codes.T]
     else:
         tree_counts, name_counts = _read_counts(cells, contexts.vocabulary, [found for found, _ in columns], reader)
     known_labels = examples.labels if reader is None else reader.labels
-    plain = cells.codes.plain(contexts[places])
+    plain = cells.codes.plain_of_rows(coded[places])
     return TreeRows(
         leaves[places],
         is_out[chosen],
@@ -226,6 +228,20 @@ def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...]
         out[:, :, first : first + n_amounts] = ratios.transpose(1, 0, 2)
     out[:, :, -1] = rows.base_ratios.T
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Rows that weights are fitted to, with their features: shape (L, m, F)."""
+
+    rows: TreeRows
+    features: NDArray[np.float32]
+    labels: Vocabulary
+
+    def are_of(self, reader: Reader, vote: LogLinear) -> bool:
+        """Return whether a reader would give the same, for a vote; all that it holds is these rows."""
+        is_same = self.labels == reader.labels and np.array_equal(self.rows.label_counts, reader.label_counts)
+        return is_same and vote.amounts() == SMOOTHING and int(vote.sample) == _MAX_ROWS
 
 
 def site_counts_of(
@@ -379,8 +395,13 @@ def _write_means(
 
 
 @one_blas_thread
-def chosen_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> tuple[LogLinear, list[WeightTrial]]:
-    """Return the vote for the trees that examples grew, and all that was tried on folds of them, the best first."""
+def chosen_tree_vote(
+    cells: TreeCells, examples: Examples, seed: int
+) -> tuple[LogLinear, list[WeightTrial], WeightedRows]:
+    """Return the vote for the trees that examples grew, all that was tried on folds of them, the best first, and rows.
+
+    The rows are what `fit_tree_weights` fits the weights to, if the examples are all that a model learns.
+    """
     rows = rows_of(cells, examples, seed, sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS))
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
@@ -413,7 +434,7 @@ def chosen_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> tuple[L
         shared_ridge=_RIDGE,
         uniform=best.uniform,
     )
-    return vote, trials
+    return vote, trials, WeightedRows(rows, ratios, examples.labels)
 
 
 def _most_rows(cells: TreeCells, n_labels: int, n_amounts: int, sample: int) -> int:
@@ -456,17 +477,23 @@ def fit_tree_weights(
     reader: Reader,
     *,
     rows_are_all: bool,
+    known: WeightedRows | None = None,
 ) -> None:
     """Fit the weights of a vote to examples, rows as they were given, that a reader holds.
 
-    With `rows_are_all` the reader holds nothing else: its counts are not read where they are estimates.
+    With `rows_are_all` the reader holds nothing else: its counts are not read where they are estimates. `known` are
+    the rows that the vote was chosen by: if these are all, nothing is read again.
     """
     smoothing = vote.amounts()
-    most = _most_rows(cells, len(reader.labels), len(smoothing), int(vote.sample))
-    rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
+    if known is not None and rows_are_all and known.are_of(reader, vote):
+        rows, ratios = known.rows, known.features
+    else:
+        most = _most_rows(cells, len(reader.labels), len(smoothing), int(vote.sample))
+        rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
+        ratios = tree_features(cells, rows, smoothing)
     if len(reader.labels) < 2 or not len(rows.labels):
         return
-    ratios, prior = tree_features(cells, rows, smoothing), shares(rows.label_counts)
+    prior = shares(rows.label_counts)
     given = ratios, rows.labels, rows.multiplicity, prior
     fitted = vote.fitted(fits_to(*given, tolerance=_TOLERANCE))
     if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):

@@ -25,11 +25,28 @@ struct Split {
     double score = -1;  // with the share of one row that its hash adds
 };
 
-// Some of the rows that a node holds: all of them, or those with one code.
-struct Group {
-    uint8_t code;
-    int32_t target;  // a label; 0 where targets are numbers
-    int64_t weight, sum;
+// The rows of a node: their codes in one column, their targets and weights.
+struct NodeRows {
+    const uint8_t* codes;
+    const int32_t* targets;
+    const int32_t* weights;
+    size_t n;
+};
+
+// The codes that occur in a column of a node, ascending.
+struct Present {
+    std::vector<uint8_t> codes;
+    uint8_t places[256];  // of each code among them
+
+    void find(const uint8_t* of_rows, size_t n, size_t low, size_t high) {
+        uint8_t occurs[256] = {};
+        for (size_t i = 0; i < n; ++i) occurs[of_rows[i]] = 1;
+        codes.resize(256);
+        size_t found = 0;
+        for (size_t code = low; code <= high; found += occurs[code++])  // no branch that no processor can foresee
+            codes[found] = static_cast<uint8_t>(code), places[code] = static_cast<uint8_t>(found);
+        codes.resize(found);
+    }
 };
 
 // The weights of labels on the two sides of a split that moves from right to left: (sum of squared weights) / weight is high
@@ -52,26 +69,46 @@ class LabelSums {
         const auto whole = static_cast<double>(weight_);
         return 1 - static_cast<double>(squares_) / (whole * whole);
     }
-    size_t n_bins() const { return totals_.size(); }
-    static Group group(uint8_t code, int32_t label, int32_t weight) { return {code, label, weight, 0}; }
 
-    // Adds the groups of a node whose codes begin at `low`, from a table by code and label.
-    void add_groups(const uint8_t* codes, const int32_t* labels, const int32_t* weights, size_t n, uint8_t low, size_t bins,
-                    std::vector<Group>& groups) {
-        const size_t width = totals_.size();
-        by_code_.assign(bins * width, 0);
-        for (size_t i = 0; i < n; ++i)
-            by_code_[static_cast<size_t>(codes[i] - low) * width + static_cast<size_t>(labels[i])] += weights[i];
-        for (size_t bin = 0; bin < bins; ++bin)
-            for (size_t label = 0; label < width; ++label)
-                if (const int64_t weight = by_code_[bin * width + label])
-                    groups.push_back({static_cast<uint8_t>(low + bin), static_cast<int32_t>(label), weight, 0});
+    // Puts all rows on the right, and those of each code together: in a table by code and label or, where that would be mostly
+    // empty, one by one.
+    void group(const NodeRows& rows, const Present& present) {
+        const size_t width = totals_.size(), n_codes = present.codes.size();
+        starts_.assign(n_codes + 1, 0);
+        if (n_codes * width <= rows.n) {
+            groups_.resize(n_codes * width);
+            for (size_t k = 0, i = 0; k < n_codes; starts_[++k] = i)
+                for (size_t label = 0; label < width; ++label) groups_[i++] = {static_cast<int32_t>(label), 0};
+            for (size_t i = 0; i < rows.n; ++i)
+                groups_[present.places[rows.codes[i]] * width + static_cast<size_t>(rows.targets[i])].weight += rows.weights[i];
+        } else {
+            groups_.resize(rows.n);
+            for (size_t i = 0; i < rows.n; ++i) ++starts_[present.places[rows.codes[i]] + size_t{1}];
+            for (size_t k = 0; k < n_codes; ++k) starts_[k + 1] += starts_[k];
+            for (size_t i = rows.n; i-- > 0;)  // from the end of each code on, so that the starts come out right
+                groups_[--starts_[present.places[rows.codes[i]] + size_t{1}]] = {rows.targets[i], rows.weights[i]};
+            starts_.erase(starts_.begin()), starts_.push_back(rows.n);
+        }
+        left_.assign(width, 0), right_ = totals_;
+        left_weight_ = 0, right_weight_ = weight_, left_squares_ = 0, right_squares_ = squares_;
     }
+    void move(size_t place, int64_t sign = 1) {
+        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
+            const auto label = static_cast<size_t>(groups_[i].label);
+            const int64_t weight = sign * groups_[i].weight;
+            left_squares_ += weight * (2 * left_[label] + weight);
+            right_squares_ += weight * (weight - 2 * right_[label]);
+            left_[label] += weight, right_[label] -= weight;
+            left_weight_ += weight, right_weight_ -= weight;
+        }
+    }
+
     // Puts the rows on the left that go there; without a branch that no processor can foresee.
     template <class GoesLeft>
-    void put_left(const int32_t* labels, const int32_t* weights, size_t n, GoesLeft goes_left) {
+    void put_left(const NodeRows& rows, GoesLeft goes_left) {
         left_.assign(totals_.size(), 0);
-        for (size_t i = 0; i < n; ++i) left_[static_cast<size_t>(labels[i])] += weights[i] & -static_cast<int32_t>(goes_left(i));
+        for (size_t i = 0; i < rows.n; ++i)
+            left_[static_cast<size_t>(rows.targets[i])] += rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
         left_weight_ = left_squares_ = right_squares_ = 0;
         for (size_t label = 0; label < totals_.size(); ++label) {
             const int64_t own = left_[label], other = totals_[label] - own;
@@ -79,19 +116,6 @@ class LabelSums {
         }
         right_weight_ = weight_ - left_weight_;
     }
-    void put_all_right() {
-        left_.assign(totals_.size(), 0);
-        right_ = totals_;
-        left_weight_ = 0, right_weight_ = weight_, left_squares_ = 0, right_squares_ = squares_;
-    }
-    void move(const Group& group) {
-        const auto label = static_cast<size_t>(group.target);
-        left_squares_ += group.weight * (2 * left_[label] + group.weight);
-        right_squares_ += group.weight * (group.weight - 2 * right_[label]);
-        left_[label] += group.weight, right_[label] -= group.weight;
-        left_weight_ += group.weight, right_weight_ -= group.weight;
-    }
-    void move_back(const Group& group) { move({group.code, group.target, -group.weight, 0}); }
     bool is_allowed(int64_t least) const { return left_weight_ >= least && right_weight_ >= least; }
     double score() const {
         return static_cast<double>(left_squares_) / static_cast<double>(left_weight_) +
@@ -99,13 +123,84 @@ class LabelSums {
     }
 
    private:
-    std::vector<int64_t> totals_, left_, right_, by_code_;
+    struct Group {
+        int32_t label, weight;
+    };
+    std::vector<int64_t> totals_, left_, right_;
+    std::vector<Group> groups_;
+    std::vector<size_t> starts_;  // of each code among the groups
     int64_t weight_ = 0, squares_ = 0, left_weight_ = 0, right_weight_ = 0, left_squares_ = 0, right_squares_ = 0;
+};
+
+// Two numbers for each side of a split: a weight and a sum.
+class WeightedSums {
+   public:
+    int64_t weight() const { return weight_; }
+    void move(size_t place) { left_weight_ += groups_[place].weight, left_ += groups_[place].sum; }
+    void move(size_t place, int64_t sign) { left_weight_ += sign * groups_[place].weight, left_ += sign * groups_[place].sum; }
+    bool is_allowed(int64_t least) const { return left_weight_ >= least && weight_ - left_weight_ >= least; }
+
+   protected:
+    struct Group {
+        int64_t weight, sum;
+    };
+    // sum_of(i): what row i adds to the sum.
+    template <class SumOf>
+    void group(const NodeRows& rows, const Present& present, SumOf sum_of) {
+        std::fill(groups_, groups_ + present.codes.size(), Group{0, 0});
+        for (size_t i = 0; i < rows.n; ++i) {
+            Group& group = groups_[present.places[rows.codes[i]]];
+            group.weight += rows.weights[i], group.sum += sum_of(i);
+        }
+        left_weight_ = left_ = 0;
+    }
+
+    Group groups_[256];
+    int64_t weight_ = 0, total_ = 0, left_weight_ = 0, left_ = 0;
+};
+
+// Two labels: sums are the weights of label 1, and scores those of `LabelSums`, to the bit.
+class TwoLabelSums : public WeightedSums {
+   public:
+    explicit TwoLabelSums(size_t) {}
+
+    void take(const int32_t* labels, const int32_t* weights, size_t n) {
+        int32_t weight = 0, total = 0;  // all weights together have 31 bits
+        for (size_t i = 0; i < n; ++i) weight += weights[i], total += weights[i] & -labels[i];
+        weight_ = weight, total_ = total;
+    }
+    bool is_pure() const { return total_ == 0 || total_ == weight_; }
+    double one_row() const {
+        const auto whole = static_cast<double>(weight_);
+        return 1 - squares(weight_, total_) / (whole * whole);
+    }
+    void group(const NodeRows& rows, const Present& present) {
+        WeightedSums::group(rows, present, [&](size_t i) { return rows.weights[i] & -rows.targets[i]; });
+    }
+    template <class GoesLeft>
+    void put_left(const NodeRows& rows, GoesLeft goes_left) {
+        int32_t weight = 0, total = 0;
+        for (size_t i = 0; i < rows.n; ++i) {
+            const int32_t own = rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
+            weight += own, total += own & -rows.targets[i];
+        }
+        left_weight_ = weight, left_ = total;
+    }
+    double score() const {
+        const int64_t right_weight = weight_ - left_weight_;
+        return squares(left_weight_, left_) / static_cast<double>(left_weight_) +
+               squares(right_weight, total_ - left_) / static_cast<double>(right_weight);
+    }
+
+   private:
+    static double squares(int64_t weight, int64_t of_one) {
+        return static_cast<double>(of_one * of_one + (weight - of_one) * (weight - of_one));
+    }
 };
 
 // The sums of targets that are numbers: sum * sum / weight, added up over both sides, is what the means of the sides take off the
 // squared error. Targets and weights have 31 bits, so sums are exact.
-class NumberSums {
+class NumberSums : public WeightedSums {
    public:
     explicit NumberSums(size_t) {}
 
@@ -121,7 +216,6 @@ class NumberSums {
             is_pure_ &= targets[i] == targets[0];
         }
     }
-    int64_t weight() const { return weight_; }
     bool is_pure() const { return is_pure_; }
     // What one row changes a score by: the variance, from sums in the order of rows.
     double one_row() const {
@@ -129,44 +223,28 @@ class NumberSums {
         const double mean = static_cast<double>(total_) / whole, square = mean * mean;
         return std::max(squares_ / whole - square, 0.0);
     }
-    size_t n_bins() const { return 1; }
-    static Group group(uint8_t code, int32_t target, int32_t weight) { return {code, 0, weight, int64_t{weight} * target}; }
-
-    void add_groups(const uint8_t* codes, const int32_t* targets, const int32_t* weights, size_t n, uint8_t low, size_t bins,
-                    std::vector<Group>& groups) {
-        const size_t first = groups.size();
-        for (size_t bin = 0; bin < bins; ++bin) groups.push_back({static_cast<uint8_t>(low + bin), 0, 0, 0});
-        for (size_t i = 0; i < n; ++i) {
-            Group& group = groups[first + static_cast<size_t>(codes[i] - low)];
-            group.weight += weights[i], group.sum += int64_t{weights[i]} * targets[i];
-        }
-        groups.erase(std::remove_if(groups.begin() + static_cast<ptrdiff_t>(first), groups.end(), [](const Group& g) { return !g.weight; }),
-                     groups.end());
+    void group(const NodeRows& rows, const Present& present) {
+        WeightedSums::group(rows, present, [&](size_t i) { return int64_t{rows.weights[i]} * rows.targets[i]; });
     }
     template <class GoesLeft>
-    void put_left(const int32_t* targets, const int32_t* weights, size_t n, GoesLeft goes_left) {
+    void put_left(const NodeRows& rows, GoesLeft goes_left) {
         left_weight_ = left_ = 0;
-        for (size_t i = 0; i < n; ++i) {
-            const int64_t weight = weights[i] & -static_cast<int32_t>(goes_left(i));
-            left_weight_ += weight, left_ += weight * targets[i];
+        for (size_t i = 0; i < rows.n; ++i) {
+            const int64_t weight = rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
+            left_weight_ += weight, left_ += weight * rows.targets[i];
         }
     }
-    void put_all_right() { left_weight_ = left_ = 0; }
-    void move(const Group& group) { left_weight_ += group.weight, left_ += group.sum; }
-    void move_back(const Group& group) { left_weight_ -= group.weight, left_ -= group.sum; }
-    bool is_allowed(int64_t least) const { return left_weight_ >= least && weight_ - left_weight_ >= least; }
     double score() const {
         const auto left = static_cast<double>(left_), right = static_cast<double>(total_ - left_);
         return left * left / static_cast<double>(left_weight_) + right * right / static_cast<double>(weight_ - left_weight_);
     }
 
    private:
-    int64_t weight_ = 0, total_ = 0, left_weight_ = 0, left_ = 0;
     double squares_ = 0;
     bool is_pure_ = true;
 };
 
-// `Sums` are what splits are judged by: `LabelSums` or `NumberSums`.
+// `Sums` are what splits are judged by: `LabelSums`, `TwoLabelSums` or `NumberSums`.
 template <class Sums>
 class Grower {
    public:
@@ -216,21 +294,26 @@ class Grower {
             if (rules_.max_columns < order_.size()) std::pop_heap(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(left), is_later);
             const auto [key, column] = order_[left - 1];
             const uint8_t* codes = codes_of(column);
-            uint8_t low = 255, high = 0;
-            for (size_t i = first; i < last; ++i) {
-                const uint8_t code = codes[bag_[i]];
-                codes_[i] = code;
-                low = std::min(low, code), high = std::max(high, code);
-            }
+            for (size_t i = first; i < last; ++i) codes_[i] = codes[bag_[i]];
+            const NodeRows rows = node_rows(first, last);
+            key_ = key;
+            const auto [low, high] = ends(rows.codes, rows.n);
             if (low == high) continue;
             ++tried;
-            key_ = key;
-            if (rules_.random_split)
-                try_one(first, last, column, rows_.names[column] ? drawn_name(first, last) : drawn_step(low, high), best);
-            else
-                try_all(first, last, column, low, high, best);
+            if (rules_.random_split) {
+                try_one(rows, column, rows_.names[column] ? drawn_name(first, last) : drawn_step(low, high), best);
+            } else {
+                present_.find(rows.codes, rows.n, low, high);
+                try_all(rows, column, best);
+            }
         }
         return best;
+    }
+
+    static std::pair<uint8_t, uint8_t> ends(const uint8_t* codes, size_t n) {
+        uint8_t low = 255, high = 0;
+        for (size_t i = 0; i < n; ++i) low = std::min(low, codes[i]), high = std::max(high, codes[i]);
+        return {low, high};
     }
 
     // The name of the first row whose hash is not below a random word: one row that comes or goes rarely changes it.
@@ -251,43 +334,31 @@ class Grower {
         }
     }
 
+    NodeRows node_rows(size_t first, size_t last) const {
+        return {codes_.data() + first, targets_.data() + first, weights_.data() + first, last - first};
+    }
+
     // One split needs no groups.
-    void try_one(size_t first, size_t last, size_t column, uint8_t step, Split& best) {
-        const uint8_t* codes = codes_.data() + first;
-        const int32_t *targets = targets_.data() + first, *weights = weights_.data() + first;
+    void try_one(const NodeRows& rows, size_t column, uint8_t step, Split& best) {
         if (rows_.names[column])
-            sums_.put_left(targets, weights, last - first, [=](size_t i) { return codes[i] == step; });
+            sums_.put_left(rows, [step](uint8_t code) { return code == step; });
         else
-            sums_.put_left(targets, weights, last - first, [=](size_t i) { return codes[i] <= step; });
+            sums_.put_left(rows, [step](uint8_t code) { return code <= step; });
         take_better(column, step, best);
     }
 
-    // Tries a split behind every code, or around every name. Groups of equal codes come from a table, or from rows put in order
-    // where that table would be mostly empty.
-    void try_all(size_t first, size_t last, size_t column, uint8_t low, uint8_t high, Split& best) {
-        const size_t bins = static_cast<size_t>(high - low) + 1, n = last - first;
-        groups_.clear();
-        if (bins * sums_.n_bins() > 8 * n) {
-            starts_.assign(bins + 1, 0);
-            for (size_t i = first; i < last; ++i) ++starts_[static_cast<size_t>(codes_[i] - low) + 1];
-            for (size_t bin = 0; bin < bins; ++bin) starts_[bin + 1] += starts_[bin];
-            groups_.resize(n);
-            for (size_t i = first; i < last; ++i)
-                groups_[starts_[static_cast<size_t>(codes_[i] - low)]++] = Sums::group(codes_[i], targets_[i], weights_[i]);
-        } else {
-            sums_.add_groups(codes_.data() + first, targets_.data() + first, weights_.data() + first, n, low, bins, groups_);
+    // Tries a split behind every code, or around every name.
+    void try_all(const NodeRows& rows, size_t column, Split& best) {
+        sums_.group(rows, present_);
+        const std::vector<uint8_t>& codes = present_.codes;
+        if (rows_.names[column]) {
+            for (size_t place = 0; place < codes.size(); ++place)
+                sums_.move(place), take_better(column, codes[place], best), sums_.move(place, -1);
+            return;
         }
-        sums_.put_all_right();
-        const bool is_name = rows_.names[column] != 0;
-        for (size_t begin = 0, end = 0; begin < groups_.size(); begin = end) {
-            const uint8_t code = groups_[begin].code;
-            for (; end < groups_.size() && groups_[end].code == code; ++end) sums_.move(groups_[end]);
-            if (is_name) {
-                take_better(column, code, best);
-                for (size_t i = begin; i < end; ++i) sums_.move_back(groups_[i]);
-            } else if (end < groups_.size()) {  // in the middle of the gap to the next code
-                take_better(column, static_cast<uint8_t>(code + (groups_[end].code - code - 1) / 2), best);
-            }
+        for (size_t place = 0; place + 1 < codes.size(); ++place) {
+            sums_.move(place);  // in the middle of the gap to the next code
+            take_better(column, static_cast<uint8_t>(codes[place] + (codes[place + 1] - codes[place] - 1) / 2), best);
         }
     }
 
@@ -329,8 +400,7 @@ class Grower {
     const GrowingRules& rules_;
     std::vector<int32_t> bag_, targets_, weights_;
     std::vector<uint8_t> codes_;
-    std::vector<size_t> starts_;
-    std::vector<Group> groups_;
+    Present present_;
     std::vector<uint64_t> column_words_;
     std::vector<std::pair<uint64_t, size_t>> order_;  // hashes of the node and the columns
     std::vector<Row> aside_;
@@ -342,8 +412,24 @@ class Grower {
 
 }  // namespace
 
+void draw_copies(const uint64_t* words, const int64_t* counts, size_t n, uint64_t tree, int64_t* out) {
+    constexpr double SHARE = 0.632;
+    constexpr int64_t DRAWN_COPIES = 32;
+    constexpr auto LIMIT = static_cast<uint64_t>(SHARE * (1 << 24));
+    const uint64_t of_tree = (tree + 1) * GOLDEN;
+    for (size_t i = 0; i < n; ++i) {
+        out[i] = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(counts[i] - DRAWN_COPIES, 0)) * SHARE);
+        for (int64_t copy = 0; copy < std::min(counts[i], DRAWN_COPIES); ++copy) {
+            const uint64_t word = copy ? mixed(words[i] + static_cast<uint64_t>(copy)) : words[i];
+            out[i] += mixed(word + of_tree) >> 40 < LIMIT;
+        }
+    }
+}
+
 Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules) {
-    return rows.n_labels ? Grower<LabelSums>(rows, std::move(bag), rules).grown() : Grower<NumberSums>(rows, std::move(bag), rules).grown();
+    if (rows.n_labels == 0) return Grower<NumberSums>(rows, std::move(bag), rules).grown();
+    if (rows.n_labels <= 2) return Grower<TwoLabelSums>(rows, std::move(bag), rules).grown();
+    return Grower<LabelSums>(rows, std::move(bag), rules).grown();
 }
 
 WalkedForest::WalkedForest(const Forest& forest)

@@ -46,6 +46,10 @@ struct Tree {
     size_t size() const { return column.size(); }
 };
 
+// Writes how many copies of each row grow a tree: 63 % of them, by hashes of the row, the copy and the tree. Copies are drawn one
+// by one up to a number; of further ones a fixed share is taken.
+void draw_copies(const uint64_t* words, const int64_t* counts, size_t n, uint64_t tree, int64_t* out);
+
 // bag: the rows that the tree is grown on, at least one.
 Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules);
 

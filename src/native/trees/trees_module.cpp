@@ -29,6 +29,14 @@ Result<T> handed_over(std::vector<T> values) {
     return Result<T>(held->data(), {held->size()}, owner);
 }
 
+void write_copies(const Vector<uint64_t>& words, const Vector<int64_t>& counts, uint64_t tree,
+                  nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {
+    require(words.shape(0) == counts.shape(0) && words.shape(0) == out.shape(0), "one hash and one count for each row");
+    require_aligned(words), require_aligned(counts), require_aligned(out);
+    const Released released;
+    draw_copies(words.data(), counts.data(), words.shape(0), tree, out.data());
+}
+
 using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
 
 // codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
@@ -226,6 +234,8 @@ void write_number_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>&
 }  // namespace
 
 void bind_trees(nb::module_& m) {
+    m.def("copies_in_bag", &write_copies, nb::arg("words").noconvert(), nb::arg("counts").noconvert(), nb::arg("tree"),
+          nb::arg("out").noconvert());
     m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("targets").noconvert(),
           nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
           nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"), nb::arg("words").noconvert());

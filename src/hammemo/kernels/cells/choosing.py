@@ -43,10 +43,12 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
     codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
-    rows, words, counts = codes.distinct(examples, seed)
-    base = _base(codes, examples, rows, words, counts)
+    coded = codes.rows(contexts)
+    rows, words, counts = codes.distinct(examples, seed, coded)
+    coded = coded[rows]
+    base = _base(codes, examples, coded, rows, words, counts)
     m = min(len(rows), GROWING_ROWS)
-    bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[rows[:m]]).T)
+    bytes_of_rows = np.ascontiguousarray(coded[:m].T)
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
         forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
@@ -56,12 +58,13 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
 def _base(
     codes: ColumnCodes,
     examples: Examples,
+    coded: NDArray[np.uint8],
     rows: NDArray[np.int64],
     words: NDArray[np.uint64],
     counts: NDArray[np.int64],
 ) -> LabelBase:
-    """Return the additive base for these distinct rows of examples, which occur so often."""
-    labels, plain = examples.label_ranks[rows], codes.plain(examples.contexts[rows])
+    """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
+    labels, plain = examples.label_ranks[rows], codes.plain_of_rows(coded)
     with progress_bar("Fitting an additive base"):
         function = class_base(codes, *plain, labels, len(examples.labels), counts, words)
     return LabelBase(function, examples.labels, examples.label_counts())

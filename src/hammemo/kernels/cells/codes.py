@@ -280,9 +280,11 @@ class ColumnCodes:
         return [{one.tobytes(): rank for rank, one in enumerate(known, 1)}.get for known in self.names]
 
     def distinct(
-        self, examples: Examples, seed: int
+        self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
         """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
+
+        `coded` are the bytes of the examples, where they are known already.
 
         So what is drawn by these hashes does not depend on where a number lies between two cuts, and rarely on a cut
         that moves.
@@ -297,7 +299,8 @@ class ColumnCodes:
         def known_by(steps: NDArray[np.uint8]) -> Examples:
             return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
 
-        rows, _, counts = distinct_examples(known_by(self.rows(contexts)[:, : self.n_ordered]), seed)
+        coded = self.rows(contexts) if coded is None else coded
+        rows, _, counts = distinct_examples(known_by(coded[:, : self.n_ordered]), seed)
         few = [_steps(*pair) for pair in zip(self.hash_cuts, self.values(contexts).T, strict=True)]
         steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
         words = example_words(known_by(steps), seed)[rows]

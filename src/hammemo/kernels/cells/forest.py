@@ -25,7 +25,7 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo._versions import cached_property
 from hammemo.kernels.cells import plain_trees
-from hammemo.tokens.hashing import key_words, mix
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,9 +64,6 @@ class ForestRules(NamedTuple):
 
 LABEL_TREES: Final = ForestRules()
 
-_BAG_SHARE: Final = 0.632
-_DRAWN_COPIES: Final = 32
-"""Copies of a row that are drawn one by one; of further ones a fixed share grows a tree."""
 _NODE_WORK: Final = 2**22
 """Rows times columns that one node of a tree looks at, at most."""
 _LEAF_ROWS: Final = 1000
@@ -299,13 +296,14 @@ def grown_forest(
 
 
 def copies_in_bag(words: NDArray[np.uint64], counts: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
-    """Return how many copies of rows with these hashes grow a tree, if the rows are in the growing sample."""
-    found = (np.maximum(counts - _DRAWN_COPIES, 0) * _BAG_SHARE).astype(np.int64)
-    for copy in range(min(int(counts.max(initial=0)), _DRAWN_COPIES)):
-        rows = np.flatnonzero(counts > copy)
-        of_copies = words[rows] if copy == 0 else mix(words[rows] + np.uint64(copy))
-        drawn = mix(of_copies + np.uint64(((tree + 1) * 0x9E3779B97F4A7C15) % 2**64)) >> np.uint64(40)
-        found[rows] += drawn < np.uint64(int(_BAG_SHARE * 2**24))
+    """Return how many copies of rows with these hashes grow a tree, if the rows are in the growing sample.
+
+    The first 32 copies of a row are drawn one by one; of further ones 63 % grow the tree.
+    """
+    if (loops := native()) is None:
+        return plain_trees.copies_in_bag(words, counts, tree)
+    found = np.empty(len(words), np.int64)
+    loops.copies_in_bag(words, counts, tree, found)
     return found
 
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hammemo.tokens.hashing import mix_one
+from hammemo.tokens.hashing import mix, mix_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _LEAF = -1
+_BAG_SHARE = 0.632
+_DRAWN_COPIES = 32
 
 TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
 Split = tuple[int, int]
@@ -163,6 +165,17 @@ def _score(every: _TrainingRows, left: NDArray[np.int64], right: NDArray[np.int6
     if every.weight(left) < min_weight or every.weight(right) < min_weight:
         return -1.0
     return every.score(left) + every.score(right)
+
+
+def copies_in_bag(words: NDArray[np.uint64], counts: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
+    """Return how many copies of rows with these hashes grow a tree."""
+    found = (np.maximum(counts - _DRAWN_COPIES, 0) * _BAG_SHARE).astype(np.int64)
+    for copy in range(min(int(counts.max(initial=0)), _DRAWN_COPIES)):
+        rows = np.flatnonzero(counts > copy)
+        of_copies = words[rows] if copy == 0 else mix(words[rows] + np.uint64(copy))
+        drawn = mix(of_copies + np.uint64(((tree + 1) * _GOLDEN) % 2**64)) >> np.uint64(40)
+        found[rows] += drawn < np.uint64(int(_BAG_SHARE * 2**24))
+    return found
 
 
 def leaves(
