@@ -361,6 +361,14 @@ def grow_tree(
     seed: int,
     words: NDArray[np.uint64],
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]: ...
+def halved_cuts(
+    values: NDArray[np.float64],
+    upto: NDArray[np.int64],
+    least: int,
+    band: float,
+    band_rows: int,
+    found: NDArray[np.float64],
+) -> None: ...
 def number_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],

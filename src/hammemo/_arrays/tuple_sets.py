@@ -73,6 +73,11 @@ class TupleSet:
         index[complete] = ranks
         return cls(n, tuple(levels)), index
 
+    @classmethod
+    def of_sorted(cls, rows: NDArray[np.int64], n: int) -> TupleSet:
+        """Return the set of rows that are distinct and in lexicographic order."""
+        return cls(n, (rows[:, 0],)) if rows.shape[1] == 1 else cls.collect(rows, n)[0]
+
     def __len__(self) -> int:
         return len(self.levels[-1])
 
@@ -91,6 +96,8 @@ class TupleSet:
 
     def rows(self) -> NDArray[np.int64]:
         """Return the tuples, one a row, in lexicographic order."""
+        if len(self.levels) == 1:
+            return self.levels[0].astype(np.int64, copy=False)[:, None]
         ranks = np.arange(len(self))
         columns = []
         for level in reversed(self.levels):

@@ -4,12 +4,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
+#include <cmath>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "../bound_arrays.hpp"
 #include "../released.hpp"
+#include "cuts.hpp"
 #include "tree_features.hpp"
 #include "tree_scores.hpp"
 #include "trees.hpp"
@@ -35,6 +37,21 @@ void write_copies(const Vector<uint64_t>& words, const Vector<int64_t>& counts, 
     require_aligned(words), require_aligned(counts), require_aligned(out);
     const Released released;
     draw_copies(words.data(), counts.data(), words.shape(0), tree, out.data());
+}
+
+// found: one place for each cut.
+void write_cuts(const Vector<double>& values, const Vector<int64_t>& upto, int64_t least, double band, int64_t band_rows,
+                nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> found) {
+    require_aligned(values), require_aligned(upto), require_aligned(found);
+    require(values.shape(0) == upto.shape(0), "one sum of rows for each value");
+    require(least > 0 && band >= 0 && band < 0.5 && band_rows >= 0, "a range needs rows, and a band around its middle");
+    const CountedValues column{values.data(), upto.data(), values.shape(0)};
+    for (size_t i = 0; i < column.n; ++i) {
+        require(std::isfinite(column.values[i]) && (i == 0 || column.values[i - 1] < column.values[i]), "values must ascend");
+        require(column.upto[i] > (i ? column.upto[i - 1] : 0) && column.upto[i] < (int64_t{1} << 52), "sums of rows must ascend");
+    }
+    const Released released;
+    halve(column, {least, band, band_rows}, found.shape(0), found.data());
 }
 
 using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
@@ -236,6 +253,8 @@ void write_number_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>&
 void bind_trees(nb::module_& m) {
     m.def("copies_in_bag", &write_copies, nb::arg("words").noconvert(), nb::arg("counts").noconvert(), nb::arg("tree"),
           nb::arg("out").noconvert());
+    m.def("halved_cuts", &write_cuts, nb::arg("values").noconvert(), nb::arg("upto").noconvert(), nb::arg("least"), nb::arg("band"),
+          nb::arg("band_rows"), nb::arg("found").noconvert());
     m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("targets").noconvert(),
           nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
           nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"), nb::arg("words").noconvert());

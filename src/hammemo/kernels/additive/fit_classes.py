@@ -41,7 +41,7 @@ _CURVATURE_WORK: Final = 2**28
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
 _FRESH: Final = 3
 """Steps of the evidence with one curvature."""
-_SHORT, _SHARED, _LONG = (3, 1e-5), (6, 1e-5), (30, 1e-6)
+_SHORT, _SHARED, _LONG = (3, 1e-5), (6, 1e-5), (8, 1e-5)
 """Steps of a fit, and the relative gain below which a step is the last one; more where labels share a curvature."""
 _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0

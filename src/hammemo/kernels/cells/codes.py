@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def quantile_cuts(
     >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
     array([256., 512., 768.])
     """
-    return _halved(values, counts, most, least, band)[0]
+    return _halved(_CountedValues.of(values, counts), most, least, band)[0]
 
 
 def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -121,7 +121,11 @@ def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
     >>> np.searchsorted(cuts, [1.0, 2.0, 3.0], side="right").tolist()
     [63, 126, 253]
     """
-    return _filled(*_halved(values, counts, MAX_CUTS, LEAST_ROWS, _BAND))
+    return _placed(_CountedValues.of(values, counts))
+
+
+def _placed(column: _CountedValues) -> NDArray[np.float64]:
+    return _filled(*_halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
 
 
 def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
@@ -131,17 +135,40 @@ def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float
     return np.maximum.accumulate(found)
 
 
+class _CountedValues(NamedTuple):
+    """The distinct values of a column, ascending, and how many rows have at most each of them."""
+
+    distinct: NDArray[np.float64]
+    upto: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], counts: NDArray[np.int64]) -> _CountedValues:
+        """Return those of values that occur so often; missing ones are left out."""
+        present = ~np.isnan(values)
+        distinct, ranks = np.unique(values[present], return_inverse=True)
+        weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
+        return cls(distinct, np.cumsum(weights))
+
+
 def _halved(
-    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int, band: float
+    column: _CountedValues, most: int, least: int, band: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return cuts as `quantile_cuts` does, and the place of each among `most`.
+    """Return cuts as `quantile_cuts` does, and the place of each among `most`: compiled, or the plain twin.
 
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
     """
-    present = ~np.isnan(values)
-    distinct, ranks = np.unique(values[present], return_inverse=True)
-    weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
-    upto = np.cumsum(weights)
+    if (loops := native()) is None:
+        found = _plain_halved(column, most, least, band)
+    else:
+        found = np.full(most, np.nan)
+        loops.halved_cuts(*column, least, band, _BAND_ROWS, found)
+    places = np.flatnonzero(~np.isnan(found))
+    return found[places], places
+
+
+def _plain_halved(column: _CountedValues, most: int, least: int, band: float) -> NDArray[np.float64]:
+    """Return the cuts at their places, NaN elsewhere."""
+    distinct, upto = column
     ends, found = np.append(0, upto), np.full(most, np.nan)
     low, high, first, last = np.array([[0], [len(distinct)], [0], [most]])  # values, and places, of each range
     while len(low):
@@ -154,8 +181,7 @@ def _halved(
         found[place] = cuts
         low, high = np.append(low, middle), np.append(middle, high)
         first, last = np.append(first, place + 1), np.append(place, last)
-    places = np.flatnonzero(~np.isnan(found))
-    return found[places], places
+    return found
 
 
 def _middle_values(
@@ -230,10 +256,11 @@ class ColumnCodes:
                 names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
                 ordered += ordered_parts(kind, values[ranks])
-        cuts = [placed_cuts(part, counts) for part in ordered]
+        counted = [_CountedValues.of(part, counts) for part in ordered]
+        cuts = [_placed(column) for column in counted]
         halvings = max(2, -(-n_bits // max(len(ordered), 1)))  # enough to tell rows apart
         most = min(MAX_CUTS, 2**halvings - 1)
-        hash_cuts = tuple(quantile_cuts(part, counts, most, LEAST_ROWS, _HASH_BAND) for part in ordered)
+        hash_cuts = tuple(_halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
         return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
 
     @property

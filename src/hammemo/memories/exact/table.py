@@ -70,7 +70,8 @@ class CountTable(Cached):
     def empty(cls, sites: Sites) -> CountTable:
         """Return the table of no examples."""
         none = np.empty(0, np.uint8)
-        tuples = [TupleSet.collect(np.empty((0, len(site)), np.int64), 1)[0] for site in sites.positions]
+        nothing = np.empty(0, np.int64)
+        tuples = [TupleSet(1, (nothing,) * len(site)) for site in sites.positions]
         return cls(sites, LabelCounts(), Vocabulary(), tuples, none, none, none)
 
     @classmethod
@@ -311,7 +312,7 @@ class CountTable(Cached):
             sites,
             label_counts,
             vocabulary.keep(used),
-            [TupleSet.collect(rank[site.tuples], n)[0] for site in rows],
+            [TupleSet.of_sorted(rank[site.tuples], n) for site in rows],
             narrow(whole[0]),
             narrow(label_counts.labels.find(labels)[whole[1]]),
             narrow(whole[2]),
