@@ -48,8 +48,8 @@ def apply(model: Any, learn: Any, forget: Any, position: str | None, *, choose: 
 
 def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, classes: Any) -> ModelState:
     """Return the state of a model after it has been fitted to a table."""
-    rows = read_rows(model, X, y, None, sample_weight)
-    return learning.fit(model.settings(), known_state(model), rows, classes)
+    settings, before = model.settings(), known_state(model)
+    return learning.fit(settings, before, read_rows(model, X, y, None, sample_weight), classes)
 
 
 def learn_rows(

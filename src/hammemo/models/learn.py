@@ -51,9 +51,11 @@ def fit(settings: ModelSettings, before: ModelState | None, rows: CheckedRows, c
     """Learn rows that are all that there is, so that everything is chosen by them."""
     refuse_to_record(before)
     examples, declared, dtype = _labelled(rows, classes)
-    state = fit_examples(settings, rows.columns, dtype, examples, settings.seed(), Vocabulary.of(declared))
+    columns = rows.columns
+    del rows  # a large table is not held twice
+    state = fit_examples(settings, columns, dtype, examples, settings.seed(), Vocabulary.of(declared))
     check_class_weight(state)
-    return state.but(columns=replace(rows.columns, learnt=TokenTypes.of(examples.contexts)))
+    return state.but(columns=replace(columns, learnt=TokenTypes.of(examples.contexts)))
 
 
 def fit_examples(

@@ -137,11 +137,12 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
             How often each row occurred: non-negative whole numbers.
         """
-        edit(
-            self,
-            lambda model: numbers.fit(model.settings(), known_state(model), _read(model, X, y, None, sample_weight)),
-        )
-        _warn_of_magnitudes(read_targets(y))
+        def fitted(model: Any) -> NumberState:
+            rows = _read(model, X, y, None, sample_weight)
+            _warn_of_magnitudes(rows.labels)
+            return numbers.fit(model.settings(), known_state(model), rows)
+
+        edit(self, fitted)
         return self
 
     def partial_fit(

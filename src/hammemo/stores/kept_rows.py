@@ -145,7 +145,10 @@ class KeptRows(Kept):
     def lowest(self, most: int) -> Examples:
         """Return the rows with the lowest hashes, at most this many of them."""
         examples = self.examples()
-        return examples if len(examples) <= most else examples.rows(np.arange(most)).with_used_labels()
+        if len(examples) <= most:
+            return examples
+        found = examples.rows(np.arange(most)).with_used_labels()
+        return replace(found, contexts=found.contexts.with_used_tokens())
 
     def changed(self, examples: Examples, sign: int) -> KeptRows:
         """Return the rows with these examples learnt or, with sign -1, forgotten; NotStoredError if one is not kept."""
@@ -276,12 +279,12 @@ class KeptRows(Kept):
         ranks, label_ranks = ranks[held], label_ranks[held]
         used, used_labels = np.zeros(len(tokens) + 1, bool), np.zeros(len(labels), bool)
         used[ranks], used_labels[label_ranks] = True, True
-        code = np.append(np.cumsum(used[:-1]), 0)  # rank -1 reads the last entry
+        code = narrow(np.append(np.cumsum(used[:-1]), 0))  # rank -1 reads the last entry
         return replace(
             self,
             tokens=tokens.keep(used[:-1]),
             labels=labels.keep(used_labels),
-            codes=narrow(code[ranks]),
+            codes=code[ranks],
             label_codes=narrow((np.cumsum(used_labels) - 1)[label_ranks]),
             counts=narrow(sums[sums > 0]),
             words=words[held],

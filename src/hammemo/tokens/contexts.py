@@ -127,8 +127,17 @@ class Contexts:
         made.integers, made.shape, made._factorized = None, ranks.shape, (vocabulary, ranks)
         return made
 
+    def with_used_tokens(self) -> Contexts:
+        """Return the same contexts, with no token that none of them holds."""
+        used = np.zeros(len(self.vocabulary) + 1, bool)
+        used[self.ranks] = True
+        ranks = np.append(np.cumsum(used[:-1]) - 1, -1)  # rank -1 reads the last entry
+        return Contexts.with_ranks(self.vocabulary.keep(used[:-1]), ranks[self.ranks])
+
     def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
+        if vocabulary is self.vocabulary:
+            return self.ranks
         found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
         return found[self.ranks]
 

@@ -148,6 +148,8 @@ class Vocabulary(Cached):
 
     def find(self, other: Vocabulary) -> NDArray[np.int64]:
         """Return the rank here of every token of `other`, -1 where it is not here."""
+        if other is self:
+            return np.arange(len(self))
         ints = sorted_find(self.ints, other.ints)
         if len(ints) == len(other):
             return ints
@@ -344,12 +346,30 @@ def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]
     numbers = flat.astype(np.float64)  # a copy: another thread may write into the caller's array
     if not np.isfinite(numbers).all():
         _float_token(float(numbers[~np.isfinite(numbers)][0]))
-    whole = _whole(numbers)
+    whole = np.concatenate([_whole(numbers[piece]) for piece in pieces(len(numbers))])
+    if not whole.any():
+        return _factorize_fractions(numbers)
     ranks = np.empty(len(numbers), np.int64)
     vocabulary, ranks[whole] = factorize(numbers[whole].astype(np.int64))
-    floats, inverse = np.unique(numbers[~whole], return_inverse=True)
+    of_fractions, inverse = _factorize_fractions(numbers[~whole])
     ranks[~whole] = inverse + len(vocabulary)
-    return Vocabulary(vocabulary.ints, floats), ranks
+    return Vocabulary(vocabulary.ints, of_fractions.floats), ranks
+
+
+def _factorize_fractions(numbers: NDArray[np.float64]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    """Return the same for numbers none of which is whole: `numpy.unique` with fewer arrays of their size."""
+    order = np.argsort(numbers)
+    is_first, last = np.empty(len(order), bool), np.nan
+    for piece in pieces(len(order)):
+        ascending = numbers[order[piece]]
+        is_first[piece] = np.diff(ascending, prepend=last) != 0
+        last = ascending[-1]
+    floats, ranks, found = numbers[order[is_first]], np.empty(len(order), np.int64), 0
+    for piece in pieces(len(order)):
+        of_piece = found + np.cumsum(is_first[piece])
+        ranks[order[piece]] = of_piece - 1
+        found = int(of_piece[-1])
+    return Vocabulary(np.empty(0, np.int64), floats), ranks
 
 
 def _factorize_table(table: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:

@@ -48,7 +48,7 @@ void write_cuts(const Vector<double>& values, const Vector<int64_t>& upto, int64
     const CountedValues column{values.data(), upto.data(), values.shape(0)};
     for (size_t i = 0; i < column.n; ++i) {
         require(std::isfinite(column.values[i]) && (i == 0 || column.values[i - 1] < column.values[i]), "values must ascend");
-        require(column.upto[i] > (i ? column.upto[i - 1] : 0) && column.upto[i] < (int64_t{1} << 52), "sums of rows must ascend");
+        require(column.upto[i] > (i ? column.upto[i - 1] : 0) && column.upto[i] < (int64_t{1} << 54), "sums of rows must ascend");
     }
     const Released released;
     halve(column, {least, band, band_rows}, found.shape(0), found.data());

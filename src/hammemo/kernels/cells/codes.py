@@ -55,6 +55,19 @@ def token_values(vocabulary: Vocabulary) -> NDArray[np.float64]:
     return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])
 
 
+def values_of(contexts: Contexts) -> NDArray[np.float64]:
+    """Return the tokens of contexts as numbers, NaN for strings and for no token: (m, h)."""
+    vocabulary, ranks = contexts.vocabulary, contexts.ranks
+    if len(vocabulary) <= ranks.size:
+        return np.asarray(token_values(vocabulary)[ranks])
+    values, n_ints = np.full(ranks.shape, np.nan), len(vocabulary.ints)  # a few of many: not all are looked at
+    is_int = (ranks >= 0) & (ranks < n_ints)
+    is_float = (ranks >= n_ints) & (ranks < n_ints + len(vocabulary.floats))
+    values[is_int] = vocabulary.ints[ranks[is_int]]
+    values[is_float] = vocabulary.floats[ranks[is_float] - n_ints]
+    return values
+
+
 def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
 
@@ -408,12 +421,11 @@ class ColumnCodes:
 
     def values(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the values of all ordered columns: (m, ordered columns)."""
-        values = token_values(contexts.vocabulary)
         parts = [
             part
-            for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True)
+            for kind, values in zip(self.kinds, values_of(contexts).T, strict=True)
             if kind != ColumnKind.NAMES
-            for part in ordered_parts(kind, values[ranks])
+            for part in ordered_parts(kind, values)
         ]
         return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
 

@@ -199,7 +199,7 @@ class Forest:
         leaves : (m, trees); labels, weights : (m,); returned : (cells, L)
         """
         at_nodes = np.zeros(len(self.column) * n_labels)
-        for part in row_pieces(len(leaves), self.n_trees):
+        for part in row_pieces(len(leaves), 16 * self.n_trees):  # temporaries as large as a few thousand rows
             keys = leaves[part].astype(np.int64) * n_labels + labels[part, None]
             repeated = np.repeat(weights[part], self.n_trees)
             at_nodes += np.bincount(keys.ravel(), weights=repeated, minlength=len(at_nodes))

@@ -95,6 +95,9 @@ def _by_shared_columns(sites: Sequence[Site]) -> tuple[NDArray[np.int64], list[S
     The examples are sorted once for these. Which column comes last depends on all sites, so sums do not depend on how
     the sites are divided among threads.
     """
+    if all(len(site) <= 2 for site in sites):
+        order = sorted(range(len(sites)), key=sites.__getitem__)
+        return np.array(order, np.int64), [sites[k] for k in order]
     shared = Counter(rest for site in sites if len(site) > 2 for rest in combinations(site, len(site) - 1))
 
     def with_last(site: Site) -> Site:

@@ -44,7 +44,8 @@ def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountT
     used[contexts.ranks[:, cells.names]] = True
     numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
     vocabulary = contexts.vocabulary.keep(used[:-1]).union(numbers)
-    ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
+    ranks = np.full(len(used), -1)
+    ranks[:-1][used[:-1]] = vocabulary.find(contexts.vocabulary.keep(used[:-1]))
     rows = [
         counted_rows(*TupleSet.collect(ranks[contexts.ranks[:, list(site)]], len(vocabulary)), examples)
         for site in cells.name_sites
