@@ -137,6 +137,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
             How often each row occurred: non-negative whole numbers.
         """
+
         def fitted(model: Any) -> NumberState:
             rows = _read(model, X, y, None, sample_weight)
             _warn_of_magnitudes(rows.labels)
