@@ -74,9 +74,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Name the group of tests that share a fixture of their module, and begin with the longest ones."""
     quick = config.getoption("markexpr") == "quick"
     if quick:
-        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, ("slow", "long")))]
     for item in items:
-        if quick and isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py":
+        is_example = isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py"
+        if quick and is_example and item.path.parent.name != "engines":  # those start processes
             item.add_marker("quick")
         if config.getoption("--hypothesis-profile") != "random" and item.get_closest_marker("slow") is None:
             fewer = item.get_closest_marker("examples")

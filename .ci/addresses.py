@@ -33,7 +33,7 @@ def with_urls(project: str, address: str, tag: str) -> str:
         raise ValueError("pyproject.toml has [project.urls] already: restore it, then call this once.")
     urls = {
         "Homepage": address,
-        "Documentation": f"{address}/blob/{tag}/docs/guide.md",
+        "Documentation": f"{address}/blob/{tag}/docs/howto/index.md",
         "Changelog": f"{address}/blob/{tag}/CHANGELOG.md",
         "Issues": f"{address}/issues",
     }

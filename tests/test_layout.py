@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import grimp
@@ -22,6 +24,12 @@ pytestmark = pytest.mark.quick
 PACKAGE = ROOT / "src" / "hammemo"
 SERVER = ROOT / "server" / "src" / "hammemo_server"
 PACKAGES = [*PACKAGE.glob("*/__init__.py"), *SERVER.glob("*/__init__.py")]
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """Parse a file once for all tests."""
+    return ast.parse(text)
 
 
 def shown() -> list[list[str]]:
@@ -55,7 +63,7 @@ def test_no_two_classes_have_one_name() -> None:
     names = [
         node.name.lstrip("_")
         for path in [*PACKAGE.rglob("*.py"), *SERVER.rglob("*.py")]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
     ]
     assert {name for name, times in Counter(names).items() if times > 1} == {"Acknowledgement"}
@@ -99,7 +107,7 @@ def test_no_function_has_more_than_eight_parameters() -> None:
         for package in (PACKAGE, SERVER)
         for path in package.rglob("*.py")
         for name, number in parameter_counts(
-            ast.parse(path.read_text(encoding="utf-8")), ".".join(path.relative_to(package).with_suffix("").parts)
+            parsed(path.read_text(encoding="utf-8")), ".".join(path.relative_to(package).with_suffix("").parts)
         )
         if number > MOST_PARAMETERS
     }
@@ -108,7 +116,7 @@ def test_no_function_has_more_than_eight_parameters() -> None:
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
 def test_every_package_says_what_is_in_it_and_what_it_imports(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(parsed(path.read_text(encoding="utf-8")))
     assert docstring is not None
     assert re.search(r"\b[Ii]mports?\b", docstring), "a sentence on what it imports, and what may import it, is missing"
 
@@ -125,14 +133,14 @@ TOO_LARGE = {"WrittenModel"}
 """What is larger than it should be."""
 
 
-def _code_lines(text: str) -> set[int]:
+def _code_lines(text: str) -> list[int]:
     """Return the numbers of lines that are no blanks, comments and docstrings."""
     strings: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             strings |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     lines = enumerate(text.splitlines(), 1)
-    return {i for i, line in lines if line.strip() and not line.strip().startswith("#") and i not in strings}
+    return [i for i, line in lines if line.strip() and not line.strip().startswith("#") and i not in strings]
 
 
 def test_functions_classes_and_modules_are_of_bounded_size() -> None:
@@ -142,9 +150,9 @@ def test_functions_classes_and_modules_are_of_bounded_size() -> None:
         lines = _code_lines(text)
         if len(lines) > 450:
             found.add(path.name)
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                size = sum(node.lineno <= i <= (node.end_lineno or 0) for i in lines)
+                size = bisect_right(lines, node.end_lineno or 0) - bisect_left(lines, node.lineno)
                 if size > (350 if isinstance(node, ast.ClassDef) else 60):
                     found.add(node.name)
     assert found == TOO_LARGE

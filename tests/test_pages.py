@@ -75,7 +75,7 @@ def test_the_page_that_explains_a_word_uses_it(word: str, where: str) -> None:
         assert re.search(rf"\b{re.escape(word)}s?\b", read(DOCS / page), re.IGNORECASE), page
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tour.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tour.md"])
 def test_the_glossary_is_found_from_where_a_reader_begins(page: str) -> None:
     text = read(ROOT / page)
     assert "glossary.md" in text or ":link: glossary" in text

@@ -1,4 +1,4 @@
-"""README, tour and two of the guides, followed to the letter in a fresh environment.
+"""README and two of the guides, followed to the letter in a fresh environment.
 
 The wheel is the one that ``HAMMEMO_WHEEL`` names (``.ci/run`` builds one), or is built here. ``.ci/nightly`` installs
 what the pages say from the package registry; in ``.ci/run`` the environment of the README gets links to the packages
@@ -78,7 +78,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="the console blocks a
 
 @posix
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["README.md", "docs/tour.md", *GUIDES])
+@pytest.mark.parametrize("name", ["README.md", *GUIDES])
 def test_a_reader_gets_what_the_page_shows(name: str, wheel: Path, binaries: Path, tmp_path: Path) -> None:
     page = ROOT / name
     wanted = walkthrough.installations(page.read_text(encoding="utf-8"))

@@ -38,6 +38,10 @@ def test_a_page_states_what_was_measured(page: Path) -> None:
     assert "<!--figure:" not in figures.filled(text, RUNS, comments=False)
 
 
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and isinstance(value[0], str)
+
+
 def test_every_decimal_of_the_readme_is_a_measured_figure() -> None:
     readme = figures.SHOWN.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     prose = re.sub(r"^```.*?^```$", "", readme, flags=re.MULTILINE | re.DOTALL)
@@ -49,7 +53,9 @@ def test_every_figure_is_shown_on_a_page_or_in_the_first_picture() -> None:
     drawn |= {
         (run, name) for run in RUNS for name, one in RUNS[run]["figures"].items() if one["unit"] == first_picture.MEANS
     }
-    assert {(run, name) for run in RUNS for name in RUNS[run]["figures"]} == shown() | drawn
+    stated = {(run, name) for run in RUNS for name, one in RUNS[run]["figures"].items() if not _is_table(one["value"])}
+    assert stated <= shown() | drawn  # long tables may be in the file alone
+    assert shown() | drawn <= {(run, name) for run in RUNS for name in RUNS[run]["figures"]}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for run, title in (("names", "tables of names"), ("numbers", "tables with numbers")):
         assert f"| [{RUNS[run]['figures']['sets']['value']} {title}]" in readme

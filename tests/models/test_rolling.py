@@ -195,6 +195,7 @@ def test_two_clocks_cannot_be_mixed() -> None:
     assert window.classes_.tolist() == ["x", "y"]
 
 
+@pytest.mark.long
 @given(parts=st.lists(st.integers(1, 9), min_size=1, max_size=5), last=st.integers(1, 12), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_a_window_of_numbers_refits_to_the_model_of_what_remains(parts: list[int], last: int, seed: int) -> None:

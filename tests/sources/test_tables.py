@@ -102,6 +102,7 @@ def test_forged_kinds_are_not_believed() -> None:
     assert schema == TableSchema("y", ("a", "b"))
 
 
+@pytest.mark.long
 @given(st.lists(st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=3)), min_size=1))
 def test_values_are_read_as_they_were_learnt(mixed: list[Any]) -> None:
     numbers = [value for value in mixed if isinstance(value, int)]

@@ -396,6 +396,7 @@ def test_softmax() -> None:
     assert softmax(np.array([[0.0, np.log(3)]])).round(12).tolist() == [[0.25, 0.75]]
 
 
+@pytest.mark.long
 def test_a_sample_is_drawn_from_many_examples() -> None:
     X, y = planted(3000, 15)
     few, again = (MemoryClassifier(memory=Exact(), vote=LogLinear(sample=200)).fit(X, y) for _ in range(2))

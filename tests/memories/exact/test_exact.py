@@ -114,6 +114,7 @@ def stacks(memory: Exact) -> SignedSum:
     return memory.signed_sum
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
     rng = np.random.default_rng(0)

@@ -226,6 +226,7 @@ def test_other_distributions_have_mean_0_and_variance_1(distribution: str, value
         assert abs((drawn_numbers**2).mean() - 1) < 5 * np.sqrt(2 / n)  # the fourth moment is at most 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distribution", ["rademacher", "sparse"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_scores_of_other_distributions_are_unbiased(distribution: str, exact: bool) -> None:

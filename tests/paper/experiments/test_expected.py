@@ -52,6 +52,7 @@ def test_settings_of_a_first_look_have_draws_enough_for_every_claim() -> None:
     assert all(claim.holds is not None for claim in claims)
 
 
+@pytest.mark.long
 def test_commands_say_it_on_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = synthetic.SyntheticSettings(3, 2, (128,), (8,))
     monkeypatch.setattr(synthetic.SyntheticSettings, "quick", classmethod(lambda cls, seed: tiny))

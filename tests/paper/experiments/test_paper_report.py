@@ -130,7 +130,9 @@ def test_the_report_counts_verdicts_and_says_what_few_draws_cannot() -> None:
     assert counts["does not hold"] == 1
     assert counts["differs"] == 0
     assert sum(counts.values()) == len(lines(found))
-    assert f"The table below has {len(lines(found))} lines" in page
+    assert f"There are {len(lines(found))} figures" in page
+    assert "share of draws that violate it | at most 0.1 | 0.2 |" in page  # what holds or agrees is in other tables
+    assert "| Table 1: " not in page
     assert "-0.490 at h = 8: 2.0 standard errors" in page
     assert "\n## WikiText-2\n\n### The task\n" in page
     assert "cannot decide" not in page

@@ -131,6 +131,7 @@ def test_norm_error_and_cross_talk_by_their_definitions(parts: Decomposition) ->
         np.testing.assert_allclose(parts.cross_talk[:, c], G[:, others] @ (Z[others] @ Z[c]), atol=1e-9)
 
 
+@pytest.mark.long
 def test_cross_talk_has_the_variance_of_the_paper() -> None:
     """Divided by L_c |z_c| / sqrt(d), the cross-talk of a label is a standard normal number."""
     X, y, d = [["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"], 16
