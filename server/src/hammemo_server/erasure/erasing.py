@@ -25,12 +25,13 @@ from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used
 from hammemo.receipts.strict_json import now
 from hammemo_server.erasure.journal import Journal, first_position
 from hammemo_server.store.audit import Line
-from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, Log, StoredKey
+from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.models.learners import Learner
+    from hammemo_server.store.base_log import Log
 
 
 class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

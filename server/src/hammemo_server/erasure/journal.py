@@ -40,12 +40,14 @@ from hammemo_server.edits.operations import (
     decoded,
     joined,
 )
-from hammemo_server.store.log import Log, LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
 from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
+
+    from hammemo_server.store.base_log import Log
 
 
 BUCKET: Final = 1_024

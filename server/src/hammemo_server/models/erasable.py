@@ -34,7 +34,7 @@ from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, forgets, reused
-from hammemo_server.store.log import Entry, Erasure, Log, Seen
+from hammemo_server.store.log import Entry, Erasure, Seen
 from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.base_log import Log
 
 
 @dataclass(eq=False)

@@ -48,7 +48,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
-from hammemo_server.store.log import ListFacts, Log, LogError, Store
+from hammemo_server.store.log import ListFacts, LogError, Store
 from hammemo_server.store.sqlite_log import FolderStore
 from hammemo_server.store.vault import KeyGone, Vault
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo_server.models.served import ServedModel
+    from hammemo_server.store.base_log import Log
 
 
 _logger = logging.getLogger("hammemo_server")
@@ -354,7 +355,6 @@ class Host:
             closer.start()
         for closer in closers:
             closer.join()
-        self.store.close()
 
     def _writing(self, tenant: str) -> AbstractContextManager[Any]:
         """Return the lock under which models are made and deleted; a replica never does."""
@@ -474,7 +474,8 @@ def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
     if log.partition("://")[0] in ("postgresql", "postgres"):
         from hammemo_server.store.postgres_log import PostgresStore
 
-        return PostgresStore(log, folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return PostgresStore(log)
     raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
 
 

@@ -28,7 +28,7 @@ from hammemo_server.edits.quotas import Usage, usage_of
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.erasing import receipt_of
 from hammemo_server.models.applying import State, caught_up
-from hammemo_server.store.log import Log, LogError
+from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
+    from hammemo_server.store.base_log import Log
 
 
 class ServedModel:

@@ -59,7 +59,7 @@ from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep, Waiting
-from hammemo_server.store.log import Entry, IssuedReceipt, Log, LogError, Seen
+from hammemo_server.store.log import Entry, IssuedReceipt, LogError, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
+    from hammemo_server.store.base_log import Log
 
 _logger = logging.getLogger("hammemo_server")
 

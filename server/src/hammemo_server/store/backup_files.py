@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FORMAT: Final = "hammemo-backup"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _FRAME: Final = 2**20
 """Bytes of rows after which a frame ends."""
