@@ -330,7 +330,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running]
 
 
 def _children(server: serving.Running) -> list[int]:
-    return [process._process.pid for process in server.service._long._all]  # type: ignore[attr-defined]
+    return [process._process.pid for process in server.service._long._all]  # type: ignore[union-attr]
 
 
 def test_long_questions_are_answered_by_another_process(other: serving.Running) -> None:

@@ -33,6 +33,7 @@ import secrets
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -309,14 +310,9 @@ def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[byte
     parts: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
-            return b"".join(parts), _after((kind, rows), frames)
+            return b"".join(parts), chain([(kind, rows)], frames)
         parts += [data for (data,) in rows]
     return b"".join(parts), iter(())
-
-
-def _after(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _resealed(

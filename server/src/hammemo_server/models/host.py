@@ -312,7 +312,7 @@ class Host:
             if model is not None:
                 model.close(last_snapshot=False)
             if not self.store.delete(tenant, name):
-                raise _none(name)
+                raise NoSuchModel(f"There is no model {name!r}.")
             self.quota(tenant).drop(name)
             if vault is not None:
                 vault.drop_all()
@@ -326,7 +326,7 @@ class Host:
         names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
-            self.quota(tenant).check(usage_of(model, size, 0))
+            self.quota(tenant).check(usage_of(model, size, 0)[0])
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
@@ -497,10 +497,6 @@ def _check_names(tenant: str, name: str) -> None:
 def _check_list(tenant: str, name: str) -> None:
     check_name("tenant", tenant)
     check_name("list", name)
-
-
-def _none(name: str) -> NoSuchModel:
-    return NoSuchModel(f"There is no model {name!r}.")
 
 
 def _stops() -> Unavailable:

@@ -30,29 +30,6 @@ HIDDEN: Final = ".restoring-"
 """What the tenant of a model is called that is being restored: no client can name it."""
 
 
-class RunningTime:
-    """Seconds for which a model was open for writing, in all processes: no clock that is set can move it.
-
-    Parameters
-    ----------
-    stored : float
-        What the log has stored.
-
-    Examples
-    --------
-    >>> from hammemo_server.store.base_log import RunningTime
-    >>> 60.0 <= RunningTime(60.0).now() < 120.0
-    True
-    """
-
-    def __init__(self, stored: float) -> None:
-        self._stored, self._since = stored, time.monotonic()
-
-    def now(self) -> float:
-        """Return the seconds up to now."""
-        return self._stored + time.monotonic() - self._since
-
-
 class Log(SharedTables):
     """The log of one model.
 
@@ -66,12 +43,17 @@ class Log(SharedTables):
 
     received: tuple[bytes, int] | None = None
     """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
-    _running: RunningTime
+    _began: float
+    """When the model would have been opened for writing, had it been written without a pause, by a monotonic clock."""
 
     def __init__(self, called: str, *, replica: bool) -> None:
         self._called = called
         self._replica = replica
         self._lock = RLock()
+
+    def _running(self) -> float:
+        """Return for how many seconds the model was written, in all processes; no clock that is set moves it."""
+        return time.monotonic() - self._began
 
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
@@ -83,7 +65,7 @@ class Log(SharedTables):
     def append(self, after: int, entries: Sequence[Entry]) -> None:
         """Append entries at the positions after `after`, which must be the head, durably, all or none."""
         with self._writing(after, len(entries)):
-            ran = self._running.now()
+            ran = self._running()
             self._insert(EDITS, [(position, entry.body) for position, entry in enumerate(entries, after + 1)])
             self._insert(IDS, [(entry.op, at, entry.digest, ran) for at, entry in enumerate(entries, after + 1)])
             self._append_audit(after, entries)
@@ -100,7 +82,7 @@ class Log(SharedTables):
         """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
         statement = f"delete from {IDS} where model = %s and position <= %s and ran < %s"
         with self._writing():
-            self._run(statement, self.base(), self._running.now() - older_than)
+            self._run(statement, self.base(), self._running() - older_than)
 
     def keep_received(self) -> None:
         """Keep the snapshot of a backup, if there is no newer one; a database has it. The log is closed."""

@@ -25,12 +25,13 @@ import logging
 import os
 import secrets
 import socket
+import time
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import KEY_BYTES, InUse, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, RunningTime, received_model
+from hammemo_server.store.base_log import HIDDEN, Log, received_model
 from hammemo_server.store.log import LeaseLost, LogDamaged, LogError, Store
 from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
 from hammemo_server.store.vault import KeyGone
@@ -220,7 +221,7 @@ class PostgresLog(Log):
                 ).fetchone()
                 who = "another process" if found is None else f"{found[0]} (until {found[1]:%H:%M:%S} or longer)"
                 raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
-            self._epoch, self._running = int(row[0]), RunningTime(float(row[1]))
+            self._epoch, self._began = int(row[0]), time.monotonic() - float(row[1])
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         return self._db.execute(cast("Any", statement), (self._id, *values)).fetchall()
@@ -244,7 +245,7 @@ class PostgresLog(Log):
             row = self._db.execute(
                 "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 second', "
                 "head = head + %s, ran = %s where id = %s and epoch = %s returning head",
-                (self._lease, by, self._running.now(), self._id, self._epoch),
+                (self._lease, by, self._running(), self._id, self._epoch),
             ).fetchone()
             if row is None:
                 raise LeaseLost("Another process writes this model now: nothing was written.")

@@ -30,7 +30,7 @@ import apsw
 from hammemo.files.archive import FileError
 from hammemo.files.models import read_notes, save
 from hammemo_server.edits.operations import NAME, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, RunningTime, check_format, loaded_snapshot, received_model
+from hammemo_server.store.base_log import HIDDEN, Log, check_format, loaded_snapshot, received_model
 from hammemo_server.store.log import NAMED_TABLES, LogDamaged, LogError, Store
 from hammemo_server.store.shared_tables import EDITS
 from hammemo_server.store.sqlite_connection import (
@@ -89,7 +89,7 @@ class SqliteLog(Log):
             try:
                 self._read_about()
                 if not replica:
-                    self._running = RunningTime(self._ran())
+                    self._began = time.monotonic() - self._ran()
                     self._finish_snapshot()
             except BaseException:
                 self._db.close(force=True)
@@ -302,7 +302,7 @@ class SqliteLog(Log):
             try:
                 if after not in (None, self._head()):
                     raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
-                self._db.execute("insert or replace into about values('ran', ?)", (self._running.now(),))
+                self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
                 yield
                 self._db.execute("commit")
                 self._check_place()  # afterwards: what was written is then in the file that others find
