@@ -21,7 +21,8 @@ by itself, refits that queue and models that are deleted while their writers are
 one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
 Starlette application, in turns, as medians.
 
-`python benchmarks/serving.py --before old/bin/python` compares single edits with another installed version, in turns.
+`python benchmarks/serving.py --before old/bin/python` compares single edits and predictions with another installed
+version, in turns.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
 of *processor time* of the server are what can be compared: they are printed beside those of the clock.
@@ -344,28 +345,34 @@ def edits(folder: Path, where: str, seconds: float) -> list[Row]:
 
 
 def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
-    """Print single edits a processor second of another version and of this one, measured in turns."""
+    """Print single edits and predictions a processor second of another version and of this one, measured in turns."""
+    asked = [request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in examples(200, 1)[0]]
+    sent: list[tuple[str, int, Callable[[], Callable[[], bytes]]]] = [
+        ("edits of 1 example", 1, lambda: Edits(1)),
+        ("edits of 1 example", CLIENTS, lambda: Edits(1)),
+        ("predictions of 1 row", 8, lambda: partial(next, cycle(asked))),
+    ]
     for name, settings in (("exact", {"columns": TOKENS}), ("exact, sum", EXACT_SUM), ("hashed, sum", HASHED)):
         with tempfile.TemporaryDirectory(dir=folder) as models:
             servers = [OwnServer.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
             for server in servers:
                 created(server, settings)
-            for clients in (1, CLIENTS):
+            for what, clients, make in sent:
                 pairs = []
                 for number in range(-1, rounds):  # the first round warms both up and is not counted
                     order = servers if number % 2 else servers[::-1]
-                    rates = {id(server): _edit_rate(server, clients, n_edits) for server in order}
+                    rates = {id(one): _rate(one, clients, n_edits, make()) for one in order}
                     pairs += [tuple(rates[id(server)] for server in servers)] if number >= 0 else []
                 old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
                 ratio = statistics.median(after / before for before, after in pairs)
-                what = f"{name}: edits of 1 example, {clients} clients"
-                print(f"{what:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times", flush=True)
+                told = f"{name}: {what}, {clients} clients"
+                print(f"{told:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times", flush=True)
             for server in servers:
                 server.end(kill=True)
 
 
-def _edit_rate(server: OwnServer, clients: int, n_edits: int) -> float:
-    return float(load(server, "", 600, Edits(1), clients=clients, most=n_edits)["a_processor_second"] or 0.0)
+def _rate(server: OwnServer, clients: int, most: int, make: Callable[[], bytes]) -> float:
+    return float(load(server, "", 600, make, clients=clients, most=most)["a_processor_second"] or 0.0)
 
 
 def visits(folder: Path, seconds: float) -> list[Row]:
@@ -624,11 +631,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, help="for neighbour")
     parser.add_argument("--route", help="for neighbour: what it sends, by the name that routes prints")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
+    parser.add_argument("--before", help="the interpreter of another version: only edits and predictions, in turns")
     parser.add_argument(
         "--rounds", type=int, help="how often two versions or servers take turns (9), or how many runs (5 for fair)"
     )
-    parser.add_argument("--edits", type=int, default=1_000, help="edits of one turn")
+    parser.add_argument("--edits", type=int, default=1_000, help="edits or predictions of one turn")
     parser.add_argument("--requests", type=int, default=10_000, help="requests of one turn of one-row")
     given = parser.parse_args()
     if given.only == "neighbour":

@@ -378,7 +378,7 @@ def test_a_damaged_backup_is_refused_whole(tmp_path: Path, keys: Path) -> None:
             line = data.index(b"\n") + 1
             wrong = [data[:-1], data[: line + 4], data[:line], b"", b"{}\n", data + b"\0\0\0\1x", data[:-9] + b"\0" * 9]
             wrong += [
-                data.replace(b'"version":1', b'"version":2', 1),
+                data.replace(b'"version":2', b'"version":1', 1),
                 data.replace(b'"tenant":"t"', b'"tenant":"u"', 1),
             ]
             named = set(read_keys(keys).named)

@@ -481,13 +481,13 @@ def test_damaged_logs_are_not_served(tmp_path: Path) -> None:
         path.write_bytes(before)
         return str(caught.value)
 
-    assert "gap" in refused("delete from edits where position = 2")
-    assert "not an edit" in refused("update edits set body = x'c1' where position = 2")
+    assert "gap" in refused("delete from hammemo_edits where position = 2")
+    assert "not an edit" in refused("update hammemo_edits set body = x'c1' where position = 2")
     assert "does not fit" in refused(  # MessagePack of ["forget", [["b", 9]], ["x"]]
-        "update edits set body = x'93a6666f72676574919" + "2a16209" + "91a178' where position = 2"
+        "update hammemo_edits set body = x'93a6666f72676574919" + "2a16209" + "91a178' where position = 2"
     )
     other = refused("update about set value = '99' where name = 'format'")
-    assert f"has format 99, written by hammemo {__version__}, and hammemo {__version__} reads format 3" in other
+    assert f"has format 99, written by hammemo {__version__}, and hammemo {__version__} reads format 4" in other
     assert "not a log" in refused("update about set value = 1 where name = 'key'")
     with Host(tmp_path) as host:
         assert host.get("t", "m").version == 4
@@ -635,7 +635,7 @@ def test_errors_have_the_statuses_of_http() -> None:
 def test_a_writer_that_lost_its_lease_follows_and_takes_over_again(postgres: Server, tmp_path: Path) -> None:
     from hammemo_server.store.postgres_log import PostgresStore
 
-    store = PostgresStore(postgres.address, tmp_path, lease=3600)
+    store = PostgresStore(postgres.address, lease=3600)
     store.create("over", "m", '{"given": {}, "seed": 1, "uploaded": false}', None)
     first = WrittenModel("over", "m", store.open("over", "m", replica=False))
     done(first, learn("1", ["a"]))

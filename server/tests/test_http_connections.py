@@ -80,8 +80,8 @@ def test_requests_through_a_proxy_are_counted_by_their_address() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"trusted_proxies": ("10.0.0.1",)}, "behind_proxy="),
-        ({"trusted_proxies": ("proxy",), "behind_proxy": True, "token_file": "t"}, "in numbers"),
+        ({"trusted_proxy": ("10.0.0.1",)}, "behind_proxy="),
+        ({"trusted_proxy": ("proxy",), "behind_proxy": True, "token_file": "t"}, "in numbers"),
         ({"port": 80, "health_port": 80}, "another one"),
     ],
 )

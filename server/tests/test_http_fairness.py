@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from hammemo_server.edits.operations import Malformed
 from hammemo_server.http import answering
 from hammemo_server.http.answering import ReadyVersion, go_on
 from hammemo_server.http.questions import KINDS, Stopped, Stopping
+from hammemo_server.http.server import ServerSettings, _host
 from hammemo_server.http.tenant_slots import Shares
 
 if TYPE_CHECKING:
@@ -277,6 +279,15 @@ def test_a_question_ends_at_its_deadline(tmp_path: Path, endless: Endless) -> No
         endless.stopped.acquire()
 
 
+def test_a_long_body_makes_python_look_at_nothing_that_was_imported(tmp_path: Path) -> None:
+    """A full collection of garbage took 0.1 s and more, while a body of thousands of rows was read."""
+    _host(ServerSettings(str(tmp_path))).close()
+    try:
+        assert gc.get_freeze_count() > 9 * len(gc.get_objects())
+    finally:
+        gc.unfreeze()
+
+
 def _edit(op: str) -> Any:
     from hammemo_server.edits.operations import Edit
 
@@ -319,7 +330,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running]
 
 
 def _children(server: serving.Running) -> list[int]:
-    return [process._process.pid for process in server.service._long._all]  # type: ignore[attr-defined]
+    return [process._process.pid for process in server.service._long._all]  # type: ignore[union-attr]
 
 
 def test_long_questions_are_answered_by_another_process(other: serving.Running) -> None:

@@ -257,7 +257,7 @@ def test_the_file_holds_no_secret_and_is_for_its_owner(tmp_path: Path) -> None:
     ("tenant", "roles"), [("Acme", ["read"]), ("../up", ["read"]), ("acme", ["root"]), ("acme", []), ("", ["read"])]
 )
 def test_tokens_that_cannot_be(tenant: str, roles: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"the (tenant|roles) of token"):
+    with pytest.raises(ValueError, match=r"(tenant|roles)"):
         new_token(tenant, roles)
 
 

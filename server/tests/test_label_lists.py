@@ -7,6 +7,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import httpx
 import numpy as np
 import pytest
@@ -20,9 +21,8 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Malformed, NoSuchList, QuotaReached, TooLarge, Unavailable
 from hammemo_server.models.host import Host
 from hammemo_server.store.label_lists import LabelLists
-from hammemo_server.store.list_files import INDEX
 from hammemo_server.store.log import LogError
-from hammemo_server.store.sqlite_log import LISTS
+from hammemo_server.store.sqlite_log import NAMED
 from pace import wait_until
 from postgres_server import postgres
 from service_hosts import hosts
@@ -373,50 +373,33 @@ def test_a_store_that_does_not_answer_leaves_what_is_known(tmp_path: Path) -> No
                 lists.get("shop", "other")
 
 
-def test_what_a_crash_leaves_is_deleted_and_never_read(tmp_path: Path) -> None:
+def test_a_file_without_tables_is_one_without_lists(tmp_path: Path) -> None:
+    """A process was killed before it made them."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / NAMED).touch()
     with Host(tmp_path) as host:
-        facts = host.set_list("shop", "in_stock", ["old"])
-        folder = tmp_path / "shop" / LISTS
-        (folder / f"in_stock.{facts.version + 1}").write_bytes(b'["new"]')  # killed before the index was replaced
-        (folder / f"{INDEX}.0123456789abcdef.tmp").write_bytes(b"{")
-        assert host.read_list("shop", "in_stock")[1] == b'["old"]'
-        newest = host.set_list("shop", "other", [1])
-        assert sorted(path.name for path in folder.iterdir()) == sorted(
-            [INDEX, f"{INDEX}.lock", f"in_stock.{facts.version}", f"other.{newest.version}"]
-        )
-        assert (folder / INDEX).stat().st_mode & 0o777 == 0o600
-        assert folder.stat().st_mode & 0o777 == 0o700
+        assert host.lists("shop") == {}
+        host.set_list("shop", "in_stock", ["new"])
+        assert host.read_list("shop", "in_stock")[1] == b'["new"]'
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{", '{"newest": 1, "lists": {"../x": {"version": 1, "items": 1}}}', '{"newest": "a", "lists": {}}',
-     '{"newest": 1, "lists": {"x": {"version": -1, "items": 1}}}', '{"newest": 1, "lists": {"x": 3}}'],
-)  # fmt: skip
-def test_a_damaged_index_is_said_to_be(tmp_path: Path, text: str) -> None:
-    (tmp_path / "shop" / LISTS).mkdir(parents=True)
-    (tmp_path / "shop" / LISTS / INDEX).write_text(text)
-    with Host(tmp_path) as host, pytest.raises(Unavailable, match="damaged"):
-        host.lists("shop")
+def test_a_replaced_list_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+    with Host(tmp_path) as host:
+        host.set_list("shop", "in_stock", ["Zq1x1y"])
+        host.set_list("shop", "in_stock", ["new"])
+        assert (tmp_path / "shop" / NAMED).stat().st_mode & 0o777 == 0o600
+        assert not any(b"Zq1x1y" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("data", [b'["a"', b'["a"]\n["b"]', b"", b"[null]", b"\xff"])
 def test_a_damaged_list_is_said_to_be(tmp_path: Path, data: bytes) -> None:
     with Host(tmp_path) as host:
-        facts = host.set_list("shop", "x", ["a"])
-        (tmp_path / "shop" / LISTS / f"x.{facts.version}").write_bytes(data)
+        host.set_list("shop", "x", ["a"])
+    db = apsw.Connection(str(tmp_path / "shop" / NAMED))
+    db.execute("update hammemo_lists set data = ?", (data,))
+    db.close()
     with Host(tmp_path, replica=True) as host, pytest.raises(Unavailable, match="damaged"):
         host.named_list("shop", "x")
-
-
-def test_a_missing_file_of_a_list_is_said_to_be(tmp_path: Path) -> None:
-    with Host(tmp_path) as host:
-        facts = host.set_list("shop", "x", ["a"])
-        (tmp_path / "shop" / LISTS / f"x.{facts.version}").unlink()
-        with pytest.raises(Unavailable, match="send the list again"):
-            host.read_list("shop", "x")
-        host.set_list("shop", "x", ["a"])
-        assert host.read_list("shop", "x")[1] == b'["a"]'
 
 
 def _answers_from(client: Client, rows: list[list[Any]], expected: tuple[int, set[Any]]) -> bool:

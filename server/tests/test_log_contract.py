@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.store.log import Log, Store
+    from hammemo_server.store.base_log import Log
+    from hammemo_server.store.log import Store
 
 __all__ = ["postgres"]
 
@@ -28,7 +29,7 @@ SETTINGS = '{"given": {}, "seed": 1, "uploaded": false}'
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     made: Store
     if request.param == "sqlite":
         made = FolderStore(tmp_path)
@@ -36,12 +37,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         from hammemo_server.store.postgres_log import PostgresStore
 
         server: Server = request.getfixturevalue("postgres")
-        made = PostgresStore(server.address, tmp_path)
+        made = PostgresStore(server.address)
     for tenant in made.tenants():
         for name in made.names(tenant):
             made.delete(tenant, name)
-    yield made
-    made.close()
+    return made
 
 
 @pytest.fixture
@@ -238,11 +238,11 @@ def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store
 
 @one_server
 @needs_postgres
-def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: Path) -> None:
+def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server) -> None:
     from hammemo_server.store.log import LeaseLost
     from hammemo_server.store.postgres_log import PostgresStore
 
-    store = PostgresStore(postgres.address, tmp_path, lease=0.2)
+    store = PostgresStore(postgres.address, lease=0.2)
     store.create("lease", "m", "{}", None)
     first = store.open("lease", "m", replica=False)
     first.append(0, entries(1))
@@ -263,10 +263,10 @@ def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: P
 
 @one_server
 @needs_postgres
-def test_a_lease_is_free_when_the_session_that_took_it_has_ended(postgres: Server, tmp_path: Path) -> None:
+def test_a_lease_is_free_when_the_session_that_took_it_has_ended(postgres: Server) -> None:
     from hammemo_server.store.postgres_log import PostgresStore
 
-    store = PostgresStore(postgres.address, tmp_path, lease=3600)
+    store = PostgresStore(postgres.address, lease=3600)
     store.create("ended", "m", "{}", None)
     first = store.open("ended", "m", replica=False)
     first._db.close()  # as when the process is killed
@@ -291,17 +291,17 @@ def _taken_over(store: Any, tenant: str) -> Any:
 
 @one_server
 @needs_postgres
-def test_a_database_of_another_format_is_refused(postgres: Server, tmp_path: Path) -> None:
+def test_a_database_of_another_format_is_refused(postgres: Server) -> None:
     import psycopg
 
     from hammemo_server.store.postgres_log import PostgresStore
 
-    PostgresStore(postgres.address, tmp_path).close()
+    PostgresStore(postgres.address)
     with psycopg.connect(postgres.address, autocommit=True) as db:
         db.execute("update hammemo_about set format = '99'")
         try:
-            with pytest.raises(LogDamaged, match=r"The database has format 99, written by hammemo .* reads format 3"):
-                PostgresStore(postgres.address, tmp_path)
+            with pytest.raises(LogDamaged, match=r"The database has format 99, written by hammemo .* reads format 4"):
+                PostgresStore(postgres.address)
         finally:
-            db.execute("update hammemo_about set format = '3'")
-    PostgresStore(postgres.address, tmp_path).close()
+            db.execute("update hammemo_about set format = '4'")
+    PostgresStore(postgres.address)

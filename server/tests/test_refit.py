@@ -396,7 +396,7 @@ def test_a_log_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
         done(host.create("t", "m", {"columns": 1}), Edit("1", "learn", [["a"]], ["x"]))
     db = apsw.Connection(str(tmp_path / "t" / "m" / LOG))
-    db.execute("insert into edits values(2, ?)", (msgspec.msgpack.encode(["reshape", 3]),))
+    db.execute("insert into hammemo_edits values(1, 2, ?)", (msgspec.msgpack.encode(["reshape", 3]),))
     db.close()
     with Host(tmp_path) as host, pytest.raises(Unavailable, match=r"kind 'reshape'.*does not know.*newer"):
         host.get("t", "m")

@@ -353,7 +353,7 @@ def test_a_plain_forget_leaves_the_journal_with_the_next_snapshot(hosts: Callabl
 
 
 def test_changed_ciphertexts_are_refused(tmp_path: Path, keys: Path) -> None:
-    for table, column in (("hammemo_journal", "body"), ("hammemo_subjects", "wrapped"), ("edits", "body")):
+    for table, column in (("hammemo_journal", "body"), ("hammemo_subjects", "wrapped"), ("hammemo_edits", "body")):
         name = table.replace("hammemo_", "")
         with Host(tmp_path / "models", keys=keys, upkeep=Upkeep(at_close=False)) as host:
             done(host.create("t", name, SETTINGS), learn("1", "s", ["a", "b"]))

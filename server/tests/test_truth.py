@@ -163,14 +163,11 @@ def test_no_wall_clock_lets_an_old_operation_in_again(hosts: Callable[..., Host]
 
 
 def test_ids_go_after_that_time_of_running(hosts: Callable[..., Host], monkeypatch: Any) -> None:
-    class Later(base_log.RunningTime):
+    class Later:
         hours = 0.0
 
-        def now(self) -> float:
-            return super().now() + 3600 * Later.hours
-
-    for engine in ("sqlite_log", "postgres_log"):
-        monkeypatch.setattr(f"hammemo_server.store.{engine}.RunningTime", Later)
+    running = base_log.Log._running
+    monkeypatch.setattr(base_log.Log, "_running", lambda log: running(log) + 3600 * Later.hours)
     monkeypatch.setattr("hammemo_server.models.writer._UPKEEP_SECONDS", 0.0)
     host = hosts(upkeep=Upkeep(retention=5400.0))
     model = host.create("t", "m", {"columns": 1})

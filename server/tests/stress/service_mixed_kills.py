@@ -2,11 +2,13 @@
 
 Each of four clients has a model with subjects. It learns, forgets, does both in one step, forgets everything, refits,
 and erases subjects; it also makes and deletes models, aliases and lists. Beside them `hammemo backup` and `hammemo
-restore` run. At moments of chance the server is killed (kill -9) and started again; every third of these kills waits
-until a subject is being erased. One of three backups and restores is killed inside the function that does it. At the
-end every edit was acknowledged once with one version, each model equals, to the byte, a fresh one that has its rows,
-lists and aliases are as they were last set, and no file holds the marker of an erased subject. At least 20 of 120 kills
-must be inside an erasure, a backup or a restore, and at least one of each kind.
+restore` run. At moments of chance the server is killed (kill -9) and started again; two of three of these kills wait
+until a subject is being erased. Every second backup and restore is killed inside the function that does it. At the end
+every edit was acknowledged once with one version, each model equals, to the byte, a fresh one that has its rows, lists
+and aliases are as they were last set, and no file holds the marker of an erased subject. Half of 40 kills or more must
+be inside an erasure, a backup or a restore, and at least one of each kind.
+
+The time between two kills grows on a busy machine: else no erasure would end between them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import forked
+import pace
 from hammemo import load
 from hammemo.client import Client, ServerError
 from hammemo.receipts.keys import new_key_file
@@ -35,7 +38,9 @@ from running_servers import Process, free_port
 CLIENTS = 4
 KINDS = ("learn", "forget", "apply", "everything", "erase", "refit", "again", "others")
 WEIGHTS = (30, 12, 20, 1, 16, 1, 10, 4)
-COMMAND_KILLS = 1 / 3
+COMMAND_KILLS = 1 / 2
+PATIENCE = 3600
+"""Seconds for which a client sends an edit again: as long as a run takes, for kills follow each other."""
 INSIDE = ("killed server in an erasure", "killed backup", "killed restore")
 Row = tuple[str, str, str, str]
 """Subject, two tokens and a label."""
@@ -72,7 +77,7 @@ class Worker:
         self.counts: Counter[str] = Counter()
         self.erasing = threading.Event()
         self._draw = random.Random(f"{seed} {number}")
-        self._client = Client(url, patience=300, timeout=60)
+        self._client = Client(url, patience=PATIENCE, timeout=60)
         self._sent: list[tuple[str, Any, int]] = []
         self._serial, self._subject = 0, 1
 
@@ -208,7 +213,7 @@ class Backups:
         self.folder, self.options, self.workers = folder, options, workers
         self.counts = Counter[str]()
         self._draw, self._took = random.Random(seed), {"backup": 0.2, "restore": 0.2}
-        self._client = Client(url, patience=300, timeout=60)
+        self._client = Client(url, patience=PATIENCE, timeout=60)
         self._command = folder / "telling.py"
         self._command.write_text(_TELLING)
 
@@ -306,16 +311,16 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
             failed.append(error)
             stop.set()
 
-    threads = [threading.Thread(target=watched, args=(one,)) for one in (*workers, backups)]
+    threads = [threading.Thread(target=watched, args=(one,), daemon=True) for one in (*workers, backups)]
     for thread in threads:
         thread.start()
     counts: Counter[str] = Counter()
     began = time.monotonic()
     while sum(counts.values()) + backups.killed < kills and not failed:
-        time.sleep(draw.uniform(0.3, 2.0))
+        time.sleep(pace.patience(draw.uniform(0.3, 2.0)))
         inside = False
-        if sum(counts.values()) % 3 == 2:
-            until = time.monotonic() + 20
+        if sum(counts.values()) % 3:
+            until = time.monotonic() + pace.patience(20)
             while not (inside := any(worker.erasing.is_set() for worker in workers)) and time.monotonic() < until:
                 time.sleep(0.002)
             time.sleep(draw.uniform(0, 0.05))
@@ -349,6 +354,7 @@ def run(kills: int, log: str, folder: Path, seed: int) -> dict[str, Any]:
     return {
         "log": log, "seconds": round(time.monotonic() - began), **counts, "erased subjects": len(erased),
         "kills inside": {kind: counts[kind] for kind in INSIDE},
+        "kills inside in all": sum(counts[kind] for kind in INSIDE),
         "same bytes": same, "files with an erased marker": len(marked), "marked": marked, "exit code": code,
     }  # fmt: skip
 
@@ -362,8 +368,7 @@ def main() -> None:
     print(found)
     if not found["same bytes"] or found["files with an erased marker"] or found["exit code"]:
         sys.exit("an edit was lost or applied twice, or an erased subject was found")
-    inside = found["kills inside"].values()
-    if sum(inside) < int(kills) // 6 or (int(kills) >= 40 and 0 in inside):
+    if int(kills) >= 40 and (found["kills inside in all"] < int(kills) // 2 or 0 in found["kills inside"].values()):
         sys.exit("too few kills were inside an erasure, a backup or a restore")
 
 

@@ -55,7 +55,7 @@ def in_thread(
     # that during tests only: lines written between two tests would reach the terminal.
     for name in (LOGGER, "uvicorn.error"):
         logging.getLogger(name).handlers, logging.getLogger(name).propagate = [logging.NullHandler()], True
-    settings = ServerSettings(str(folder), port=0, level="error", question_processes=question_processes)
+    settings = ServerSettings(str(folder), port=0, log_level="error", question_processes=question_processes)
     listening = listen(settings.host, 0, shared=False)
     port = listening.getsockname()[1]
     with Host(folder, limits=limits, keys=keys) as host:

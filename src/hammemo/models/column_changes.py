@@ -55,7 +55,7 @@ def can_decide(state: RowsState) -> bool:
     """Return whether kinds can be decided again: the rows are all there, and no layout was given."""
     if state.columns.types is None or state.pinned:
         return False
-    return state.can_choose_by_rows or (state.holds_nothing and (state.store is None or state.rows is not None))
+    return state.can_choose_by_rows or ((state.store is None or state.rows is not None) and state.holds_nothing)
 
 
 def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:

@@ -11,12 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, one_line_errors, print_error, print_result
+from hammemo.cli.console import one_line_errors, print_error, print_result
 from hammemo.cli.options import option
+from hammemo_server.commands.backup import Url, models_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hammemo_server.store.audit import Linked, Start
     from hammemo_server.store.log import Store
 
@@ -27,10 +26,7 @@ def audit_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
     tenant: Annotated[str | None, option("NAME", "Only this tenant.", "all")] = None,
-    log: Annotated[
-        str | None,
-        option("URL", "Address of a log in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False),
-    ] = None,
+    log: Url = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """List every edit without its content, and check the chain of digests and its end; exit with 1 if it is broken.
@@ -38,27 +34,14 @@ def audit_folder(
     A server may run at the same time. Only the logs are read.
     """
     with one_line_errors():
-        if log is None and not folder.is_dir():
-            raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
-        from hammemo_server.models.host import store_of
-
-        store = store_of(folder, log, replica=True)
-        found = [_AuditRecord.read(store, *place) for place in _places(store, tenant, model)]
-        if not found:
-            raise UsageError(f"{folder} has no such model.")
+        store, places = models_of(folder, log, tenant, model)
+        found = [_AuditRecord.read(store, *place) for place in places]
     print_result([one.facts() for one in found], _table(found), as_json=as_json)
     for one in found:
         if one.problem:
             print_error(f"The audit record of {one.name} is broken: {one.problem}.")
     if any(one.problem for one in found):
         raise typer.Exit(1)
-
-
-def _places(store: Store, tenant: str | None, model: str | None) -> Iterator[tuple[str, str]]:
-    for t in store.tenants():
-        for m in store.names(t):
-            if tenant in (None, t) and model in (None, m):
-                yield t, m
 
 
 class _AuditRecord(NamedTuple):
@@ -114,17 +97,7 @@ def _table(found: list[_AuditRecord]) -> Table:
         for linked in one.lines:
             line = linked.line
             at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            receipt, link = line.receipt.hex()[:16], linked.link.hex()[:16]
-            cells = (
-                one.name,
-                linked.number,
-                at,
-                line.token,
-                line.kind,
-                line.rows,
-                line.after,
-                receipt,
-                link,
-            )
+            said = one.name, linked.number, at, line.token, line.kind, line.rows, line.after
+            cells = *said, line.receipt.hex()[:16], linked.link.hex()[:16]
             table.add_row(*(Text(str(cell)) for cell in cells))  # as it is: no markup from a token's name
     return table

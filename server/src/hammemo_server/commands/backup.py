@@ -15,6 +15,8 @@ from hammemo.cli.options import option
 if TYPE_CHECKING:
     from hammemo_server.store.log import Store
 
+    Place = tuple[str, str]
+
 Url: TypeAlias = Annotated[
     str | None, option("URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False)
 ]
@@ -43,12 +45,7 @@ def back_up_folder(
 
         if target.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
-        if log is None and not folder.is_dir():
-            raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
-        store = _store(folder, log)
-        places = [(t, m) for t in store.tenants() for m in store.names(t) if tenant in (None, t) and model in (None, m)]
-        if not places:
-            raise UsageError(f"{folder} has no such model.")
+        store, places = models_of(folder, log, tenant, model)
         written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
     if as_json:
         facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
@@ -99,6 +96,7 @@ def restore_files(
     """
     with one_line_errors():
         from hammemo_server.models.backups import newest_backups, restore
+        from hammemo_server.models.host import store_of
 
         files = newest_backups(backup) if backup.is_dir() else [backup]
         place = None if to is None else tuple(to.split("/"))
@@ -109,7 +107,7 @@ def restore_files(
         if lost.again and lost.receipts is None:
             raise UsageError("--again names requests with receipts: name their file with --receipts.")
         how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
-        store = _store(folder, log)
+        store = store_of(folder, log, replica=True)
         found = [_refusing(restore, store, file, **how) for file in files]
     if as_json:
         print_json([one._asdict() for one in found])
@@ -119,10 +117,17 @@ def restore_files(
         typer.echo(f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}")
 
 
-def _store(folder: Path, log: str | None) -> Store:
+def models_of(folder: Path, log: str | None, tenant: str | None, model: str | None) -> tuple[Store, list[Place]]:
+    """Return where the logs of a folder are, and the tenants and names of the models that were asked for."""
+    if log is None and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
     from hammemo_server.models.host import store_of
 
-    return store_of(folder, log, replica=True)
+    store = store_of(folder, log, replica=True)
+    places = [(t, m) for t in store.tenants() for m in store.names(t) if tenant in (None, t) and model in (None, m)]
+    if not places:
+        raise UsageError(f"{folder} has no such model.")
+    return store, places
 
 
 def _refusing(function: Any, *given: Any, **options: Any) -> Any:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from hammemo.cli.console import UsageError, one_line_errors
 from hammemo.cli.options import option
-
-if TYPE_CHECKING:
-    from hammemo_server.http.server import ServerSettings
 
 _SAFE, _LIMITS = "Access and encryption", "Limits"
 
@@ -153,42 +150,17 @@ def serve_folder(
             raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
         if logs.replica and listen.workers:
             raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
-        from hammemo_server.http.server import run
+        from hammemo_server.http.server import ServerSettings, run
 
-        settings = _settings(folder, listen, logs, access, limits)
+        given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
+        plain: dict[str, Any] = {
+            name: str(value) if isinstance(value, Path) else value for name, value in given.items()
+        }
+        settings = ServerSettings(
+            **plain, upkeep=logs.upkeep, limits=limits.limits, question_processes=limits.question_processes
+        )
         try:
             settings.check()
         except ValueError as error:
             raise UsageError(str(error)) from error
         run(settings)
-
-
-def _settings(
-    folder: Path, listen: ListenOptions, logs: LogOptions, access: AccessOptions, limits: LimitOptions
-) -> ServerSettings:
-    from hammemo_server.http.server import ServerSettings
-
-    return ServerSettings(
-        str(folder),
-        host=listen.host,
-        port=listen.port,
-        health_port=listen.health_port,
-        workers=listen.workers,
-        level=listen.log_level,
-        log=logs.log,
-        replica=logs.replica,
-        upkeep=logs.upkeep,
-        token_file=_text(access.token_file),
-        tls_cert=_text(access.tls_cert),
-        tls_key=_text(access.tls_key),
-        keys=_text(access.keys),
-        behind_proxy=access.behind_proxy,
-        trusted_proxies=tuple(access.trusted_proxy or ()),
-        allowed_hosts=tuple(access.allow_host or ()),
-        limits=limits.limits,
-        question_processes=limits.question_processes,
-    )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

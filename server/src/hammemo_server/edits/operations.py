@@ -346,11 +346,13 @@ _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = 
 }
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(LoggedRows)
-_documents_decoder = msgspec.msgpack.Decoder(LoggedDocuments)
-_refit_decoder = msgspec.msgpack.Decoder(LoggedRefit)
-_choice_decoder = msgspec.msgpack.Decoder(LoggedChoice)
-_change_decoder = msgspec.msgpack.Decoder(LoggedChange)
+_decoders: Final[dict[str, msgspec.msgpack.Decoder[Content]]] = {
+    **{kind: msgspec.msgpack.Decoder(LoggedRows) for kind in ("learn", "forget")},
+    **{kind: msgspec.msgpack.Decoder(LoggedDocuments) for kind in ("learnstream", "forgetstream", "erasestream")},
+    "apply": msgspec.msgpack.Decoder(LoggedChange),
+    "refit": msgspec.msgpack.Decoder(LoggedRefit),
+    "choice": msgspec.msgpack.Decoder(LoggedChoice),
+}
 _parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
@@ -551,36 +553,19 @@ def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
 
 def decoded(body: bytes) -> Content:
     """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
-    try:
-        found = _decoder.decode(body)
-    except msgspec.ValidationError:
-        if (kind := _kind(body)) == "refit":
-            return _refit_decoder.decode(body)
-        if kind == "choice":
-            return _choice_decoder.decode(body)
-        if kind == "apply":
-            return _decoded_change(body)
-        if kind in _KINDS_OF_DOCUMENTS.values():
-            return _decoded_documents(body)
-        if kind not in ("", "learn", "forget"):
-            raise UnknownKind(kind) from None
-        raise
-    if problem := _shape_problem(found.rows, found.labels):
+    kind = _kind(body)
+    if kind not in _decoders:
+        raise UnknownKind(kind) if kind else msgspec.ValidationError("a body says no kind")
+    found = _decoders[kind].decode(body)
+    problem = _shape_problem(found.rows, found.labels) if isinstance(found, LoggedRows) else ""
+    if isinstance(found, LoggedDocuments) and not (found.documents and all(found.documents)):
+        problem = "there are no documents, or one of them is empty"
+    if isinstance(found, LoggedChange) and (
+        len(found.gone) != len(found.gone_labels) or len(found.rows) != len(found.labels) or len(found.widths) > 1
+    ):
+        problem = "there is not one label for each row, or rows have several lengths"
+    if problem:
         raise msgspec.ValidationError(problem)
-    return found
-
-
-def _decoded_change(body: bytes) -> LoggedChange:
-    found = _change_decoder.decode(body)
-    if len(found.gone) != len(found.gone_labels) or len(found.rows) != len(found.labels) or len(found.widths) > 1:
-        raise msgspec.ValidationError("there is not one label for each row, or rows have several lengths")
-    return found
-
-
-def _decoded_documents(body: bytes) -> LoggedDocuments:
-    found = _documents_decoder.decode(body)
-    if not found.documents or not all(found.documents):
-        raise msgspec.ValidationError("there are no documents, or one of them is empty")
     return found
 
 

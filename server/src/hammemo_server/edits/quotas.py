@@ -124,23 +124,19 @@ class Quota:
                 )
 
 
-def usage_of(model: Learner | None, snapshot: int, log: int) -> Usage:
-    """Return what a model holds whose snapshot and log have so many bytes."""
-    labels = examples = table = 0
+def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int]:
+    """Return what a model holds whose snapshot and log have so many bytes, and the bytes of a label in its sketch."""
+    labels = examples = a_label = 0
     if isinstance(model, MemoryRegressor):
         examples = model.state.n_examples
     elif model is not None:
-        counts = model.memory_.label_counts
-        labels, examples, table = len(counts), int(counts.sum()), len(counts) * label_bytes(model)
-    return Usage(labels, examples, MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log))
-
-
-def label_bytes(model: Learner) -> int:
-    """Return the bytes that one label takes in the sketch of a model; 0 where it has none."""
-    if isinstance(model, MemoryRegressor):
-        return 0
-    rows = sketch_rows(model.memory_, len(model.state.sites.positions))
-    return column_bytes(rows, int(model.memory_.label_counts.max(initial=1))) if rows else 0
+        counts = model.memory_.label_counts  # they are made when they are asked for
+        labels, examples = len(counts), int(counts.sum())
+        rows = sketch_rows(model.memory_, len(model.state.sites.positions))
+        a_label = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
+    table = labels * a_label
+    size = MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log)
+    return Usage(labels, examples, size), a_label
 
 
 def column_bytes(rows: int, largest: int = 1) -> int:

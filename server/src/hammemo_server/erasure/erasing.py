@@ -23,14 +23,15 @@ import msgspec
 
 from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.strict_json import now
-from hammemo_server.erasure.journal import Journal, first_position
+from hammemo_server.erasure.journal import Journal, first_position, unwrapped, wrapped
 from hammemo_server.store.audit import Line
-from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, Log, StoredKey
+from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.models.learners import Learner
+    from hammemo_server.store.base_log import Log
 
 
 class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -93,8 +94,8 @@ def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
 
 
 def _rewrapped(journal: Journal, stored: StoredKey, wrapping: int) -> StoredKey:
-    wrapped = journal.wrapped(stored.key, journal.unwrapped(stored), wrapping)
-    return stored._replace(wrapping=wrapping, wrapped=wrapped)
+    again = wrapped(journal.vault, stored.key, unwrapped(journal.vault, stored), wrapping)
+    return stored._replace(wrapping=wrapping, wrapped=again)
 
 
 def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -40,12 +40,14 @@ from hammemo_server.edits.operations import (
     decoded,
     joined,
 )
-from hammemo_server.store.log import Log, LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
 from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
+
+    from hammemo_server.store.base_log import Log
 
 
 BUCKET: Final = 1_024
@@ -60,36 +62,29 @@ _CACHED: Final = 50_000
 _FINGERPRINT: Final = "key file"
 
 
-class LoggedParts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedParts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="parts"):
     """The log body of rows of subjects: the keys of the parts, and for each row whose it is; no list for one key."""
 
-    kind: Literal["parts"]
     keys: list[int]
     owners: list[int]
 
 
-class LoggedErasure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedErasure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="erasure"):
     """The log body of a subject that was forgotten."""
 
-    kind: Literal["erasure"]
     key: int
 
 
-class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="sealed"):
     """The log body of a refit or a choice, which hold values of many subjects, under a contents key."""
 
-    kind: Literal["sealed"]
     number: int
     body: bytes
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoders: Final[dict[str, Any]] = {
-    "parts": msgspec.msgpack.Decoder(LoggedParts),
-    "erasure": msgspec.msgpack.Decoder(LoggedErasure),
-    "sealed": msgspec.msgpack.Decoder(LoggedSealed),
-}
-_kind_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_Logged = LoggedParts | LoggedErasure | LoggedSealed
+_decoder: msgspec.msgpack.Decoder[_Logged] = msgspec.msgpack.Decoder(_Logged)
 _digest_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
 
 
@@ -178,7 +173,7 @@ class Journal:
 
     def _content(
         self,
-        logged: LoggedParts | LoggedErasure | LoggedSealed,
+        logged: _Logged,
         at: int,
         keys: dict[int, OpenKey],
         sealed: dict[tuple[int, int], bytes],
@@ -198,7 +193,7 @@ class Journal:
         for row in listed:
             stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
             if not is_doomed(stored):
-                content = self._rows(OpenKey.of(stored.key, self.unwrapped(stored)), before)
+                content = self._rows(OpenKey.of(stored.key, unwrapped(self.vault, stored)), before)
                 if isinstance(content, LoggedDocuments):
                     raise Malformed("Documents are forgotten by forget-stream, or with their subject.")
                 if isinstance(content, LoggedRows):
@@ -278,19 +273,15 @@ class Journal:
             by_subject = dict(zip(parts, keys, strict=True))
             named = [by_subject[subject] for subject in asked]
             stored = _encode((_digest(named, asked.values()), [key.key for key in named]))
-        return Sealed(_encode(LoggedParts("parts", numbers, owners)), stored, journal, tuple(new))
+        return Sealed(_encode(LoggedParts(numbers, owners)), stored, journal, tuple(new))
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
         """Return the position of the first edit of some subjects, which are known."""
         return min(first_position(key.key) for key in self._known(list(subjects)).values())
 
-    def sealed_body(self, body: bytes, position: int) -> bytes:
-        """Return the body of a refit or a choice as the log keeps it."""
-        return sealed_body(self.vault, body, position)
-
     def erasure_body(self, key: int) -> bytes:
         """Return the body of an erasure as the log keeps it."""
-        return _encode(LoggedErasure("erasure", key))
+        return _encode(LoggedErasure(key))
 
     def is_same(self, parts: dict[bytes, bytes], stored: bytes) -> bool:
         """Return whether an edit with a known id is the same as then; True where a key is gone, without comparison."""
@@ -339,22 +330,16 @@ class Journal:
             wrapping, n = self.vault.new_wrapping(wrapping), 0
         self._bucket = wrapping, n + 1
         secret = token_bytes(32)
-        return OpenKey.of(number, secret), StoredKey(number, subject, wrapping, self.wrapped(number, secret, wrapping))
-
-    def wrapped(self, key: int, secret: bytes, wrapping: int) -> bytes:
-        """Return the secret of a subject's key under a wrapping key."""
-        return wrapped(self.vault, key, secret, wrapping)
-
-    def unwrapped(self, stored: StoredKey) -> bytes:
-        """Return the secret of a subject's key; `KeyGone` if it was destroyed."""
-        return unwrapped(self.vault, stored)
+        return OpenKey.of(number, secret), StoredKey(
+            number, subject, wrapping, wrapped(self.vault, number, secret, wrapping)
+        )
 
     def _known(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
         """Return the keys of subjects that are known."""
         found = {subject: key for subject in subjects if (key := self._open.get(subject)) is not None}
         missing = [subject for subject in subjects if subject not in found]
         for subject, stored in (self._log.subjects(missing) if missing else {}).items():
-            found[subject] = OpenKey.of(stored.key, self.unwrapped(stored))
+            found[subject] = OpenKey.of(stored.key, unwrapped(self.vault, stored))
             self._remember(subject, found[subject])
         return found
 
@@ -368,7 +353,7 @@ class Journal:
         found: dict[int, OpenKey] = {}
         for number, stored in self._log.stored_keys(list(numbers)).items():
             try:
-                found[number] = OpenKey.of(number, self.unwrapped(stored))
+                found[number] = OpenKey.of(number, unwrapped(self.vault, stored))
             except KeyGone:
                 continue
         return found
@@ -395,7 +380,7 @@ def unwrapped(vault: Vault, stored: StoredKey) -> bytes:
 def sealed_body(vault: Vault, body: bytes, position: int) -> bytes:
     """Return the body of a refit or a choice as the log keeps it, under the newest contents key."""
     number = vault.newest_contents()
-    return _encode(LoggedSealed("sealed", number, vault.contents(number).sealed(body, vault.place(0, position))))
+    return _encode(LoggedSealed(number, vault.contents(number).sealed(body, vault.place(0, position))))
 
 
 def opened_body(vault: Vault, body: bytes, position: int) -> bytes | None:
@@ -416,13 +401,11 @@ def is_doomed(stored: StoredKey) -> bool:
     return len(stored.subject) != HASH_BYTES
 
 
-def _logged(body: bytes) -> LoggedParts | LoggedErasure | LoggedSealed:
+def _logged(body: bytes) -> _Logged:
     try:
-        kind = msgspec.msgpack.decode(_kind_decoder.decode(body)[0])
-        found: LoggedParts | LoggedErasure | LoggedSealed = _decoders[kind].decode(body)
-    except (msgspec.MsgspecError, LookupError, TypeError):
+        return _decoder.decode(body)
+    except msgspec.MsgspecError:
         raise LogDamaged("A body is not one of a model with subjects.") from None
-    return found
 
 
 def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:

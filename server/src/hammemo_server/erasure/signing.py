@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hammemo.receipts.recording import Moment
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, decoded
-from hammemo_server.store.log import NEWEST_RECEIPT, IssuedReceipt, Log
+from hammemo_server.store.log import NEWEST_RECEIPT, IssuedReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
+    from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Cipher
 
 

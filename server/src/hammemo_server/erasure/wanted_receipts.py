@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hammemo.receipts.chains import ReceiptFile
 from hammemo.receipts.keys import read_keys
 from hammemo_server.edits.operations import Malformed
-from hammemo_server.store.log import NEWEST_RECEIPT, Log
+from hammemo_server.store.log import NEWEST_RECEIPT
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection
 
     from hammemo.receipts.receipt import SignedReceipt
+    from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Vault
 
 _LISTED: Final = 10

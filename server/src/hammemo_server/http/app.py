@@ -392,31 +392,31 @@ OPERATIONS: Final = (
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
     Operation(
         "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_read_as("learn", bodies.EditBody)), "Learn examples.",
-        "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
+        "json", bodies.EditBody, Acknowledgement, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
         "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_read_as("forget", bodies.ForgetBody)),
-        "Forget examples.", "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "Forget examples.", "json", bodies.ForgetBody, Acknowledgement, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "apply", "POST", f"{_MODEL}/apply", "learn", _editing(_apply),
         "Forget examples and learn examples in one step; to forget needs the role forget, too.",
-        "json", bodies.ApplyBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422, 507),
+        "json", bodies.ApplyBody, Acknowledgement, edits=True, refuses=(404, 409, 422, 507),
     ),
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
         "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_read_as("learn", bodies.StreamBody)),
         "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
-        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
+        "json", bodies.StreamBody, Acknowledgement, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
         "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget",
         _editing(_read_as("forget", bodies.ForgetStreamBody)), "Forget whole documents, as they were learnt.",
-        "json", bodies.ForgetStreamBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "json", bodies.ForgetStreamBody, Acknowledgement, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_read_as("refit", bodies.RefitBody)),
         "Choose sites and vote again and fit the weights, by the rows that the model keeps.",
-        "json", bodies.RefitBody, bodies.EditAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
+        "json", bodies.RefitBody, Acknowledgement, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
     ),
     Operation(
         "forget-subject", "POST", f"{_MODEL}/forget-subject", "forget", _forget_subject,

@@ -177,14 +177,6 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     scores: Annotated[bool, Meta(description="Whether to answer with scores, too.")] = False
 
 
-class EditAnswer(Struct, frozen=True, omit_defaults=True):
-    """An edit that is on the disk."""
-
-    version: Version
-    status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
-    receipt: Annotated[str, Meta(description="One line of JSON, signed, where a receipt was asked for.")] = ""
-
-
 class ErasureAnswer(Struct, frozen=True):
     """A subject whose rows are removed. Send the same request again until it is erased."""
 

@@ -13,10 +13,9 @@ between two blocks of rows, and the process goes on to the next one.
 from __future__ import annotations
 
 import asyncio
-import struct
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -35,12 +34,12 @@ _IDLE_SECONDS: Final = 300.0
 _STUCK_SECONDS: Final = 60.0
 """How long a process that was told to stop may take before it is killed: it may have to load a model first."""
 _BUFFER: Final = 2**20
-FRAME: Final = struct.Struct(">II")
-"""The lengths of the head and of the body that follow; two zeros stop the question before."""
+LENGTH: Final = 4
+"""Bytes of the length of a message; a message without bytes stops the question before."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The head of a question; its body follows."""
+    """A question."""
 
     ask: str
     tenant: str
@@ -48,27 +47,19 @@ class Asked(msgspec.Struct, frozen=True):
     identity: str
     at_least: int
     seconds: float
+    body: bytes
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The head of an answer; its body follows. One with a code is a refusal."""
+    """An answer. One with a code is a refusal."""
 
     version: int = 0
+    body: bytes = b""
     status: int = 200
     code: str = ""
     message: str = ""
     places: list[str] = []
     """Where in the code an error was, for the log."""
-
-
-class LongQuestions(Protocol):
-    """Answers long questions."""
-
-    async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
-        """Return an answer, and the version that gave it."""
-
-    async def end(self) -> None:
-        """Stop what runs."""
 
 
 class InThreads:
@@ -117,25 +108,25 @@ class InProcesses:
         """Return an answer, and the version that gave it."""
         tenant = hosted.tenant
         await self._shares.enter_within(tenant, self._limits.deadline / 2)
-        asked = Asked(ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline)
+        asked = Asked(ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline, body)
         stop = asyncio.Event()
-        asking = asyncio.ensure_future(self._ask(asked, body, stop))
+        asking = asyncio.ensure_future(self._ask(asked, stop))
         asking.add_done_callback(lambda _: self._shares.leave(tenant))
         try:
-            answered, found = await asyncio.shield(asking)
+            answered = await asyncio.shield(asking)
         finally:
             stop.set()
         if answered.places:
             raise Failed(answered.code, answered.places)
         if answered.code:
             raise Refused(answered.status, answered.code, answered.message)
-        return found, answered.version
+        return answered.body, answered.version
 
-    async def _ask(self, asked: Asked, body: bytes, stop: asyncio.Event) -> tuple[Answered, bytes]:
+    async def _ask(self, asked: Asked, stop: asyncio.Event) -> Answered:
         process = self._idle.pop() if self._idle else _Process()
         self._all.add(process)
         try:
-            found = await process.ask(self._given, asked, body, stop)
+            found = await process.ask(self._given, asked, stop)
         except (OSError, EOFError, TimeoutError):  # killed, or out of memory
             self._all.discard(process)
             await process.end()
@@ -166,7 +157,7 @@ class _Process:
         """Take note of when it ends if no question comes."""
         self._retiring = retiring
 
-    async def ask(self, given: bytes, asked: Asked, body: bytes, stop: asyncio.Event) -> tuple[Answered, bytes]:
+    async def ask(self, given: bytes, asked: Asked, stop: asyncio.Event) -> Answered:
         """Return the answer to a question, or a refusal soon after `stop` is set."""
         if self._retiring is not None:
             self._retiring.cancel()
@@ -175,32 +166,30 @@ class _Process:
                 sys.executable, "-m", "hammemo_server.http.question_process",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=_BUFFER,
             )  # fmt: skip
-            await self._send(given, b"")
-        await self._send(msgspec.json.encode(asked), body)
+            await self._send(given)
+        await self._send(msgspec.msgpack.encode(asked))
         reading, stopping = asyncio.ensure_future(self._receive()), asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                await self._send(b"", b"")
+                await self._send(b"")
             async with asyncio.timeout(_STUCK_SECONDS):
                 return await reading
         finally:
             reading.cancel()
             stopping.cancel()
 
-    async def _send(self, head: bytes, body: bytes) -> None:
+    async def _send(self, message: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(FRAME.pack(len(head), len(body)) + head)
-        self._process.stdin.write(body)
+        self._process.stdin.write(len(message).to_bytes(LENGTH, "big") + message)
         await self._process.stdin.drain()
 
-    async def _receive(self) -> tuple[Answered, bytes]:
+    async def _receive(self) -> Answered:
         assert self._process is not None
         assert self._process.stdout is not None
-        head, body = FRAME.unpack(await self._process.stdout.readexactly(FRAME.size))
-        answered = msgspec.json.decode(await self._process.stdout.readexactly(head), type=Answered)
-        return answered, await self._process.stdout.readexactly(body)
+        length = int.from_bytes(await self._process.stdout.readexactly(LENGTH), "big")
+        return msgspec.msgpack.decode(await self._process.stdout.readexactly(length), type=Answered)
 
     def close(self) -> None:
         """Let it end by itself."""
@@ -215,3 +204,7 @@ class _Process:
             if self._process.returncode is None:
                 self._process.kill()
             await self._process.wait()
+
+
+LongQuestions: TypeAlias = InThreads | InProcesses
+"""What answers long questions."""

@@ -93,22 +93,13 @@ class _OfTenant:
             "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"], registry=self.registry
         )
         self.registry.register(_Models(described, quotas))
-        self._children: dict[tuple[Any, ...], Any] = {}
-
-    def child(self, metric: Any, *labels: str) -> Any:
-        """Return the figure of a metric with these labels; to look it up in the metric itself takes a lock."""
-        key = (metric, *labels)
-        found = self._children.get(key)
-        if found is None:
-            found = self._children[key] = metric.labels(*labels)
-        return found
 
     def forget_model(self, model: str) -> None:
         """Drop the figures that name a model."""
-        for key in [key for key in self._children if key[1] == model]:
-            metric, *labels = key
-            del self._children[key]
-            metric.remove(*labels)
+        for metric in (self.edits, self.examples, self.documents):
+            samples = [sample for family in metric.collect() for sample in family.samples]
+            for labels in {tuple(one.labels.values()) for one in samples if one.labels["model"] == model}:
+                metric.remove(*labels)
 
 
 class Metrics:
@@ -156,11 +147,11 @@ class Metrics:
     def count_edit(self, tenant: str, model: str, kind: str, status: str, *, rows: int = 0, documents: int = 0) -> None:
         """Count one acknowledged edit."""
         figures = self.of(tenant)
-        figures.child(figures.edits, model, kind, status).inc()
+        figures.edits.labels(model, kind, status).inc()
         if status == "applied":
-            figures.child(figures.examples, model, kind).inc(rows)
+            figures.examples.labels(model, kind).inc(rows)
             if documents:
-                figures.child(figures.documents, model, kind).inc(documents)
+                figures.documents.labels(model, kind).inc(documents)
 
     def forget_model(self, tenant: str, model: str) -> None:
         """Drop the figures of a model that was deleted."""

@@ -18,7 +18,7 @@ import msgspec
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import NoSuchModel, ServiceError
 from hammemo_server.http import logs
-from hammemo_server.http.long_questions import FRAME, Answered, Asked
+from hammemo_server.http.long_questions import LENGTH, Answered, Asked
 from hammemo_server.http.messages import code_of
 from hammemo_server.http.questions import KINDS, Stopping, answer_long
 from hammemo_server.models.host import Host
@@ -39,58 +39,52 @@ def main() -> None:
         os.dup2(2, 1)  # what a library prints is no answer
         if hasattr(os, "nice"):
             os.nice(_NICENESS)
-        first = _frame(sys.stdin.buffer)
+        first = _message(sys.stdin.buffer)
         if first is not None:
-            _answer_all(msgspec.json.decode(first[0]), answers)
+            _answer_all(msgspec.json.decode(first), answers)
 
 
 def _answer_all(given: dict[str, Any], answers: BinaryIO) -> None:
-    logs.begin(given["level"])
+    logs.begin(given["log_level"])
     limits = Limits(**given["limits"])
-    asked: queue.SimpleQueue[tuple[Asked, bytes, Stopping] | None] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[tuple[Asked, Stopping] | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(asked,), daemon=True).start()
     with Host(given["folder"], given["log"], replica=True, limits=limits, keys=given["keys"]) as host:
         while (question := asked.get()) is not None:
-            answered, body = _answered(host, *question)
-            head = msgspec.json.encode(answered)
-            answers.write(FRAME.pack(len(head), len(body)) + head)
-            answers.write(body)
+            answered = msgspec.msgpack.encode(_answered(host, *question))
+            answers.write(len(answered).to_bytes(LENGTH, "big") + answered)
             answers.flush()
 
 
-def _read(asked: queue.SimpleQueue[tuple[Asked, bytes, Stopping] | None]) -> None:
+def _read(asked: queue.SimpleQueue[tuple[Asked, Stopping] | None]) -> None:
     """Hand over questions; stop the last one when it is no longer wanted."""
     stop = Stopping(0)
-    while (found := _frame(sys.stdin.buffer)) is not None:
-        head, body = found
-        if head:
-            question = msgspec.json.decode(head, type=Asked)
+    while (found := _message(sys.stdin.buffer)) is not None:
+        if found:
+            question = msgspec.msgpack.decode(found, type=Asked)
             stop = Stopping(question.seconds)
-            asked.put((question, body, stop))
+            asked.put((question, stop))
         else:
             stop.now()
     stop.now()
     asked.put(None)
 
 
-def _frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
-    """Return the next head and body; None at the end."""
-    lengths = source.read(FRAME.size)
-    if len(lengths) < FRAME.size:
-        return None
-    head, body = FRAME.unpack(lengths)
-    return source.read(head), source.read(body)
+def _message(source: BinaryIO) -> bytes | None:
+    """Return the next message; None at the end."""
+    length = source.read(LENGTH)
+    return source.read(int.from_bytes(length, "big")) if len(length) == LENGTH else None
 
 
-def _answered(host: Host, asked: Asked, body: bytes, stop: Stopping) -> tuple[Answered, bytes]:
+def _answered(host: Host, asked: Asked, stop: Stopping) -> Answered:
     try:
         hosted = _model(host, asked, stop)
-        found, version = answer_long(host, hosted, KINDS[asked.ask], body, asked.at_least, stop)
-        return Answered(version), found
+        found, version = answer_long(host, hosted, KINDS[asked.ask], asked.body, asked.at_least, stop)
+        return Answered(version, found)
     except ServiceError as error:
-        return Answered(status=error.status, code=code_of(error), message=str(error)), b""
+        return Answered(status=error.status, code=code_of(error), message=str(error))
     except Exception as error:
-        return Answered(status=500, code=type(error).__name__, places=logs.places(error)), b""
+        return Answered(status=500, code=type(error).__name__, places=logs.places(error))
 
 
 def _model(host: Host, asked: Asked, stop: Stopping) -> ServedModel:

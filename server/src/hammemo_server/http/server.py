@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import os
@@ -92,13 +93,13 @@ class ServerSettings(msgspec.Struct, frozen=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     behind_proxy: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    level: str = "info"
+    allow_host: list[str] | None = None
+    log_level: str = "info"
     limits: dict[str, float] = {}
     upkeep: dict[str, float] = {}
     keys: str | None = None
     question_processes: int = 2
-    trusted_proxies: tuple[str, ...] = ()
+    trusted_proxy: list[str] | None = None
     health_port: int | None = None
 
     @property
@@ -121,9 +122,9 @@ class ServerSettings(msgspec.Struct, frozen=True):
             raise ValueError("behind_proxy= lets others in through the proxy: give token_file=.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert= and tls_key= belong together: give both, or neither.")
-        if self.trusted_proxies and not self.behind_proxy:
-            raise ValueError("trusted_proxies= are proxies in front of the server: give behind_proxy=, too.")
-        networks(self.trusted_proxies)
+        if self.trusted_proxy and not self.behind_proxy:
+            raise ValueError("trusted_proxy= is a proxy in front of the server: give behind_proxy=, too.")
+        networks(self.trusted_proxy or ())
         if self.health_port is not None and self.health_port == self.port != 0:
             raise ValueError(f"health_port={self.health_port} is the port of the server: give another one.")
         if self.workers and not hasattr(socket, "SO_REUSEPORT"):
@@ -132,12 +133,12 @@ class ServerSettings(msgspec.Struct, frozen=True):
     @property
     def names(self) -> frozenset[str]:
         """The names under which it may be called, beside addresses in numbers."""
-        given = {name.lower().rstrip(".") for name in self.allowed_hosts}
+        given = {name.lower().rstrip(".") for name in self.allow_host or ()}
         return frozenset(given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set()))
 
     def addresses(self, limits: Limits) -> Addresses:
         """Return what counts the connections of each address."""
-        trusted = networks(self.trusted_proxies)
+        trusted = networks(self.trusted_proxy or ())
         counts_peers = bool(trusted) or not self.behind_proxy
         return Addresses(limits.address_connections, trusted, counts_peers=counts_peers)
 
@@ -147,7 +148,7 @@ def run(settings: ServerSettings) -> None:
     settings.check()
     _allow_open_files()
     sys.setswitchinterval(_TURN_SECONDS)
-    logs.begin(settings.level)
+    logs.begin(settings.log_level)
     tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
     with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
         host = _host(settings)
@@ -217,6 +218,8 @@ def _host(settings: ServerSettings) -> Host:
             except ServiceError as error:  # asked for later, it is tried again
                 facts = {"tenant": tenant, "model": name, "error": type(error).__name__}
                 log.error("not_opened", extra={"facts": facts})
+    gc.collect()
+    gc.freeze()  # else a long body makes Python look at all that was imported: 0.1 s in which nothing else is answered
     return host
 
 
@@ -305,7 +308,7 @@ def _long_questions(settings: ServerSettings, limits: Limits) -> LongQuestions |
     """Return what answers long questions; None for threads of this process."""
     if not settings.question_processes:
         return None
-    names = ("folder", "log", "keys", "level", "limits")
+    names = ("folder", "log", "keys", "log_level", "limits")
     given = {name: value for name, value in msgspec.structs.asdict(settings).items() if name in names}
     return InProcesses(settings.question_processes, limits, given)
 
@@ -407,7 +410,7 @@ def run_worker(given_settings: bytes) -> None:
     """Answer, and pass edits on, until standard input ends."""
     given = msgspec.json.decode(given_settings)
     settings = msgspec.convert(given["settings"], ServerSettings)
-    logs.begin(settings.level)
+    logs.begin(settings.log_level)
     sys.setswitchinterval(_TURN_SECONDS)
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):

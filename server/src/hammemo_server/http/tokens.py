@@ -17,7 +17,6 @@ whole on the disk.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
@@ -26,9 +25,12 @@ import stat
 import threading
 import time
 import weakref
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
 
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
@@ -46,7 +48,6 @@ LOCAL_TENANT: Final = "default"
 """The tenant of a server without a token file."""
 
 _TOKEN: Final = re.compile(r"hm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
-_HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NO_HASH: Final = "0" * 64
 _LOOK_AGAIN: Final = 1.0
 """Seconds between two looks at the file."""
@@ -70,17 +71,27 @@ NO_CALLER: Final = Caller("", frozenset())
 """The caller before a token was read."""
 
 
-@dataclass(frozen=True)
-class StoredToken:
+class StoredToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One token as the file holds it."""
 
-    id: str
-    name: str
-    tenant: str
-    roles: tuple[str, ...]
-    hash: str
-    expires: int | None = None
+    id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{12}\Z")]
+    name: Annotated[str, Meta(max_length=100)]
+    tenant: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
+    roles: Annotated[tuple[Literal["read", "learn", "forget", "admin", "audit", "metrics"], ...], Meta(min_length=1)]
+    hash: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    expires: Annotated[int, Meta(gt=0, lt=_LAST_EXPIRY)] | None
     """When it expires, in seconds since 1970; None for never."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isprintable():
+            raise ValueError("the name of a token is a short line of text")
+
+
+class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tokens: list[StoredToken]
+
+
+_decoder: Final = msgspec.json.Decoder(_TokenFile)
 
 
 def local_caller() -> Caller:
@@ -101,33 +112,14 @@ def new_token(tenant: str, roles: Iterable[str], name: str = "", days: float | N
     key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires = None if days is None else int(time.time() + days * 86_400)
     given = {"id": key, "name": name, "tenant": tenant, "roles": list(roles), "hash": _hash(secret), "expires": expires}
-    return f"hm_{key}_{secret}", _checked(given)
+    try:
+        return f"hm_{key}_{secret}", msgspec.convert(given, StoredToken)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"There can be no such token: {error}.") from None
 
 
 def _hash(secret: str) -> str:
     return hashlib.blake2b(secret.encode(), digest_size=32, person=b"hammemo-token").hexdigest()
-
-
-def _checked(given: Any) -> StoredToken:
-    """Return an entry of the file, or refuse it; a wrong value is named, but never a hash."""
-    if not isinstance(given, dict) or set(given) != {"id", "name", "tenant", "roles", "hash", "expires"}:
-        raise ValueError("a token has the entries id, name, tenant, roles, hash and expires, no other ones")
-    key, name, tenant, roles, digest, expires = (
-        given[entry] for entry in ("id", "name", "tenant", "roles", "hash", "expires")
-    )
-    if not isinstance(key, str) or not re.fullmatch(r"[0-9a-f]{12}", key, re.ASCII):
-        raise ValueError("the id of a token is not 12 hexadecimal digits")
-    if not isinstance(name, str) or len(name) > 100 or not name.isprintable():
-        raise ValueError(f"the name of token {key} is not a short line of text")
-    if not isinstance(tenant, str) or not NAME.fullmatch(tenant):
-        raise ValueError(f"the tenant of token {key} is not 1 to 64 of a-z, 0-9, _ and -, beginning with a-z or 0-9")
-    if not isinstance(roles, list) or not roles or any(role not in ROLES for role in roles):
-        raise ValueError(f"the roles of token {key} are not some of {', '.join(ROLES)}")
-    if not isinstance(digest, str) or not _HASH.fullmatch(digest):
-        raise ValueError(f"the hash of token {key} is not 64 hexadecimal digits")
-    if expires is not None and (type(expires) is not int or not 0 < expires < _LAST_EXPIRY):
-        raise ValueError(f"the expiry of token {key} is neither null nor a whole number of seconds since 1970")
-    return StoredToken(key, name, tenant, tuple(role for role in ROLES if role in roles), digest, expires)
 
 
 def read_entries(path: Path) -> list[StoredToken]:
@@ -150,17 +142,13 @@ def _content_of(path: Path) -> bytes:
 
 def _entries_of(path: Path, text: bytes) -> list[StoredToken]:
     try:
-        held = json.loads(text)
-        if not isinstance(held, dict) or set(held) != {"tokens"} or not isinstance(held["tokens"], list):
-            raise ValueError('it is not {"tokens": [...]}')
-        entries = [_checked(given) for given in held["tokens"]]
+        entries = _decoder.decode(text).tokens
         if len({entry.id for entry in entries}) != len(entries):
             raise ValueError("two tokens have the same id")
-    except (ValueError, RecursionError) as error:
-        reason = "it is not JSON" if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)) else error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         spare = _spare(path)
         way_out = f"{spare} has all of it: move it here" if spare.exists() else "`hammemo tokens add` writes one"
-        raise ValueError(f"{path} is no token file: {reason}. {way_out}.") from None
+        raise ValueError(f"{path} is no token file: {error}. {way_out}.") from None
     return entries
 
 
@@ -170,7 +158,7 @@ def _spare(path: Path) -> Path:
 
 def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
     """Write a token file that only its owner may read; one that is there keeps its owner, its mode and its mounts."""
-    text = (json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n").encode()
+    text = msgspec.json.format(msgspec.json.encode(_TokenFile(list(entries))), indent=2) + b"\n"
     if not path.exists():
         write_private(path, [text])
         return

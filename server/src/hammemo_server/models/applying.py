@@ -47,7 +47,7 @@ from hammemo_server.edits.operations import (
 )
 from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.edits.weights import packed, take
-from hammemo_server.store.log import Log, LogDamaged, Overtaken
+from hammemo_server.store.log import LogDamaged, Overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo_server.edits.limits import Limits
     from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.base_log import Log
 
 _MAX_CALL_ROWS: Final = 20_000
 """Rows of one call: what a refusal of a group costs stays small."""

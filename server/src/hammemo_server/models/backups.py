@@ -33,6 +33,7 @@ import secrets
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -59,9 +60,9 @@ from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
-from hammemo_server.store.base_log import HIDDEN
-from hammemo_server.store.log import Copied, Log, LogError, Store, StoredKey
-from hammemo_server.store.shared_tables import TABLES
+from hammemo_server.store.base_log import HIDDEN, Log
+from hammemo_server.store.log import Copied, LogError, Store, StoredKey
+from hammemo_server.store.shared_tables import EDITS, TABLES
 from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ _DATABASE_BYTES: Final = 8
 _PATIENCE: Final = 10.0
 """Seconds for which a restore waits for another one."""
 _SUBJECTS, _MARKS = "hammemo_subjects", "hammemo_marks"
-_AS_THEY_ARE: Final = ("ids", *(table for table in TABLES if table != _SUBJECTS))
+_AS_THEY_ARE: Final = tuple(table for table in TABLES if table not in (EDITS, _SUBJECTS))
 
 
 class Written(NamedTuple):
@@ -182,10 +183,10 @@ def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tu
         for row in log.dumped(_SUBJECTS):
             stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
             yield _SUBJECTS, (stored.key, stored.subject, unwrapped(vault, stored))
-    for position, body in log.dumped("edits"):
+    for position, body in log.dumped(EDITS):
         if position > base:
             opened = None if vault is None else opened_body(vault, bytes(body), position)
-            yield "edits", (position, bytes(body) if opened is None else opened, opened is not None)
+            yield EDITS, (position, bytes(body) if opened is None else opened, opened is not None)
     for table in _AS_THEY_ARE:
         for row in log.dumped(table):
             yield table, tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
@@ -309,14 +310,9 @@ def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[byte
     parts: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
-            return b"".join(parts), _after((kind, rows), frames)
+            return b"".join(parts), chain([(kind, rows)], frames)
         parts += [data for (data,) in rows]
     return b"".join(parts), iter(())
-
-
-def _after(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _resealed(
@@ -331,7 +327,7 @@ def _resealed(
                     wrapping, n = vault.new_wrapping(wrapping), 0
                 n += 1
                 yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
-        elif kind == "edits":
+        elif kind == EDITS:
             yield kind, [(at, sealed_body(vault, body, at) if opened and vault else body) for at, body, opened in rows]
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]

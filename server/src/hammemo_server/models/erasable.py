@@ -30,11 +30,12 @@ from hammemo_server.edits.operations import (
     parts_of,
 )
 from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
+from hammemo_server.erasure.journal import sealed_body
 from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, forgets, reused
-from hammemo_server.store.log import Entry, Erasure, Log, Seen
+from hammemo_server.store.log import Entry, Erasure, Seen
 from hammemo_server.store.vault import KeyGone, Vault
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
     from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.base_log import Log
 
 
 @dataclass(eq=False)
@@ -226,7 +228,7 @@ class ErasableModel(WrittenModel):
         """Return an edit as the log takes it, with a ciphertext for each subject."""
         receipt = self._issued(waiting)
         if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
-            return entry_of(waiting, self._journal.sealed_body(body, position), receipt)
+            return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
         said, known_by = waiting.content, waiting.digest or digest
         return Entry(
@@ -331,7 +333,7 @@ class ErasableModel(WrittenModel):
         if refit is not None:
             position = state.version + len(entries) + 1
             op = f"refit {position}"  # no id of a client has a space
-            entries.append(Entry(op, digest(refit, self._log.key), journal.sealed_body(refit, position), "refit"))
+            entries.append(Entry(op, digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
         return entries
 
     def _hash_of(self, waiting: WaitingForSubjects) -> str:

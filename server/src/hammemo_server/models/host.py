@@ -48,7 +48,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
-from hammemo_server.store.log import ListFacts, Log, LogError, Store
+from hammemo_server.store.log import ListFacts, LogError, Store
 from hammemo_server.store.sqlite_log import FolderStore
 from hammemo_server.store.vault import KeyGone, Vault
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo_server.models.served import ServedModel
+    from hammemo_server.store.base_log import Log
 
 
 _logger = logging.getLogger("hammemo_server")
@@ -311,7 +312,7 @@ class Host:
             if model is not None:
                 model.close(last_snapshot=False)
             if not self.store.delete(tenant, name):
-                raise _none(name)
+                raise NoSuchModel(f"There is no model {name!r}.")
             self.quota(tenant).drop(name)
             if vault is not None:
                 vault.drop_all()
@@ -325,7 +326,7 @@ class Host:
         names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
-            self.quota(tenant).check(usage_of(model, size, 0))
+            self.quota(tenant).check(usage_of(model, size, 0)[0])
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
@@ -354,7 +355,6 @@ class Host:
             closer.start()
         for closer in closers:
             closer.join()
-        self.store.close()
 
     def _writing(self, tenant: str) -> AbstractContextManager[Any]:
         """Return the lock under which models are made and deleted; a replica never does."""
@@ -474,7 +474,8 @@ def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
     if log.partition("://")[0] in ("postgresql", "postgres"):
         from hammemo_server.store.postgres_log import PostgresStore
 
-        return PostgresStore(log, folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return PostgresStore(log)
     raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
 
 
@@ -496,10 +497,6 @@ def _check_names(tenant: str, name: str) -> None:
 def _check_list(tenant: str, name: str) -> None:
     check_name("tenant", tenant)
     check_name("list", name)
-
-
-def _none(name: str) -> NoSuchModel:
-    return NoSuchModel(f"There is no model {name!r}.")
 
 
 def _stops() -> Unavailable:

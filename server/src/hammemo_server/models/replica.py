@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from hammemo_server.models.applying import caught_up
 from hammemo_server.models.served import ServedModel
-from hammemo_server.store.log import Log, LogError
+from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
     from hammemo_server.erasure.journal import Journal
+    from hammemo_server.store.base_log import Log
 
 _logger = logging.getLogger("hammemo_server")
 

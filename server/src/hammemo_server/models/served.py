@@ -28,7 +28,7 @@ from hammemo_server.edits.quotas import Usage, usage_of
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.erasing import receipt_of
 from hammemo_server.models.applying import State, caught_up
-from hammemo_server.store.log import Log, LogError
+from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
+    from hammemo_server.store.base_log import Log
 
 
 class ServedModel:
@@ -121,7 +122,7 @@ class ServedModel:
 
     def usage(self) -> Usage:
         """Return what the model holds, on the disk and in memory."""
-        return usage_of(self._state.model, *self._disk_bytes())
+        return usage_of(self._state.model, *self._disk_bytes())[0]
 
     def _disk_bytes(self) -> tuple[int, int]:
         """Return how large the newest snapshot and the log are; a log that cannot be reached counts as empty."""
@@ -135,7 +136,7 @@ class ServedModel:
         With `digest`, the digest of its file, too: all of the model is read for it, once a version.
         """
         state, about = self._state, self.settings
-        model = state.model
+        model, (snapshot_bytes, log_bytes) = state.model, self._disk_bytes()
         is_number = isinstance(model, MemoryRegressor)
         facts: dict[str, Any] = {
             "name": self.name,
@@ -153,8 +154,8 @@ class ServedModel:
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,
-            "log_bytes": self._log_bytes(),
-            "bytes": sum(self._disk_bytes()),
+            "log_bytes": log_bytes,
+            "bytes": snapshot_bytes + log_bytes,
         }
         if model is not None and not is_number:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
@@ -169,12 +170,6 @@ class ServedModel:
             digest = None if model is None else model.digest()
             self._last_digest = (state.version, digest)
         return digest
-
-    def _log_bytes(self) -> int | None:
-        """Return the size of the log; None while it cannot be reached."""
-        with suppress(LogError):
-            return self._log.body_bytes()
-        return None
 
     def erasure(self, op: str) -> ErasureState | None:
         """Return how far the erasure of a subject is, by the id of its edit; None for an id that is not known.

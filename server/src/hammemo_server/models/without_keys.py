@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, Unavailable
 from hammemo_server.models.applying import State
 from hammemo_server.models.served import ServedModel
-from hammemo_server.store.log import Log, LogError
+from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from hammemo_server.store.base_log import Log
 
 
 _logger = logging.getLogger("hammemo_server")

@@ -54,12 +54,12 @@ from hammemo_server.edits.operations import (
     checked,
     digest,
 )
-from hammemo_server.edits.quotas import Quota, Usage, column_bytes, label_bytes, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep, Waiting
-from hammemo_server.store.log import Entry, IssuedReceipt, Log, LogError, Seen
+from hammemo_server.store.log import Entry, IssuedReceipt, LogError, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
+    from hammemo_server.store.base_log import Log
 
 _logger = logging.getLogger("hammemo_server")
 
@@ -281,8 +282,9 @@ class WrittenModel(ServedModel):
         if self._quota is not None:
             self._taken, (snapshot, log) = Usage(), self._disk
             model = self._state.model
-            self._a_label = None if model is None else label_bytes(model)
-            self._quota.note(self.name, usage_of(model, snapshot, log + self._unsaved_bytes))
+            usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
+            self._a_label = None if model is None else a_label
+            self._quota.note(self.name, usage)
 
     def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""

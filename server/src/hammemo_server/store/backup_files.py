@@ -9,7 +9,7 @@ together from two is refused.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
@@ -19,8 +19,10 @@ from hammemo.receipts.strict_json import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hammemo_server.store.vault import Cipher
+
 FORMAT: Final = "hammemo-backup"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _FRAME: Final = 2**20
 """Bytes of rows after which a frame ends."""
@@ -48,16 +50,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """When the key of the backup is dropped; None for a model without subjects, whose backup is not encrypted."""
 
 
-class Sealing(Protocol):
-    """How frames are protected: a `Cipher`, or `FrameDigests`."""
-
-    def sealed(self, plain: bytes, place: bytes) -> bytes:
-        """Return bytes that belong to this place only."""
-
-    def opened(self, sealed: bytes, place: bytes) -> bytes:
-        """Return what was sealed for this place; ValueError for anything else."""
-
-
 class FrameDigests:
     """Frames with digests: damage shows, and everyone can read them."""
 
@@ -74,7 +66,7 @@ class FrameDigests:
 
 
 def write_backup(
-    file: BinaryIO, header: Header, sealing: Sealing, records: Iterable[tuple[str, tuple[Any, ...]]]
+    file: BinaryIO, header: Header, sealing: Cipher | FrameDigests, records: Iterable[tuple[str, tuple[Any, ...]]]
 ) -> None:
     """Write rows, each with its kind; rows of one kind follow each other."""
     line = canonical(msgspec.to_builtins(header)) + b"\n"
@@ -94,7 +86,7 @@ def read_header(file: BinaryIO) -> Header:
     return _header(file.readline(_MAX_HEADER))
 
 
-def read_backup(file: BinaryIO, sealing: Sealing) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+def read_backup(file: BinaryIO, sealing: Cipher | FrameDigests) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     """Yield kinds and rows of a file from its beginning; `FileError` where it is not what was written."""
     file.seek(0)
     line = file.readline(_MAX_HEADER)

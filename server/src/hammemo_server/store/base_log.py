@@ -1,13 +1,12 @@
-"""What the logs of all engines share: who they are, one thread at a time, and what is checked of the bodies they read.
+"""The log of a model, as far as it is the same in all engines; an engine adds how it is stored.
 
-:class:`hammemo_server.store.log.Log` says what a log promises; an engine adds how it is stored.
+:mod:`hammemo_server.store.log` says what a log promises.
 """
 
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
@@ -16,44 +15,23 @@ from hammemo.files.archive import FileError
 from hammemo.files.contents import from_bytes
 from hammemo.files.models import load
 from hammemo.models.learners import Learner
-from hammemo_server.store.log import LogDamaged, Overtaken
-from hammemo_server.store.shared_tables import SharedTables
+from hammemo_server.store.log import LogDamaged, Overtaken, Seen
+from hammemo_server.store.shared_tables import EDITS, IDS, SharedTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-FORMAT: Final = "3"
+    from hammemo_server.store.log import Entry
+
+FORMAT: Final = "4"
 """The form of a log; one of another form is refused."""
 HIDDEN: Final = ".restoring-"
 """What the tenant of a model is called that is being restored: no client can name it."""
 
 
-class RunningTime:
-    """Seconds for which a model was open for writing, in all processes: no clock that is set can move it.
-
-    Parameters
-    ----------
-    stored : float
-        What the log has stored.
-
-    Examples
-    --------
-    >>> from hammemo_server.store.base_log import RunningTime
-    >>> 60.0 <= RunningTime(60.0).now() < 120.0
-    True
-    """
-
-    def __init__(self, stored: float) -> None:
-        self._stored, self._since = stored, time.monotonic()
-
-    def now(self) -> float:
-        """Return the seconds up to now."""
-        return self._stored + time.monotonic() - self._since
-
-
-class BaseLog(SharedTables):
-    """A log that is open.
+class Log(SharedTables):
+    """The log of one model.
 
     Parameters
     ----------
@@ -63,21 +41,51 @@ class BaseLog(SharedTables):
         Whether only to read, beside another process that writes.
     """
 
-    settings: str
-    """The settings that the model was made with, as JSON."""
+    received: tuple[bytes, int] | None = None
+    """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
+    _began: float
+    """When the model would have been opened for writing, had it been written without a pause, by a monotonic clock."""
 
     def __init__(self, called: str, *, replica: bool) -> None:
         self._called = called
         self._replica = replica
         self._lock = RLock()
-        self.received: tuple[bytes, int] | None = None
+
+    def _running(self) -> float:
+        """Return for how many seconds the model was written, in all processes; no clock that is set moves it."""
+        return time.monotonic() - self._began
+
+    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+        """Return those of these ids that are known."""
+        places = ", ".join(["%s"] * len(ops))
+        with self._failing():
+            found = self._rows(f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops)
+        return {op: Seen(position, bytes(digest)) for op, position, digest in found}
+
+    def append(self, after: int, entries: Sequence[Entry]) -> None:
+        """Append entries at the positions after `after`, which must be the head, durably, all or none."""
+        with self._writing(after, len(entries)):
+            ran = self._running()
+            self._insert(EDITS, [(position, entry.body) for position, entry in enumerate(entries, after + 1)])
+            self._insert(IDS, [(entry.op, at, entry.digest, ran) for at, entry in enumerate(entries, after + 1)])
+            self._append_audit(after, entries)
+            self._append_receipts(after, entries)
+            self._append_journal(after, entries)
+
+    def read(self, after: int, most: int) -> list[bytes]:
+        """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
+        statement = f"select position, body from {EDITS} where model = %s and position > %s order by position limit %s"
+        with self.reading():
+            return self._in_order(after, self.base(), self._rows(statement, after, most))
+
+    def forget_ids(self, older_than: float) -> None:
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
+        statement = f"delete from {IDS} where model = %s and position <= %s and ran < %s"
+        with self._writing():
+            self._run(statement, self.base(), self._running() - older_than)
 
     def keep_received(self) -> None:
-        """Keep the snapshot of a backup: a database has it, encrypted."""
-
-    @abstractmethod
-    def _failures(self) -> AbstractContextManager[None]:
-        """Turn what the engine raises into `LogError`."""
+        """Keep the snapshot of a backup, if there is no newer one; a database has it. The log is closed."""
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -91,7 +99,7 @@ class BaseLog(SharedTables):
             raise Overtaken
         if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
             raise LogDamaged(f"{self._called} has a gap after position {after}.")
-        return [body for _, body in found]
+        return [bytes(body) for _, body in found]
 
 
 def check_format(where: object, form: object, written_by: object) -> None:

@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from hammemo.models.learners import Learner
-    from hammemo_server.store.audit import Line, Linked, Start
+    from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Vault
 
 
@@ -142,22 +142,19 @@ class ListFacts(NamedTuple):
     items: int
 
 
-class Log(Protocol):
-    """The log of one model."""
+class LogEngine(Protocol):
+    """What an engine does for the log of one model; :class:`hammemo_server.store.base_log.Log` is the whole log."""
 
-    @property
-    def settings(self) -> str:
-        """The settings that the model was made with, as `Settings.text` writes them."""
-
-    @property
-    def key(self) -> bytes:
-        """The secret of the digests of ids."""
-
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
+    settings: str
+    """The settings that the model was made with, as `Settings.text` writes them."""
+    key: bytes
+    """The secret of the digests of ids."""
 
     def base(self) -> int:
         """Return the position up to which bodies are deleted: that of the newest snapshot."""
+
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are."""
@@ -165,104 +162,17 @@ class Log(Protocol):
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
 
-    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
-        """Return those of these ids that are known."""
-
-    def append(self, after: int, entries: Sequence[Entry]) -> None:
-        """Append entries at the positions after `after`, which must be the head, durably, all or none."""
-
-    def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
-
     def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it."""
 
-    def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
-
-    def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
-        """Return at most `most` lines of the audit record after a number, and what its first line is chained to."""
-
-    def hashed_op(self, op: str) -> bytes:
-        """Return the keyed hash by which the audit record names an operation."""
-
-    def forget_audit(self, older_than: float) -> None:
-        """Let lines of the audit record that are older than `older_than` seconds leave from the front."""
-
-    def receipt(self, op: str) -> tuple[int, bytes] | None:
-        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
-
-    # What only models with subjects have (:mod:`hammemo_server.erasure.journal`)
-
-    vault: Vault | None
-    """Encrypts snapshots, where they are kept in a database."""
-    received: tuple[bytes, int] | None
-    """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
-
-    def keep_received(self) -> None:
-        """Keep the snapshot of the backup, if there is no newer one; the log is closed."""
-
-    def mark(self, name: str) -> bytes | None:
-        """Return a short note that was kept."""
-
-    def keep_mark(self, name: str, value: bytes) -> None:
-        """Keep a short note."""
-
-    def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
-        """Return the keys of subjects that are known, by their hashes."""
-
-    def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
-        """Return keys by their numbers, those that are not destroyed."""
-
-    def wrapped_by(self, wrapping: int) -> list[StoredKey]:
-        """Return all keys that a wrapping key wraps."""
-
-    def wrapping_keys(self) -> dict[int, int]:
-        """Return how many keys each wrapping key wraps."""
-
-    def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
-        """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
-
-    def journal_parts(self, after: int, upto: int) -> dict[tuple[int, int], bytes]:
-        """Return the ciphertexts of some positions, by key and position."""
-
-    def journals_to_compact(self) -> list[int]:
-        """Return the keys of subjects whose journals hold, up to the base, rows that were forgotten."""
-
-    def compact_journal(self, key: int, upto: int, position: int, body: bytes | None) -> None:
-        """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
-
-    def destroy_keys(self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]) -> None:
-        """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
-
-    def erasure(self, op: str) -> Erasure | None:
-        """Return an erasure by its id."""
-
-    def erasures(self) -> list[Erasure]:
-        """Return the erasures that are applied and not finished."""
-
-    def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]], newest: str) -> None:
-        """Keep receipts with their lines of the audit record, and the last one's hash as a mark, in one transaction."""
-
-    def fenced(self) -> AbstractContextManager[None]:
-        """Hold off other writers for the time of a block, or refuse where one has taken over."""
-
-    # Backups (:mod:`hammemo_server.models.backups`)
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Read one state of the log for the time of a block, whatever is written meanwhile."""
-
-    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table of this model: "edits" after the base, "ids" with their age, or a shared one."""
-
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
 
-    def add_audit(self, line: Line) -> None:
-        """Add a line to the audit record that is not one of an edit."""
+    def reading(self) -> AbstractContextManager[None]:
+        """Read one state of the log for the time of a block, whatever is written meanwhile."""
 
     def has_changed(self) -> bool:
         """Return whether there may be something new since the last call: cheap, for readers that look often."""
@@ -279,9 +189,41 @@ class Log(Protocol):
     def close(self) -> None:
         """Let the log go."""
 
+    # Statements, as psycopg takes them; `%s` for `model` comes first
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """Return the rows that a statement gives."""
+
+    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that a statement gives, not all at once."""
+
+    def _run(self, statement: str, *values: Any) -> None:
+        """Run a statement that gives nothing."""
+
+    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert rows into a table, within a transaction."""
+
+    def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
+        """Run a block as one durable transaction; refuse if another process has become the writer.
+
+        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
+        """
+
+    def _ran(self) -> float:
+        """Return for how many seconds the model was written, as it is stored."""
+
+    def _failures(self) -> AbstractContextManager[None]:
+        """Turn what the engine raises into `LogError`."""
+
+    def _failing(self) -> AbstractContextManager[None]:
+        """Do the same, one thread at a time."""
+
 
 class Store(Protocol):
-    """Where the logs of all models are."""
+    """Where the logs of all models are, and what tenants name: aliases, and lists of labels.
+
+    Both engines have the same tables for names (:data:`NAMED_TABLES`), so this class has the statements.
+    """
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model, sorted."""
@@ -310,32 +252,86 @@ class Store(Protocol):
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log that is not open another tenant and name; return False if there is one of that name."""
 
-    def aliases(self, tenant: str) -> dict[str, str]:
-        """Return the models behind other names, by these names."""
-
-    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
-        """Let a name stand for a model, or for none any more, durably and in one step."""
-
-    def lists(self, tenant: str) -> dict[str, ListFacts]:
-        """Return the lists of labels that a tenant has, by their names."""
-
-    def list_sizes(self, tenant: str) -> dict[str, int]:
-        """Return how many bytes each list of labels has, by their names."""
-
-    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
-        """Return a list of labels as it was kept, or None if there is none of that name."""
-
-    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
-        """Keep a list of labels in the place of the one of that name, durably and in one step."""
-
-    def drop_list(self, tenant: str, name: str) -> bool:
-        """Delete a list of labels, durably; return False if there is none."""
-
     def is_there(self) -> bool:
         """Return whether what was opened is still there: a folder was not deleted or replaced."""
+        return True  # models that are open answer without a database
 
     def check_writable(self) -> None:
         """Write something and make it durable; `LogError` where that fails."""
 
-    def close(self) -> None:
-        """Let the store go."""
+    def _naming(self, tenant: str, *, writes: bool = False) -> AbstractContextManager[Callable[..., list[Any]]]:
+        """Yield what runs a statement on the tables of a tenant's names, all in one durable transaction."""
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names, by these names."""
+        with self._naming(tenant) as run:
+            return dict(run("select alias, model from hammemo_aliases where tenant = %s", tenant))
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Let a name stand for a model, or for none any more, durably and in one step."""
+        with self._naming(tenant, writes=True) as run:
+            if model is None:
+                run("delete from hammemo_aliases where tenant = %s and alias = %s", tenant, alias)
+            else:
+                run(
+                    "insert into hammemo_aliases values(%s, %s, %s) "
+                    "on conflict (tenant, alias) do update set model = excluded.model",
+                    tenant, alias, model,
+                )  # fmt: skip
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has, by their names."""
+        with self._naming(tenant) as run:
+            rows = run("select name, version, items from hammemo_lists where tenant = %s", tenant)
+        return {name: ListFacts(*facts) for name, *facts in rows}
+
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has, by their names."""
+        with self._naming(tenant) as run:
+            return dict(run("select name, length(data) from hammemo_lists where tenant = %s", tenant))
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels as it was kept, or None if there is none of that name."""
+        with self._naming(tenant) as run:
+            rows = run("select version, items, data from hammemo_lists where tenant = %s and name = %s", tenant, name)
+        return (ListFacts(*rows[0][:2]), bytes(rows[0][2])) if rows else None
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Keep a list of labels in the place of the one of that name, durably and in one step.
+
+        The number that versions are taken from stays when a list is deleted.
+        """
+        with self._naming(tenant, writes=True) as run:
+            ((version,),) = run(
+                "insert into hammemo_list_versions values(%s, 1) "
+                "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
+                tenant,
+            )
+            run(
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) do update "
+                "set version = excluded.version, items = excluded.items, data = excluded.data",
+                tenant, name, version, items, data,
+            )  # fmt: skip
+        return ListFacts(version, items)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a list of labels, durably; return False if there is none."""
+        with self._naming(tenant, writes=True) as run:
+            return bool(run("delete from hammemo_lists where tenant = %s and name = %s returning name", tenant, name))
+
+
+NAMED_TABLES: Final = """
+create table if not exists hammemo_aliases(
+    tenant text not null,
+    alias text not null,
+    model text not null,
+    primary key (tenant, alias));
+create table if not exists hammemo_lists(
+    tenant text not null,
+    name text not null,
+    version bigint not null,
+    items bigint not null,
+    data bytea not null,
+    primary key (tenant, name));
+create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
+"""

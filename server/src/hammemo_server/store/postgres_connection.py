@@ -11,7 +11,7 @@ from hammemo import __version__
 from hammemo._lazy import needed
 from hammemo_server.edits.operations import InUse
 from hammemo_server.store.base_log import FORMAT, check_format
-from hammemo_server.store.log import LogError
+from hammemo_server.store.log import NAMED_TABLES, LogError
 from hammemo_server.store.shared_tables import TABLES, table_statements
 
 with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
@@ -26,7 +26,8 @@ _SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other pr
 
 _RESTORE_LOCK: Final = 0x726573746F7265  # "restore"
 
-_SCHEMA: Final = """
+_SCHEMA: Final = (
+    """
 create table if not exists hammemo_about(format text not null, version text not null);
 create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
@@ -44,45 +45,16 @@ create table if not exists hammemo_models(
     backend_start timestamptz,
     lease_until timestamptz,
     unique (tenant, name));
-create table if not exists hammemo_aliases(
-    tenant text not null,
-    alias text not null,
-    model text not null,
-    primary key (tenant, alias));
-create table if not exists hammemo_lists(
-    tenant text not null,
-    name text not null,
-    version bigint not null,
-    items bigint not null,
-    data bytea not null,
-    primary key (tenant, name));
-create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
-create table if not exists hammemo_edits(
-    model bigint not null references hammemo_models on delete cascade,
-    position bigint not null,
-    body bytea not null,
-    primary key (model, position));
-create table if not exists hammemo_ids(
-    model bigint not null references hammemo_models on delete cascade,
-    op text not null,
-    position bigint not null,
-    digest bytea not null,
-    ran double precision not null default 0,
-    primary key (model, op));
-do $$ begin
-    if not exists (select from information_schema.columns where table_schema = current_schema()
-            and table_name = 'hammemo_ids' and column_name = 'ran') then
-        alter table hammemo_ids add ran double precision not null default 0;
-        alter table hammemo_models add ran double precision not null default 0;
-    end if;
-end $$;
 create table if not exists hammemo_snapshots(
     model bigint not null references hammemo_models on delete cascade,
     position bigint not null,
     part integer not null,
     data bytea not null,
     primary key (model, position, part));
-""" + table_statements("bigint not null references hammemo_models on delete cascade")
+"""
+    + NAMED_TABLES
+    + table_statements("bigint not null references hammemo_models on delete cascade")
+)
 
 _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
 """A process that is frozen in the middle of a transaction keeps no lock for longer than that.
@@ -90,12 +62,6 @@ _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeo
 There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
 as done, although only one server has it.
 """
-
-_RECEIVED: Final = {
-    "edits": "insert into hammemo_edits select %s, * from unnest(%s::bigint[], %s::bytea[])",
-    "ids": "insert into hammemo_ids(model, op, position, digest, ran) select %s, op, position, digest, -age "
-    "from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::double precision[]) as given(op, position, digest, age)",
-}
 
 
 def make_tables(address: str) -> None:
@@ -152,8 +118,8 @@ def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Itera
     """Insert rows of a model into a table, within a transaction."""
     columns = list(zip(*rows, strict=True))
     if columns:
-        arrays = ", ".join(f"%s::{kind}[]" for kind in TABLES.get(table, {}).values())
-        statement = _RECEIVED.get(table) or f"insert into {table} select %s, * from unnest({arrays})"
+        arrays = ", ".join(f"%s::{kind}[]" for kind in TABLES[table].values())
+        statement = f"insert into {table} select %s, * from unnest({arrays})"
         db.execute(cast("Any", statement), (model, *map(list, columns)))
 
 

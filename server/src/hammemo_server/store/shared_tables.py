@@ -1,4 +1,4 @@
-"""Tables that both engines have, with the same statements: the audit record, and what belongs to subjects.
+"""Tables that both engines have, with the same statements: edits, the audit record, and what belongs to subjects.
 
 - ``hammemo_subjects``: the wrapped key of each subject, found by a keyed hash of the subject;
 - ``hammemo_journal``: the rows of each subject, one ciphertext for each edit that names it. This is the log body of the
@@ -14,22 +14,25 @@ transaction of the writer is.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
-from hammemo_server.store.log import NEWEST_RECEIPT, Entry, Erasure, StoredKey
+from hammemo_server.store.log import NEWEST_RECEIPT, Entry, Erasure, LogEngine, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo_server.store.vault import Vault
 
+EDITS, IDS = "hammemo_edits", "hammemo_ids"
+
 TABLES: Final[dict[str, dict[str, str]]] = {
+    EDITS: {"position": "bigint", "body": "bytea"},
+    IDS: {"op": "text", "position": "bigint", "digest": "bytea", "ran": "double precision"},
     "hammemo_audit": {
         "number": "bigint",
         "at": "double precision",
@@ -54,16 +57,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "receipt": "bytea",
     },
 }
-"""The columns of each table and their types; the first ones, as `_KEYS` says, are its key."""
+"""The columns of each table and their types; the first one, or as many as `_LONG_KEYS` says, are its key."""
 
-_KEYS: Final = {
-    "hammemo_audit": 1,
-    "hammemo_marks": 1,
-    "hammemo_receipts": 1,
-    "hammemo_subjects": 1,
-    "hammemo_journal": 2,
-    "hammemo_erasures": 1,
-}
+_LONG_KEYS: Final = {"hammemo_journal": 2}
 
 _INDEXES: Final = """
 create unique index if not exists hammemo_subjects_by_hash on hammemo_subjects(model, subject);
@@ -88,51 +84,26 @@ def table_statements(model: str, ending: str = "") -> str:
     made = []
     for name, columns in TABLES.items():
         listed = ", ".join(f"{column} {kind} not null" for column, kind in columns.items())
-        key = ", ".join(["model", *list(columns)[: _KEYS[name]]])
+        key = ", ".join(["model", *list(columns)[: _LONG_KEYS.get(name, 1)]])
         made.append(f"create table if not exists {name}(model {model}, {listed}, primary key ({key})){ending};")
     return "\n".join(made) + _INDEXES
 
 
-class SharedTables(ABC):
+class SharedTables(LogEngine):
     """What a log keeps in these tables."""
 
-    key: bytes
-    """The secret of the digests of ids."""
     vault: Vault | None = None
-    """The secrets of a model with subjects."""
-
-    @abstractmethod
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """Return the rows that a statement gives; the first value is for `model`."""
-
-    @abstractmethod
-    def _run(self, statement: str, *values: Any) -> None:
-        """Run a statement that gives nothing."""
-
-    @abstractmethod
-    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows into a table, within a transaction."""
-
-    @abstractmethod
-    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows that a statement gives, not all at once; the first value is for `model`."""
-
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[Any]:
-        """Run a block as one durable transaction; refuse if another process has become the writer."""
-
-    @abstractmethod
-    def _failing(self) -> AbstractContextManager[None]:
-        """Turn what the engine raises into `LogError`; one thread at a time."""
-
-    @abstractmethod
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted."""
+    """The secrets of a model with subjects: it encrypts snapshots, where they are kept in a database."""
 
     def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of one of these tables."""
+        """Yield the rows of one of these tables for a backup: edits after the base, ids with their age below zero."""
+        columns, where = ", ".join(TABLES[table]), ""
+        if table == IDS:
+            columns = columns.replace("ran", f"ran - {self._ran()!r}")
+        if table == EDITS:
+            where = f" and position > {self.base()} order by position"
         with self._failing():
-            yield from self._each(f"select {', '.join(TABLES[table])} from {table} where model = %s")
+            yield from self._each(f"select {columns} from {table} where model = %s{where}")
 
     # The audit record
 

@@ -33,17 +33,9 @@ _BUSY: Final = 5_000
 _OLDEST: Final = (3, 51, 3)
 """Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
 
-_SCHEMA: Final = """
-create table about(name text primary key, value) without rowid;
-create table edits(position integer primary key, body blob not null);
-create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
-create index ids_by_time on ids(at);
-""" + table_statements("integer not null", " without rowid")
-
-_RECEIVED: Final = {
-    "edits": "insert into edits values(?, ?)",
-    "ids": "insert into ids select ?, ?, ?, -?",
-}
+_SCHEMA: Final = "create table about(name text primary key, value) without rowid;\n" + table_statements(
+    "integer not null", " without rowid"
+)
 
 
 def taken(folder: Path) -> Held:
@@ -105,8 +97,7 @@ def make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0)
 
 def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
     """Insert rows into a table, within a transaction."""
-    places = ", ?" * len(TABLES.get(table, ()))
-    db.executemany(_RECEIVED.get(table) or f"insert into {table} values({MODEL_NUMBER}{places})", rows)
+    db.executemany(f"insert into {table} values({MODEL_NUMBER}{', ?' * len(TABLES[table])})", rows)
 
 
 @contextmanager

@@ -10,39 +10,29 @@
 log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
 may.
 
-``DIR/tenant/.aliases.json`` says which names stand for which models, and ``DIR/tenant/.lists`` holds named lists of
-labels (:mod:`hammemo_server.store.list_files`).
+``DIR/tenant/.named.sqlite`` says which names stand for which models, and holds named lists of labels.
 
 A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 import time
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 
 from hammemo.files.archive import FileError
-from hammemo.files.atomic import write_private
 from hammemo.files.models import read_notes, save
 from hammemo_server.edits.operations import NAME, NoSuchModel
-from hammemo_server.store.base_log import (
-    HIDDEN,
-    BaseLog,
-    RunningTime,
-    check_format,
-    loaded_snapshot,
-    received_model,
-)
-from hammemo_server.store.list_files import ListFiles
-from hammemo_server.store.log import Copied, Entry, ListFacts, LogDamaged, LogError, Seen
+from hammemo_server.store.base_log import HIDDEN, Log, check_format, loaded_snapshot, received_model
+from hammemo_server.store.log import NAMED_TABLES, LogDamaged, LogError, Store
+from hammemo_server.store.shared_tables import EDITS
 from hammemo_server.store.sqlite_connection import (
     MODEL_NUMBER,
     connected,
@@ -56,15 +46,18 @@ from hammemo_server.store.sqlite_connection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.files.locks import Held
     from hammemo.models.learners import Learner
+    from hammemo_server.store.log import Copied
+
+Read = TypeVar("Read")
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
-ALIASES: Final = ".aliases.json"
-LISTS: Final = ".lists"
+NAMED: Final = ".named.sqlite"
+"""Aliases and lists of a tenant."""
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
@@ -73,14 +66,8 @@ _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
 
 
-_DUMPED: Final = {
-    "edits": "select position, body from edits where position > :base order by position",
-    "ids": "select op, position, digest, (select value from about where name = 'ran') - at from ids",
-}
-
-
-class SqliteLog(BaseLog):
-    """The log in one folder; see :class:`hammemo_server.store.log.Log`.
+class SqliteLog(Log):
+    """The log in one folder; see :class:`hammemo_server.store.base_log.Log`.
 
     Parameters
     ----------
@@ -102,7 +89,7 @@ class SqliteLog(BaseLog):
             try:
                 self._read_about()
                 if not replica:
-                    self._running = RunningTime(self._ran())
+                    self._began = time.monotonic() - self._ran()
                     self._finish_snapshot()
             except BaseException:
                 self._db.close(force=True)
@@ -112,19 +99,7 @@ class SqliteLog(BaseLog):
             raise
 
     def _ran(self) -> float:
-        """Return for how many seconds the model was written so far."""
-        found = self._one("select value from about where name = 'ran'")
-        if found is None:  # a log from before: its ids have times of a clock, and are kept for as long as new ones
-            with self._writing():
-                self._db.execute("update ids set at = 0")
-                self._db.execute("insert into about values('ran', 0.0)")
-        return float(found or 0.0)
-
-    def _keep_ran(self) -> float:
-        """Store, in a transaction, for how many seconds the model was written, and return it."""
-        ran = self._running.now()
-        self._db.execute("insert or replace into about values('ran', ?)", (ran,))
-        return ran
+        return float(self._one("select value from about where name = 'ran'"))
 
     def _finish_snapshot(self) -> None:
         """Delete the bodies that the snapshot holds, if a crash has come between the two."""
@@ -135,7 +110,7 @@ class SqliteLog(BaseLog):
     def head(self) -> int:
         """Return the position of the last edit, 0 if there was none."""
         with self._failing():
-            return max(self._base(), self._one("select max(position) from edits") or 0)
+            return self._head()
 
     def base(self) -> int:
         """Return the position up to which bodies are deleted."""
@@ -156,55 +131,29 @@ class SqliteLog(BaseLog):
             return (self.folder / MODEL).stat().st_size
         return 0
 
-    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
-        """Return those of these ids that are known."""
-        found: dict[str, Seen] = {}
-        with self._failing():
-            for op in ops:
-                row = self._db.execute("select position, digest from ids where op = ?", (op,)).fetchone()
-                if row is not None:
-                    found[op] = Seen(*row)
-        return found
-
-    def append(self, after: int, entries: Sequence[Entry]) -> None:
-        """Append entries, durably, all or none."""
-        positions = range(after + 1, after + 1 + len(entries))
-        with self._writing():
-            ran = self._keep_ran()
-            if max(self._base(), self._one("select max(position) from edits") or 0) != after:
-                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
-            self._db.executemany(
-                "insert into edits values(?, ?)",
-                ((position, entry.body) for position, entry in zip(positions, entries, strict=True)),
-            )
-            self._db.executemany(
-                "insert into ids values(?, ?, ?, ?)",
-                ((entry.op, position, entry.digest, ran) for position, entry in zip(positions, entries, strict=True)),
-            )
-            self._append_audit(after, entries)
-            self._append_receipts(after, entries)
-            self._append_journal(after, entries)
-
-    def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most `most` bodies, those of the positions after `after`."""
-        with self._failing(), self._db:  # one transaction: the base and the bodies belong together
-            base = self._base()
-            rows: list[Any] = self._db.execute(
-                "select position, body from edits where position > ? order by position limit ?", (after, most)
-            ).fetchall()
-        return self._in_order(after, base, rows)
-
     def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
-        path = self.folder / MODEL
+        found = self._with_position(loaded_snapshot)
+        return (received_model(self.received[0]), self.received[1]) if found is None and self.received else found
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
+        found = self._with_position(Path.read_bytes)
+        return None if found is None else (found[1], iter(found[:1]))
+
+    def _with_position(self, read: Callable[[Path], Read]) -> tuple[Read, int] | None:
+        """Return what is read of the newest snapshot, and its position; None if there is none."""
         for _ in range(100):  # a replica may meet a file that is replaced between the two readings
-            if not path.exists():
-                return None if self.received is None else (received_model(self.received[0]), self.received[1])
             position = self._snapshot_position()
-            model = loaded_snapshot(path)
-            if position is not None and self._snapshot_position() == position:
-                return model, position
-        raise LogError(f"{path} is replaced again and again while it is read.")
+            if position is None:
+                return None
+            try:
+                found = read(self.folder / MODEL)
+            except OSError as error:
+                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
+            if self._snapshot_position() == position:
+                return found, position
+        raise LogError("The snapshot is replaced again and again while it is read.")
 
     def _snapshot_position(self) -> int | None:
         """Return the position of the newest snapshot, None if there is none."""
@@ -236,45 +185,17 @@ class SqliteLog(BaseLog):
     def trim(self, position: int) -> None:
         """Delete all bodies up to a position that the snapshot holds."""
         with self._writing():
-            self._db.execute("delete from edits where position <= ?", (position,))
+            self._run(f"delete from {EDITS} where model = %s and position <= %s", position)
             self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
         with self._failing():
             self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
             self._checkpoint()
-
-    def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
-        with self._writing():
-            ran = self._keep_ran()
-            self._db.execute("delete from ids where at < ? and position <= ?", (ran - older_than, self._base()))
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
         with self._failing(), self._db:
             yield
-
-    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table."""
-        if table not in _DUMPED:
-            yield from super().dumped(table)
-            return
-        with self._failing():
-            yield from self._db.execute(_DUMPED[table], {"base": self._base()} if table == "edits" else None)
-
-    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
-        for _ in range(100):
-            position = self._snapshot_position()
-            if position is None:
-                return None
-            try:
-                data = (self.folder / MODEL).read_bytes()
-            except OSError as error:
-                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
-            if self._snapshot_position() == position:
-                return position, iter([data])
-        raise LogError("The snapshot is replaced again and again while it is read.")
 
     def has_changed(self) -> bool:
         """Return whether another process has written since the last call."""
@@ -348,6 +269,9 @@ class SqliteLog(BaseLog):
         self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
+    def _head(self) -> int:
+        return max(self._base(), self._rows(f"select max(position) from {EDITS} where model = %s")[0][0] or 0)
+
     def _base(self) -> int:
         return int(self._one("select value from about where name = 'base'") or 0)
 
@@ -371,11 +295,14 @@ class SqliteLog(BaseLog):
         return refusing()
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Run a block as one durable transaction."""
+    def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:  # noqa: ARG002
+        """Run a block as one durable transaction; positions are taken by writing them."""
         with self._failing():
             self._db.execute("begin immediate")
             try:
+                if after not in (None, self._head()):
+                    raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
+                self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
                 yield
                 self._db.execute("commit")
                 self._check_place()  # afterwards: what was written is then in the file that others find
@@ -386,7 +313,7 @@ class SqliteLog(BaseLog):
                 raise
 
 
-class FolderStore:
+class FolderStore(Store):
     """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.log.Store`."""
 
     def __init__(self, folder: Path) -> None:
@@ -407,33 +334,49 @@ class FolderStore:
             entries = list((self.folder / tenant).iterdir())
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise LogError(f"The folder of the tenant cannot be read: {error.strerror}.") from error
         return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
 
     def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
         """Make a folder with an empty log, whole or not at all."""
-        parent = self.folder / tenant
-        draft = parent / f".new-{secrets.token_hex(8)}"
-        try:
-            parent.mkdir(mode=0o700, exist_ok=True)
-            flush_folder(self.folder)
-            if (parent / name).exists():
-                return False
-            draft.mkdir(mode=0o700)
+        with self._draft(tenant) as draft:
             make_log(draft / LOG, settings)
             if model is not None:
                 _save_privately(model, draft / MODEL, 0)
-            flush_folder(draft)
-            try:
-                draft.rename(parent / name)
-            except OSError:
-                if (parent / name).exists():  # another process was quicker
-                    return False
-                raise
-            flush_folder(parent)
+            return self._placed(draft, tenant, name)
+
+    @contextmanager
+    def _draft(self, tenant: str) -> Iterator[Path]:
+        """Yield a folder in which a log is made; it is removed where it was not placed."""
+        draft = self.folder / tenant / f".new-{secrets.token_hex(8)}"
+        try:
+            draft.parent.mkdir(mode=0o700, exist_ok=True)
+            draft.mkdir(mode=0o700)
+            yield draft
         except OSError as error:
             raise LogError(f"The model could not be made: {error.strerror}.") from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+            if tenant.startswith(HIDDEN):
+                with suppress(OSError):  # it is empty where there is no model
+                    draft.parent.rmdir()
+
+    def _placed(self, source: Path, tenant: str, name: str) -> bool:
+        """Give a folder its place, durably; return False if there is one."""
+        place = self.folder / tenant / name
+        try:
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            flush_folder(self.folder)
+            flush_folder(source)
+            if place.exists():
+                return False
+            source.rename(place)
+            flush_folder(place.parent)
+        except OSError as error:
+            if place.exists():  # another process was quicker
+                return False
+            raise LogError(f"The model could not be made: {error.strerror}.") from error
         return True
 
     def open(self, tenant: str, name: str, *, replica: bool) -> SqliteLog:
@@ -462,10 +405,7 @@ class FolderStore:
 
     def receive(self, tenant: str, name: str, copied: Copied) -> None:
         """Make a folder of what a backup holds, whole or not at all."""
-        parent = self.folder / tenant
-        draft = parent / f".new-{secrets.token_hex(8)}"
-        try:
-            draft.mkdir(mode=0o700, parents=True)
+        with self._draft(tenant) as draft:
             make_log(draft / LOG, copied.settings, copied.key, copied.base)
             with refusing():
                 with (db := connected(draft / LOG)):
@@ -474,15 +414,7 @@ class FolderStore:
                 db.close()
             if copied.snapshot is not None and copied.vault is None:
                 _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
-            flush_folder(draft)
-            draft.rename(parent / name)
-            flush_folder(parent)
-        except OSError as error:
-            raise LogError(f"The model could not be restored: {error.strerror}.") from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-            with suppress(OSError):  # it is empty where there is no model
-                parent.rmdir()
+            self._placed(draft, tenant, name)
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
         """Hold the lock of restores."""
@@ -494,71 +426,28 @@ class FolderStore:
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Move a folder."""
-        parent = self.folder / to[0]
+        is_placed = self._placed(self.folder / tenant / name, *to)
+        with suppress(OSError):
+            (self.folder / tenant).rmdir()
+        return is_placed
+
+    @contextmanager
+    def _naming(self, tenant: str, *, writes: bool = False) -> Iterator[Callable[..., list[Any]]]:
+        """Yield what runs a statement on the tables of a tenant, which are made when the first name is kept."""
+        path = self.folder / tenant / NAMED
+        if not writes and not path.exists():
+            yield lambda *_: []
+            return
         try:
-            parent.mkdir(mode=0o700, exist_ok=True)
-            flush_folder(self.folder)
-            if (parent / to[1]).exists():
-                return False
-            (self.folder / tenant / name).rename(parent / to[1])
-            flush_folder(parent)
-            with suppress(OSError):
-                (self.folder / tenant).rmdir()
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.touch(mode=0o600)
         except OSError as error:
-            if (parent / to[1]).exists():  # another process was quicker
-                return False
-            raise LogError(f"The model could not be restored: {error.strerror}.") from error
-        return True
-
-    def aliases(self, tenant: str) -> dict[str, str]:
-        """Return the models behind other names."""
-        try:
-            text = (self.folder / tenant / ALIASES).read_text("utf-8")
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise LogError(f"The aliases cannot be read: {error.strerror}.") from error
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict) or not all(
-            isinstance(name, str) and NAME.fullmatch(name) for name in found.values()
-        ):
-            raise LogDamaged("The file of aliases is damaged: delete it, and name them again.")
-        return found
-
-    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
-        """Replace the file of aliases."""
-        found = self.aliases(tenant) | {alias: model}
-        text = json.dumps({name: target for name, target in sorted(found.items()) if target is not None})
-        try:
-            write_private(self.folder / tenant / ALIASES, [text.encode()])
-        except OSError as error:
-            raise LogError(f"The aliases cannot be written: {error.strerror}.") from error
-
-    def lists(self, tenant: str) -> dict[str, ListFacts]:
-        """Return the lists of labels that a tenant has."""
-        return self._list_files(tenant).facts()
-
-    def list_sizes(self, tenant: str) -> dict[str, int]:
-        """Return how large the file of each list of labels is."""
-        return self._list_files(tenant).sizes()
-
-    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
-        """Return a list of labels."""
-        return self._list_files(tenant).read(name)
-
-    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
-        """Write a file, then let the index name it."""
-        return self._list_files(tenant).keep(name, items, data)
-
-    def drop_list(self, tenant: str, name: str) -> bool:
-        """Take a list out of the index, and delete its file."""
-        return self._list_files(tenant).drop(name)
-
-    def _list_files(self, tenant: str) -> ListFiles:
-        return ListFiles(self.folder / tenant / LISTS)
+            raise LogError(f"The names cannot be written: {error.strerror}.") from error
+        with refusing(), closing(connected(path)) as db:
+            db.execute("begin immediate" if writes else "begin")
+            db.execute(NAMED_TABLES)
+            yield lambda statement, *values: db.execute(statement.replace("%s", "?"), values).fetchall()
+            db.execute("commit")
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
@@ -590,9 +479,6 @@ class FolderStore:
                 with suppress(OSError):
                     if folder.name.startswith(".deleted-") or folder.stat().st_mtime < time.time() - 3600:
                         shutil.rmtree(folder, ignore_errors=True)
-
-    def close(self) -> None:
-        """Nothing is open here."""
 
 
 def _save_privately(model: Learner, path: Path, position: int) -> None:

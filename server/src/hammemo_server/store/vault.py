@@ -172,13 +172,14 @@ class Vault:
             return self._new("contents", after, add_records(self.path, self.model, listed) if listed else 0)
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
-        """Keep only these wrapping keys of the model, and no contents key before this one.
-
-        Temporary files that a killed process left beside the key file go, too: they may hold what was dropped.
-        """
+        """Keep only these wrapping keys of the model, and no contents key before this one."""
         kept = {self._name("wrapping", number) for number in wrapping}
         kept |= {self._name("contents", number) for number in self._numbers("contents") if number >= contents}
-        gone = [name for name in self.keys().named if name.startswith(f"{self.database}/") and name not in kept]
+        self._drop(name for name in self.keys().named if name.startswith(f"{self.database}/") and name not in kept)
+
+    def _drop(self, names: Iterable[str]) -> None:
+        """Drop keys, and temporary files that a killed process left beside the key file: they may hold some."""
+        gone = list(names)
         with locked(self.path):
             delete_leftovers(self.path)
             if gone:
@@ -199,15 +200,9 @@ class Vault:
 
     def drop_others(self) -> None:
         """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
-        others = [
-            name
-            for name in self.keys().named
-            if name.startswith((f"{self.model}/", f"{self.model}.")) and not name.startswith(f"{self.database}/")
-        ]
-        with locked(self.path):
-            delete_leftovers(self.path)
-            if others:
-                self._changed(change_keys(self.path, lambda keys: keys.without(*others)))
+        of_model = (f"{self.model}/", f"{self.model}.")
+        own = f"{self.database}/"
+        self._drop(name for name in self.keys().named if name.startswith(of_model) and not name.startswith(own))
 
     # Backups
 
