@@ -35,8 +35,7 @@ from hammemo.memories.base import Memory
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
 from hammemo.memories.exact.segments.digest import SumState
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, MIN_TIMES_LARGER, SignedSum
-from hammemo.memories.exact.table import CountTable
-from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
+from hammemo.memories.exact.table import CountTable, holds_trees, table_of_trees
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 

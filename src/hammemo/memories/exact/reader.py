@@ -29,8 +29,7 @@ from hammemo.memories.exact.score_table import (
 )
 from hammemo.memories.exact.segments.rows import FileRows
 from hammemo.memories.exact.sum import SignedSum
-from hammemo.memories.exact.table import CountTable
-from hammemo.memories.exact.tree_table import holds_trees
+from hammemo.memories.exact.table import CountTable, holds_trees
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRanker, RowRule
