@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
 
 COLUMNS = 20
 PAIRS = 6

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.learners import Learner
-    from hammemo.portable.number_graph import NumberGraph
+    from hammemo.portable.tree_graph import NumberGraph
     from hammemo.votes import Vote
 
 _INTEGERS = (

@@ -20,11 +20,11 @@ from engine_fits import fit_docs  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
-from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
-from hammemo.engines.states import filled, pack, unpack  # noqa: E402
+from hammemo.engines.adding import even_cuts, split, united  # noqa: E402
+from hammemo.engines.jobs import filled, pack, unpack  # noqa: E402
 from hammemo.kernels import SiteKernel  # noqa: E402
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered  # noqa: E402
-from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
+from hammemo.paper.experiments.measuring import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
 from hammemo.votes import LogLinear  # noqa: E402
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.sources.documents import Pieces
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
 
 KERNEL = SiteKernel([-1, (-2, -1), 0])
 MEMORIES = [Hashed(buckets=64, reserved=16), Exact()]

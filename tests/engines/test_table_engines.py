@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.engines import GroupReport
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.sources.tables import Batch
 
 N = 800

@@ -19,8 +19,7 @@ from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection import growth as growth_module
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
 from hammemo.kernels.selection.features import CompiledFeatures, PlainFeatures, centred_sums, features_of
-from hammemo.kernels.selection.growth import Growth, looked_at
-from hammemo.kernels.selection.score_tests import ScoreTests
+from hammemo.kernels.selection.growth import Growth, ScoreTests, looked_at
 from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.memories import Exact

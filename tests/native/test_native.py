@@ -17,8 +17,8 @@ from hammemo import MemoryClassifier
 from hammemo._arrays.integers import sorted_find
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Hashed
-from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.reserved import none_reserved, site_groups
 from hammemo.memories.hashed.tables import Tables

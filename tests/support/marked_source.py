@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.sources.documents import Pieces
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.sources.tables import Batch
 
 H = 3

@@ -18,7 +18,7 @@ from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, load, save, wind
 from hammemo._arrays.integers import object_array
 from hammemo.kernels import PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
-from hammemo.memories.hashed.rule_ranker import RULE_BITS
+from hammemo.memories.hashed.readers import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
 from hammemo.votes import LogLinear, softmax

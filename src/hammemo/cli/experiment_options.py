@@ -88,7 +88,7 @@ class ResultsFolder:
 
     def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
         """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
-        from hammemo.paper.experiments.records import write_records
+        from hammemo.paper.experiments.measuring import write_records
 
         if self.out is None:
             return

@@ -17,8 +17,8 @@ from hammemo.cli.predict import Files, Out, answer_files, probabilities
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.cli.answers import Answers
-    from hammemo.sources.examples import Queries
+    from hammemo.cli.predict import Answers
+    from hammemo.sources.schemas import Queries
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block

@@ -7,7 +7,7 @@ errors are tried again as well.
 How states are added depends on what grows. The tables of a hashed memory have one size whatever they have learnt: they
 are added in a tree, four at a time, each addition a task; with G groups of s bytes a node sends s and receives 4 s, and
 :math:`\log_4 G` additions follow one another. Exact counts grow: there each group's table is cut by ranges of keys
-(:mod:`hammemo.engines.partitions`), one task adds up all that belongs to a range, holding two tables at a time, and the
+(:mod:`hammemo.engines.adding`), one task adds up all that belongs to a range, holding two tables at a time, and the
 ranges are put side by side.
 
 A table in segments (:mod:`hammemo.engines.segments`) is not moved by Ray at all: tasks write files and return their
@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import needed
-from hammemo.engines.partitions import even_cuts, split, united
-from hammemo.engines.states import Arrays, filled, pack, unpack
+from hammemo.engines.adding import even_cuts, split, united
+from hammemo.engines.jobs import Arrays, filled, pack, unpack
 from hammemo.memories import Exact, Memory
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories.exact import CountTable
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.tokens.vocabulary import Token
 
 FAN_IN = 4

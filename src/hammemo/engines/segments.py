@@ -31,7 +31,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.engines.adding import Adder, Band, Spread, brought_together
-from hammemo.engines.states import pack, unpack
+from hammemo.engines.jobs import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
     from hammemo.memories import Memory
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."

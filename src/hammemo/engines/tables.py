@@ -31,8 +31,7 @@ from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
-from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
-from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
+from hammemo.engines.jobs import Checkpoint, GroupJob, GroupReader, GroupReport, open_checkpoint
 from hammemo.engines.running import GroupObserver, Machines
 from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.engines.jobs import Arrays
     from hammemo.engines.segments import SegmentsJob
-    from hammemo.engines.states import Arrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from hammemo.models.regressor import MemoryRegressor
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.sources.table_files import TableFiles
     from hammemo.sources.tables import Batch
     from hammemo.stores.kept import ModelStore

@@ -8,7 +8,7 @@ a memory is a sketch, is said with them (:mod:`hammemo.memories.contributions`):
 - exact counts: nothing;
 - hashed counts: hard bounds. A reserved row is exact; a bucket's row is at most its raw counts and at least zero.
   The value itself is the bucket's count after centring, which makes it right on average, and may be below zero;
-- Gaussian codes: standard errors over the draw of the codes (:mod:`hammemo.memories.gaussian.errors`), but none for
+- Gaussian codes: standard errors over the draw of the codes (:mod:`hammemo.memories.gaussian.readers`), but none for
   tied codes, which are biased, or for the fused form, which no longer has what they are made from.
 """
 

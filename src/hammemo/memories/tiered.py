@@ -1,6 +1,6 @@
 r"""Two tiers: a small table that proves most answers, and an exact one for the rest.
 
-The hashed memory answers a query and its certificate (:mod:`hammemo.memories.bounds`) says whether that answer is
+The hashed memory answers a query and its certificate (:mod:`hammemo.memories.reader`) says whether that answer is
 proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table
 answers. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
 The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in segments in

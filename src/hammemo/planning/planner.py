@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.models.names import KERNELS, VOTES, is_auto
-from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions
+from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions, width
 from hammemo.planning.reports import Option, Plan, size_text
-from hammemo.planning.sizes import width
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.graph import Graph
-from hammemo.portable.number_graph import NumberGraph
+from hammemo.portable.tree_graph import NumberGraph
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:

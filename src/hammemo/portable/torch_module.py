@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.portable.number_graph import NumberGraph
-    from hammemo.portable.tree_graph import TreeGraph
+    from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 
 
 class TorchPredictor(nn.Module):

@@ -13,18 +13,28 @@ So each document is in exactly one shard, and whole, however the files are cut; 
 has to be opened to cut a source, only listed.
 
 Files are read piece by piece: memory is bounded by the pieces, the size of a Parquet page and the longest document.
+
+Line ranges: the lines of a file that begin in a range of its bytes, each of them whole.
+
+Cut the bytes of a file anywhere: each line is in exactly one range, the one that its first byte lies in.
+
+Tokenization: from a text to its tokens, and back where a tokenizer.json knows how.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo.sources.formats import (
     DOCUMENT_FORMATS,
+    PIECE_BYTES,
     compression_of,
     file_system,
     first_page,
@@ -37,10 +47,7 @@ from hammemo.sources.formats import (
     require_arrow,
     require_reader,
 )
-from hammemo.sources.line_ranges import line_batches
-from hammemo.sources.listing import File, files_of_one_format, listed_files
-from hammemo.sources.shards import Shard, ShardedFiles
-from hammemo.sources.tokenization import text_encoder, tokenizer_text
+from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.contexts import document as token_document
 from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
 
@@ -331,3 +338,101 @@ def _leaf(file: Any, column: str) -> int:
     """Return the place, among the stored columns, of the one that holds a column's values."""
     paths = [file.schema.column(i).path.split(".")[0] for i in range(len(file.schema))]
     return paths.index(column)
+
+
+def line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[bytes]]:
+    """Yield the lines that begin in a range of bytes, about a mebibyte at a time, the last one whole."""
+    begin = start
+    if start:  # the line that holds the byte before belongs to an earlier shard, unless that byte ends it
+        stream.seek(start - 1)
+        begin -= 1
+    held, skipping = b"", start > 0
+    while stop is None or begin < stop:
+        read = stream.read(PIECE_BYTES)
+        held += read
+        if skipping:
+            cut = held.find(b"\n") + 1
+            if not cut:
+                begin, held = begin + len(held), b""
+                if not read:
+                    return
+                continue
+            begin, held, skipping = begin + cut, held[cut:], False
+        end = held.rfind(b"\n") + 1 if read else len(held)
+        lines, held = held[:end].split(b"\n"), held[end:]
+        if read:
+            lines.pop()  # what follows the last line's end
+        if stop is not None and begin + end > stop:
+            yield _beginning_before(lines, stop - begin)
+            return
+        if lines:
+            yield lines
+        begin += end
+        if not read:
+            return
+
+
+def _beginning_before(lines: list[bytes], reach: int) -> list[bytes]:
+    """Return the lines of a piece that begin within its first `reach` bytes."""
+    first = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
+    return lines[: int(np.searchsorted(first, reach))]
+
+
+TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
+"""The tokenizers that have a name; any other name is the path of a file of the ``tokenizers`` package."""
+
+_INTEGER_LIMIT: Final = 2**63 - 1
+
+
+@cache
+def text_encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
+    """Return the function from a text to its tokens; `vocabulary` is the text of a tokenizer.json, if it is one."""
+    if name == "ids":
+        return _ids
+    if name == "words":
+        return lambda text: np.array(text.split(), dtype=object)
+    if name == "characters":
+        return lambda text: np.array(list(text.rstrip("\r\n")), dtype=object)
+    if name == "bytes":
+        return lambda text: np.frombuffer(text.rstrip("\r\n").encode(), np.uint8).astype(np.int64)
+    tokenizer = _tokenizers().Tokenizer.from_str(vocabulary)
+    return lambda text: np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+
+
+def tokenizer_text(name: str) -> str:
+    """Return the text of a tokenizer.json file; empty for a tokenizer that has a name of its own."""
+    if name in TOKENIZERS:
+        return ""
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(
+            f"tokens={name!r} is not a tokenizer: use {', '.join(TOKENIZERS)}, or the path of a tokenizer.json file."
+        ) from error
+    _tokenizers()
+    return text
+
+
+def _tokenizers() -> Any:
+    with needed("A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'"):
+        import tokenizers
+    return tokenizers
+
+
+def _ids(text: str) -> NDArray[np.int64]:
+    words = text.split()
+    try:
+        return np.array(words, dtype=np.int64) if words else np.empty(0, np.int64)
+    except (ValueError, OverflowError) as error:
+        shown = next(word for word in words if not _is_id(word))
+        raise ValueError(
+            f"{shown[:40]!r} is not a token id (a whole number of 64 bits). Read text with tokens='words', "
+            "'characters', 'bytes' or a tokenizer.json."
+        ) from error
+
+
+def _is_id(word: str) -> bool:
+    try:
+        return abs(int(word)) <= _INTEGER_LIMIT
+    except ValueError:
+        return False

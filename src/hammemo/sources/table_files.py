@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
-from hammemo.sources.listing import File, files_of_one_format, listed_files
-from hammemo.sources.shards import Shard, ShardedFiles
+from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batch, check_names, check_table_format, stream_batches
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo._arrays.native import native
 from hammemo.kernels import SiteKernel, Suffixes
 from hammemo.memories import Hashed
-from hammemo.memories.hashed.centring import centred
-from hammemo.memories.hashed.paged_rows import PAGE_BYTES, PagedRows
+from hammemo.memories.hashed.raw_rows import centred
+from hammemo.memories.hashed.tables import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples

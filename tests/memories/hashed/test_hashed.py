@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hammemo import LayoutError, MemoryClassifier, NotStoredError
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.readers import _narrow_signed
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes

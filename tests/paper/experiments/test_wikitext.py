@@ -18,8 +18,8 @@ from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.paper.baselines import SuffixBackoff
 from hammemo.paper.experiments import throughput, vocabulary, wikitext
-from hammemo.paper.experiments.drawing import zipf_examples
 from hammemo.paper.experiments.figures import wikitext_figure
+from hammemo.paper.experiments.measuring import zipf_examples
 from hammemo.paper.experiments.report import reproduction
 from places import SHARED
 

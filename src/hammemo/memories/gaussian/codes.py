@@ -27,6 +27,10 @@ bits b are chosen so that this holds:
   one product below :math:`2^{22}` for each example: exact for :math:`2^{53 - 22} = 2^{31}` examples, whatever d and S
   are. A standard deviation is 128 to 256 steps (256 where d and p are powers of four, such as 1024), so rounding, of
   variance 1/12 step, adds at most :math:`1 / (12 \cdot 128^2) = 5 \cdot 10^{-6}` of a code's own variance.
+
+The code of a context: the projected codes of what its sites hold, one block a site.
+
+.. math:: \phi(s) = [W u_{s_1}; \dots; W u_{s_S}]
 """
 
 from __future__ import annotations
@@ -39,13 +43,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.special import ndtri
 
+from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.gaussian.given import MOST_OFF, PROJECTION, GivenRows
-from hammemo.tokens.hashing import Feature, feature_words, key_words
+from hammemo.tokens.hashing import Feature, feature_words, features_of, key_words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from hammemo.kernels.sites import Sites
+    from hammemo.tokens.contexts import Contexts
 
 _CHUNK_NUMBERS = 2**20
 _FACTOR_BITS = 16
@@ -349,3 +358,47 @@ class CodeCache:
             self._rows = larger
         self._rows[size:needed] = codes
         self._index.update(zip(features, range(size, needed), strict=True))
+
+
+def site_codes(
+    contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
+) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+    """Yield for each site the projected codes of what it holds and, for each context, which of them; -1 for none.
+
+    Shapes
+    ------
+    yielded codes : (distinct values, d_h); yielded index : (m,)
+    """
+    tokens = contexts.vocabulary.tolist()
+    token_codes = None  # shared by all sites of one position
+    for site in sites.positions:
+        if len(site) == 1:
+            if token_codes is None:
+                token_codes = cache.get(tokens).astype(dtype, copy=False)
+            yield token_codes, contexts.ranks[:, site[0]]
+        else:
+            known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(tokens), 1))
+            yield cache.get(features_of(tokens, known.rows())).astype(dtype, copy=False), index
+
+
+def encode(
+    contexts: Contexts, sites: Sites, cache: CodeCache, weights: NDArray[np.float64], dtype: type[np.floating[Any]]
+) -> NDArray[Any]:
+    """Return the code of each context, block k weighed by S times the k-th weight; an empty site's block is zero.
+
+    Shapes
+    ------
+    returned : (m, p)
+    """
+    blocks = []
+    for weight, (codes, index) in zip(weights, site_codes(contexts, sites, cache, dtype), strict=True):
+        block = codes[index] if len(codes) else np.zeros((len(index), codes.shape[1]), dtype)
+        block[index < 0] = 0.0
+        blocks.append(block * dtype(weight * len(weights)))
+    return np.concatenate(blocks, axis=1)
+
+
+def site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> NDArray[np.float64]:
+    """Return the projected code of what each site of each context holds, zeros where it holds nothing: (m, S, d_h)."""
+    ones = np.full(len(sites.positions), 1 / len(sites.positions))  # undoes what `encode` multiplies by
+    return np.asarray(encode(contexts, sites, cache, ones, np.float64)).reshape(len(contexts), len(ones), -1)

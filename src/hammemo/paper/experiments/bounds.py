@@ -23,9 +23,8 @@ from scipy import stats
 from hammemo._versions import cached_property
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import generator, in_parallel
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import table, unseen
+from hammemo.paper.experiments.measuring import generator, in_parallel, table, unseen
 from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.paper.theory.bounds import (

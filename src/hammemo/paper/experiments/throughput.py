@@ -21,8 +21,7 @@ from threadpoolctl import threadpool_limits
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import Row, seconds, table
+from hammemo.paper.experiments.measuring import Row, seconds, table, zipf_examples
 from hammemo.paper.experiments.wikitext import Task, TaskSettings, draw_sample
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.vocabulary import Vocabulary

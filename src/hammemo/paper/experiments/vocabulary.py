@@ -14,8 +14,7 @@ import numpy as np
 
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import generator
-from hammemo.paper.experiments.measuring import seconds, unseen
+from hammemo.paper.experiments.measuring import generator, seconds, unseen
 from hammemo.paper.experiments.wikitext import LONGEST, Judge, Task
 from hammemo.paper.memo import MeMoClassifier
 

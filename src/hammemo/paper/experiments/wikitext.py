@@ -24,8 +24,7 @@ from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.paper.experiments.drawing import generator, in_parallel
-from hammemo.paper.experiments.measuring import Row, averages, unseen
+from hammemo.paper.experiments.measuring import Row, averages, generator, in_parallel, unseen
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.contexts import windows
 from hammemo.tokens.hashing import key_words
