@@ -15,7 +15,7 @@ from hammemo.cli.console import one_line_errors, print_error, print_result
 
 def inspect_file(
     file: opt.Model,
-    digest: Annotated[bool, typer.Option("--digest", help="Load the model and also show its digest.")] = False,
+    digest: Annotated[bool, opt.flag("--digest", "Load the model and also show its digest.")] = False,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:

@@ -124,7 +124,7 @@ def fit_files(
 
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.cli.batches import held_facts, learn_batches
+    from hammemo.cli.batches import Reading, held_facts, learn_batches
     from hammemo.cli.models import OpenModel
     from hammemo.sources.schemas import SequenceSchema, TableSchema
 
@@ -143,7 +143,8 @@ def fit_files(
         else:
             refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
             say_where_from(source)
-            schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
+            reading = Reading(schema, source, given.file_format)
+            schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
         OpenModel(model, schema, {}).write(out, wait)
     facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}

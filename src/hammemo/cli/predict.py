@@ -19,7 +19,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
@@ -173,25 +173,30 @@ _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 """Characters that many programs take for the end of a line; JSON allows them as they are, and escaped."""
 
 
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
-]
-Out = Annotated[
-    Path | None,
-    option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
-]
+@dataclass(frozen=True)
+class Questions:
+    """What a model is asked, and where its answers go."""
+
+    model: opt.Model
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
+    ] = None
+    out: Annotated[
+        Path | None,
+        option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
+    ] = None
+    key_file: opt.KeyFile = None
+    as_json: opt.AsJson = False
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
     """What is printed beside each answer."""
 
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of the answer (log-linear vote or mixture).")
-    ] = False
+    proba: Annotated[bool, flag("--proba", "Add the probability of the answer (log-linear vote or mixture).")] = False
     certify: Annotated[
-        bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
+        bool, flag("--certify", "Add whether the answer is proven to be that of the exact classifier.")
     ] = False
     interval: Annotated[
         float | None,
@@ -208,16 +213,7 @@ class AnswerOptions:
             refuse({"interval": self.interval}, "is for a model of numbers, and this one predicts labels: leave it out")
 
 
-def predict_rows(
-    model: opt.Model,
-    files: Files = None,
-    out: Out = None,
-    *,
-    wanted: AnswerOptions,
-    given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -> None:
     """Print the most likely label, the expected number, or the most likely next token of a document, one per line."""
 
     def answer(model: Any, queries: Queries) -> Answers:
@@ -234,7 +230,7 @@ def predict_rows(
         return answers
 
     with one_line_errors():
-        answer_files(model, files, given, key_file, out, answer, as_json=as_json)
+        answer_files(asked, given, answer)
 
 
 def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
@@ -248,26 +244,17 @@ def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
     return found
 
 
-def answer_files(
-    path: Path,
-    files: list[str] | None,
-    given: InputOptions,
-    key_file: Path | None,
-    out: Path | None,
-    answer: Callable[[Any, Queries], Answers],
-    *,
-    as_json: bool,
-) -> None:
+def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Queries], Answers]) -> None:
     """Answer all that is in files, batch by batch, and write the answers."""
     from hammemo.cli.models import open_model, say_what_is_left
 
-    opened = open_model(path, opt.read_key(key_file))
-    say_what_is_left(opened, path)
+    opened = open_model(asked.model, opt.read_key(asked.key_file))
+    say_what_is_left(opened, asked.model)
     schema = given.changed(opened.schema)
-    files = files or [STANDARD_INPUT]
+    files, out = asked.files or [STANDARD_INPUT], asked.out
     say_where_from(files)
     answered = 0
-    with answer_writer(out, as_json=as_json) as write, progress_bar("Answering") as tell:
+    with answer_writer(out, as_json=asked.as_json) as write, progress_bar("Answering") as tell:
         batches: Iterable[Queries] = schema.queries(files, opened.h, given.file_format, whole=out is not None)
         for queries in batches:
             write(queries, answer(opened.model, queries))
@@ -276,4 +263,4 @@ def answer_files(
         if not answered:
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
-        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=as_json)
+        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=asked.as_json)
