@@ -54,40 +54,35 @@ def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any
     """Return the weighted ratio of each label, by the bytes of rows in each column: (m, L)."""
     known = base.base.labels
     scores = [table_score(base.tables, ops, output, codes) for output in range(base.tables.columns.shape[2])]
-    scores = [*[ops.multiply(scores[0], ops.word(0))] * (len(known) - len(scores)), *scores]
-    priors = base.base.prior.tolist()
-    above = [ops.add(score, ops.word(-int(prior))) for score, prior in zip(scores, priors, strict=True)]
+    scores = [*[scores[0] * 0] * (len(known) - len(scores)), *scores]
+    above = [score + -int(prior) for score, prior in zip(scores, base.base.prior.tolist(), strict=True)]
     total = above[0]
     for one in above[1:]:
-        total = ops.add(total, one)
-    nothing, columns = ops.floats(ops.multiply(total, ops.word(0))), []
+        total = total + one
+    nothing, columns = ops.floats(total * 0), []
     for place in known.find(base.labels).tolist():
         if place < 0:
             columns.append(nothing)
             continue
-        centred = ops.add(ops.multiply(above[place], ops.word(len(known))), ops.multiply(total, ops.word(-1)))
-        columns.append(ops.divide(ops.floats(centred), ops.constant("base.unit")))
-    return ops.multiply(ops.stacked(columns), ops.constant("base.weights"))
+        columns.append(ops.floats(above[place] * len(known) - total) / ops.constant("base.unit"))
+    return ops.stacked(columns) * ops.constant("base.weights")
 
 
 def table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
     """Return the score of one output, a whole number, by the bytes of rows in each column."""
-    total = ops.word(int(tables.constant[output]) + HAT // 2 + _ABOVE)
+    total: Any = None
     for j in range(len(tables.columns)):
-        total = ops.add(total, ops.take(ops.constant(f"base.{output}.column.{j}"), codes[j]))
+        own = ops.take(ops.constant(f"base.{output}.column.{j}"), codes[j])
+        total = own + (int(tables.constant[output]) + HAT // 2 + _ABOVE) if total is None else total + own
     for k, (pair, width) in enumerate(zip(tables.pairs.tolist(), tables.widths.tolist(), strict=True)):
         (a, right_a), (b, right_b) = (
             [ops.take(ops.constant(f"base.{name}.{j}"), codes[j]) for name in ("level", "right")] for j in pair
         )
-        both = ops.shifted(ops.multiply(right_a, right_b), _SHIFT)
-        minus = ops.multiply(both, ops.word(-1))
-        whole = ops.add(ops.multiply(ops.add(right_a, right_b), ops.word(-1)), ops.add(both, ops.word(HAT)))
-        at = ops.add(ops.multiply(a, ops.word(width)), b)
-        shares = (whole, ops.add(right_b, minus), ops.add(right_a, minus), both)
+        both, at = ops.shifted(right_a * right_b, _SHIFT), a * width + b
+        shares = (both - right_a - right_b + HAT, right_b - both, right_a - both, both)
         for step, share in zip((0, 1, width, width + 1), shares, strict=True):
-            entry = ops.take(ops.constant(f"base.{output}.pair.{k}"), ops.add(at, ops.word(step)))
-            total = ops.add(total, ops.multiply(share, entry))
-    return ops.add(ops.shifted(total, _SHIFT), ops.word(-(_ABOVE >> _SHIFT)))
+            total = total + share * ops.take(ops.constant(f"base.{output}.pair.{k}"), at + step)
+    return ops.shifted(total, _SHIFT) + -(_ABOVE >> _SHIFT)
 
 
 def base_constants(base: BaseAnswers) -> dict[str, NDArray[Any]]:
@@ -148,11 +143,8 @@ class CodedRows:
         named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
         differences = []
         for j, (first, second) in enumerate(self.pairs):
-            place = ops.add(ops.add(steps[first], ops.multiply(steps[second], ops.word(-1))), ops.word(_MOST))
-            found = ops.take(ops.constant(f"differences.{j}"), place)
-            for step in (steps[first], steps[second]):
-                found = ops.where(ops.less(ops.word(0), step), found, ops.word(0))
-            differences.append(found)
+            found = ops.take(ops.constant(f"differences.{j}"), steps[first] - steps[second] + _MOST)
+            differences.append(ops.where((steps[first] > 0) & (steps[second] > 0), found, 0))
         return [*steps, *named, *differences]
 
     def _steps(self, ops: Operations, j: int, value: Any) -> Any:
@@ -161,10 +153,8 @@ class CodedRows:
         The cuts are stored with their signs changed: those above a value are then less than minus the value.
         """
         n = self.n_cuts[j]
-        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, ops.multiply(value, ops.constant("minus")))
-        return ops.where(
-            ops.equal(value, value), ops.add(ops.multiply(above, ops.word(-1)), ops.word(n + 1)), ops.word(0)
-        )
+        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
+        return ops.where(ops.equal(value, value), above * -1 + (n + 1), 0)
 
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
@@ -205,15 +195,13 @@ class TreeGraph:
         leaves = walked(ops, self.forest, "trees", ops.stacked(codes))
         totals = ops.constant("base")
         for j, place in enumerate(places):
-            totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
+            totals = totals + ops.take(ops.constant(f"names.{j}"), place)
         for k in range(len(self.tuples)):
-            totals = ops.add(totals, ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places)))
+            totals = totals + ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places))
         for tree in range(self.forest.n_trees):
             row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
-            totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
-        if self.base is None:
-            return totals
-        return ops.add(totals, weighted_ratios(self.base, ops, codes))
+            totals = totals + ops.take(ops.constant("leaves"), row)
+        return totals if self.base is None else totals + weighted_ratios(self.base, ops, codes)
 
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes: (m, h)."""
@@ -224,22 +212,20 @@ class TreeGraph:
         (first, *others), searches = self.tuples[k]
         row = places[first]
         for column, search in zip(others, searches, strict=True):
-            found = search.find(ops, ops.add(ops.multiply(row, ops.word(len(self.rows.tokens))), places[column]))
-            known = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), places[column]))
-            row = ops.where(known, found, ops.word(-1))
-        return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
+            found = search.find(ops, row * len(self.rows.tokens) + places[column])
+            row = ops.where((row > -1) & (places[column] > -1), found, -1)
+        return ops.where(row > -1, row, len(self.constants[f"tuples.{k}"]) - 1)
 
 
 def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
     """Return the leaf of each row in each tree, given the constants of `walk_constants`: (m, trees)."""
-    zeros = ops.stacked([ops.multiply(ops.column(codes, 0), ops.word(0))])
-    at = ops.add(ops.constant(f"{name}.roots"), zeros)
+    at = ops.constant(f"{name}.roots") + ops.stacked([ops.column(codes, 0) * 0])
     for _ in range(forest.depth):
         code = ops.picked(codes, ops.take(ops.constant(f"{name}.column"), at))
-        is_low = ops.less(code, ops.take(ops.constant(f"{name}.low"), at))
-        goes_left = ops.less(code, ops.take(ops.constant(f"{name}.high"), at))
+        is_low = code < ops.take(ops.constant(f"{name}.low"), at)
+        goes_left = code < ops.take(ops.constant(f"{name}.high"), at)
         right = ops.take(ops.constant(f"{name}.right"), at)
-        at = ops.where(is_low, right, ops.where(goes_left, ops.add(at, ops.word(1)), right))
+        at = ops.where(is_low, right, ops.where(goes_left, at + 1, right))
     return at
 
 
@@ -356,28 +342,27 @@ class NumberGraph:
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return the prediction and the quantiles of rows, (m, 1 + levels); columns are those of a `TreeGraph`."""
         codes = self.rows.codes(ops, values, places)
-        stacked, nowhere = ops.stacked(codes), ops.multiply(codes[0], ops.word(0))
+        stacked, nowhere = ops.stacked(codes), codes[0] * 0
 
         def each(name: str, place: int = 0) -> Any:
             """Return an entry for each row: ONNX Runtime drops factors and terms that are 1 and 0 in float32."""
-            return ops.take(ops.constant(name), ops.add(nowhere, ops.word(place)))
+            return ops.take(ops.constant(name), nowhere + place)
 
         bases = [ops.floats(table_score(self.tables, ops, output, codes)) for output in range(2)]
         total = mean = ops.constant("mean")
         for part, (live, frozen) in enumerate((bases, [ops.constant("live_mean"), mean])):
             told = self._told(ops, part, stacked)
             trust = _least(ops, _most(ops, ops.column(told, 1), ops.constant("zero")), ops.constant("one"))
-            said = ops.add(live, ops.multiply(trust, ops.subtract(frozen, live)))
-            said = ops.subtract(ops.add(said, ops.column(told, 0)), mean)
-            total = ops.add(total, ops.multiply(each("blend", part), said))
+            said = live + trust * (frozen - live) + ops.column(told, 0) - mean
+            total = total + each("blend", part) * said
         found = [total]
         if self.n_levels:
-            more = ops.add(ops.constant("size"), ops.column(self._told(ops, 2, stacked), 0))
-            size = _most(ops, more, ops.constant("least_size"))
-            found += [ops.add(total, ops.multiply(size, each("ratios", k))) for k in range(self.n_levels)]
+            more = ops.column(self._told(ops, 2, stacked), 0)
+            size = _most(ops, ops.constant("size") + more, ops.constant("least_size"))
+            found += [total + size * each("ratios", k) for k in range(self.n_levels)]
         for step in range(2):  # a power of two may be too large for one factor
-            found = [ops.multiply(units, ops.constant(f"unit.{step}")) for units in found]
-        return ops.stacked([ops.add(each("center"), number) for number in found])
+            found = [units * ops.constant(f"unit.{step}") for units in found]
+        return ops.stacked([each("center") + number for number in found])
 
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes: (m, h)."""
@@ -388,16 +373,16 @@ class NumberGraph:
         leaves, told = walked(ops, self.forests[part], f"trees.{part}", codes), None
         for tree in range(self.forests[part].n_trees):
             own = ops.take(ops.constant(f"leaves.{part}"), ops.column(leaves, tree))
-            told = own if told is None else ops.add(told, own)
+            told = own if told is None else told + own
         return told
 
 
 def _most(ops: Operations, a: Any, b: Any) -> Any:
-    return ops.where(ops.less(a, b), b, a)
+    return ops.where(a < b, b, a)
 
 
 def _least(ops: Operations, a: Any, b: Any) -> Any:
-    return ops.where(ops.less(b, a), b, a)
+    return ops.where(b < a, b, a)
 
 
 def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels: NDArray[np.float64]) -> NumberGraph:
