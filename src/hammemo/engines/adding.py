@@ -21,7 +21,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -230,11 +229,10 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
     --------
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.memories import Exact
-    >>> from hammemo.engines.adding import even_cuts, split, united
+    >>> from hammemo.engines.adding import even_cuts
     >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"], ["c", "e"]], ["x", "y", "x"]).memory_
-    >>> cuts = even_cuts(memory.table(), 2)
-    >>> cuts, [len(part.entry_counts) for part in split(memory.table(), cuts)]
-    (['d'], [4, 2])
+    >>> even_cuts(memory.table(), 2)
+    ['d']
     """
     first = np.concatenate([known.rows()[:, 0] for known in table.tuples])
     weights = np.bincount(first, weights=table.row_lengths, minlength=len(table.vocabulary))
@@ -243,22 +241,3 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
     places = np.unique(np.searchsorted(before, goals))
     tokens = table.vocabulary.tolist()
     return [tokens[place] for place in places.tolist() if 0 < place < len(tokens)]
-
-
-def split(table: CountTable, cuts: Sequence[Token]) -> list[CountTable]:
-    """Return the parts of a table. Each one carries all label counts, so that the parts of many tables can be added."""
-    edges = [0, *(rank_before(table.vocabulary, token) for token in cuts), len(table.vocabulary)]
-    names, rows = (table.vocabulary, table.label_counts.labels), list(table.site_rows())
-    return [
-        CountTable.of_rows(table.sites, table.label_counts, names, [site.between(first, stop) for site in rows])
-        for first, stop in pairwise(edges)
-    ]
-
-
-def united(parts: Sequence[CountTable]) -> CountTable:
-    """Return the table that has these parts: undo `split`."""
-    vocabulary, labels = reduce(Vocabulary.union, (part.vocabulary for part in parts)), parts[0].label_counts.labels
-    maps = [(vocabulary.find(part.vocabulary), np.arange(len(labels))) for part in parts]
-    sites = zip(*(part.site_rows() for part in parts), strict=True)
-    rows = [SiteRows.joined([own.named(*to) for own, to in zip(site, maps, strict=True)]) for site in sites]
-    return CountTable.of_rows(parts[0].sites, parts[0].label_counts, (vocabulary, labels), rows)

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
-    from hammemo.memories.exact import CountTable
     from hammemo.sources.documents import Source
-    from hammemo.sources.listing import Shard
+    from hammemo.sources.listing import Shard, ShardedFiles
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -148,12 +147,6 @@ def unpack(template: Memory, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return clone(template).restore(copies, template.sites, template.seed)
 
 
-def filled(memory: Any, table: CountTable) -> Any:
-    """Return an empty exact memory with a table put into it."""
-    memory.hold(table)
-    return memory
-
-
 Piece = TypeVar("Piece")
 
 _KEPT: Final = "kept sample."
@@ -212,28 +205,28 @@ class GroupJob(ABC):
     kept: ModelStore | None
 
     @abstractmethod
-    def reader(self) -> GroupReader:
-        """Return what reads the shards of one group."""
+    def pieces(self, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Any]:
+        """Yield what the shards of one group hold, some at a time, and count it."""
 
     @abstractmethod
     def add(self, memory: Memory, pieces: Iterable[Any]) -> None:
-        """Store what a reader has read."""
+        """Store such pieces."""
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        reader = self.reader()
+        tally = Tally(self.kept)
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
         else:
             memory = self.template.empty_like()
-            self.add(memory, reader.pieces(shards))
-            kept = None if reader.kept is None else reader.kept.packed()
+            self.add(memory, self.pieces(shards, tally))
+            kept = None if tally.kept is None else tally.kept.packed()
             if self.checkpoint is not None:
                 named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
                 self.checkpoint.write(group, {**pack(memory), **named})
-        return memory, reader.report(group, shards, kept, resumed=known is not None)
+        return memory, tally.report(group, shards, kept, resumed=known is not None)
 
     def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
@@ -266,27 +259,29 @@ class Job(GroupJob):
     checkpoint: Checkpoint | None = None
     kept: ModelStore | None = None
 
-    def reader(self) -> ShardReader:
-        """Return what reads the documents of one group."""
-        return ShardReader(self)
+    def pieces(self, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Block]:
+        """Yield the blocks of documents."""
+        way = Way.of(Cutting(self.short, self.pad), self.labels)  # type: ignore[arg-type]
+        for shard in shards:
+            for piece in tally.timed(self.source.pieces(shard)):
+                tally.tokens += piece.n_tokens
+                keeper = Keeper(tally.kept, way)
+                yield from keeper.through(stream_blocks(piece.tokens, self.h, piece.starts, self.short, self.pad))
+                tally.kept = keeper.store
 
     def add(self, memory: Memory, pieces: Iterable[Block]) -> None:
         """Store the windows of blocks."""
         memory.add_blocks(pieces, self.labels)
 
 
-class GroupReader(ABC):
-    """What some shards hold, how much that was, how long reading it took and what is kept of it."""
+class Tally:
+    """How much some shards hold, how long reading it takes and what is kept of it."""
 
     def __init__(self, kept: ModelStore | None) -> None:
         self.kept = kept
         self.tokens = 0
         self.seconds = 0.0
         self._started, self._spent = time.perf_counter(), time.thread_time()
-
-    @abstractmethod
-    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Any]:
-        """Yield what is learnt, some at a time."""
 
     def timed(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield what an iterator does, and take the time that it needs."""
@@ -299,7 +294,7 @@ class GroupReader(ABC):
             yield piece
 
     def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
-        """Return what learning the group took since this reader was made."""
+        """Return what learning the group took since this tally was begun."""
         return GroupReport(
             group=group,
             tokens=self.tokens,
@@ -313,25 +308,6 @@ class GroupReader(ABC):
         )
 
 
-class ShardReader(GroupReader):
-    """The blocks of some shards."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.kept)
-        self.job = job
-
-    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
-        """Yield the blocks."""
-        job = self.job
-        way = Way.of(Cutting(job.short, job.pad), job.labels)  # type: ignore[arg-type]
-        for shard in shards:
-            for piece in self.timed(job.source.pieces(shard)):
-                self.tokens += piece.n_tokens
-                keeper = Keeper(self.kept, way)
-                yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
-                self.kept = keeper.store
-
-
 def peak_memory() -> int:
     """Return the most bytes this process has had in memory so far, 0 where that is not known."""
     try:
@@ -339,3 +315,19 @@ def peak_memory() -> int:
     except ModuleNotFoundError:  # not on Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def described(
+    source: ShardedFiles, groups: list[tuple[Shard, ...]], kept: ModelStore | None, **more: Any
+) -> dict[str, Any]:
+    """Return what must be the same for a group's state to be used again."""
+    return {
+        "format": 1,
+        "files": len(source.files),
+        "bytes": source.nbytes,
+        "source": source.fingerprint(),
+        **more,
+        "kept": None if kept is None else kept.described(),
+        "groups": len(groups),
+        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
+    }

@@ -195,7 +195,7 @@ class Machines:
         if self.engine == "ray":
             from hammemo.engines import ray
 
-            return ray.run(job, groups, sample, self.workers, self.address, tell), None
+            return ray.run(job, groups, self.workers, self.address, tell), None
         kind = kind if kind is not None and self.engine == "local" else self.kind
         return run_locally(job, groups, kind, self.workers, tell), None
 

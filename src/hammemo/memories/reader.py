@@ -161,11 +161,7 @@ class Reader(ABC):
             min(k, len(self.labels)),
         )
 
-    def single(
-        self,
-        weights: NDArray[np.float64],  # noqa: ARG002
-        divisor: Divisor,  # noqa: ARG002
-    ) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, *_: Any, **__: Any) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights, or None; see `Ranker.single`."""
         return None
 

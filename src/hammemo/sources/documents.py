@@ -99,15 +99,14 @@ class Source(ShardedFiles):
         With a tokenizer from a file: its text, so that workers need not find the file.
     """
 
+    reading = ("tokens", "column", "vocabulary")
+
     tokens: str = "ids"
     column: str | None = None
     vocabulary: str = ""
 
     def _can_be_cut(self, file: File) -> bool:
         return not compression_of(file.path)
-
-    def _reading(self) -> list[str]:
-        return [self.tokens, str(self.column), self.vocabulary]
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""

@@ -13,7 +13,7 @@ import os
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from hammemo.sources.formats import is_address, require_arrow
 
@@ -161,6 +161,9 @@ class ShardedFiles:
     format : str
     """
 
+    reading: ClassVar[tuple[str, ...]] = ()
+    """The names of the fields that say how files are read, beside their format."""
+
     files: tuple[File, ...]
     format: str
 
@@ -196,14 +199,10 @@ class ShardedFiles:
 
     def fingerprint(self) -> str:
         """Return a short name of the files (paths, sizes, times of change) and of how they are read."""
-        words = [self.format, *self._reading()]
+        words = [self.format, *(str(getattr(self, name)) for name in self.reading)]
         words += [f"{file.base}\n{file.path}\n{file.size}\n{file.modified}" for file in self.files]
         return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _can_be_cut(self, file: File) -> bool:
         """Return whether a reader may begin in the middle of a file."""
-        raise NotImplementedError
-
-    def _reading(self) -> list[str]:
-        """Return how files are read, beside their format."""
         raise NotImplementedError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
-from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batch, check_names, check_table_format, stream_batches
+from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batches, check_names, check_table_format, stream_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +33,8 @@ class TableFiles(ShardedFiles):
         As in :func:`hammemo.sources.tables.read_table`.
     """
 
+    reading = ("header", "delimiter")
+
     header: bool = True
     delimiter: str | None = None
 
@@ -42,9 +44,6 @@ class TableFiles(ShardedFiles):
 
     def _can_be_cut(self, file: File) -> bool:  # noqa: ARG002
         return self.format == "parquet"
-
-    def _reading(self) -> list[str]:
-        return [str(self.header), str(self.delimiter)]
 
     def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows of a shard, some at a time; with `columns`, at least these columns of them."""
@@ -110,11 +109,8 @@ class DatasetFiles(TableFiles):
         assert isinstance(shard, Fragment)
         check_names(self.schema.names, shard.file.path)
         wanted = None if columns is None else list(columns)
-        first = shard.first
-        for part in shard.rows.to_batches(self.schema, columns=wanted, batch_size=BATCH_ROWS, use_threads=False):
-            if len(part):
-                yield arrow_batch(part, shard.file.path, first)
-                first += len(part)
+        parts = shard.rows.to_batches(self.schema, columns=wanted, batch_size=BATCH_ROWS, use_threads=False)
+        yield from arrow_batches(parts, shard.file.path, shard.first)
 
 
 def open_table(

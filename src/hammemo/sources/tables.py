@@ -49,7 +49,7 @@ from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -99,7 +99,7 @@ class Batch:
                     f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
                     f"delimiter={mark[0]!r}."
                 )
-            raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
+            check_columns([name], self.names, self.where)
         return self.columns[self.names.index(name)]
 
     def place(self, row: int) -> str:
@@ -329,6 +329,13 @@ def check_names(names: Sequence[str], where: str) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
+def check_columns(wanted: Sequence[str] | None, names: Sequence[str], where: str) -> None:
+    """Refuse columns that are not there."""
+    for name in wanted or ():
+        if name not in names:
+            raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+
+
 def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
     rows = json_lines(stream, where)
     names = None if columns is None else tuple(columns)
@@ -342,9 +349,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         if names is None:
             names = tuple(held[0][1])
         elif columns is not None:
-            absent = next((name for name in names if not any(name in row for _, row in held)), None)
-            if absent is not None:
-                raise ValueError(f"{where} has no column {absent!r}; its columns are {shown_names([*held[0][1]])}.")
+            found = {name for _, row in held for name in row}
+            check_columns([name for name in names if name not in found], [*held[0][1]], where)
         if columns is None:
             _refuse_new_keys(held, names, where)
         values = [column_array([row.get(name) for _, row in held]) for name in names]
@@ -381,9 +387,7 @@ def _parquet_batches(
     with parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         check_names(names, where)
-        for name in columns or ():
-            if name not in names:
-                raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+        check_columns(columns, names, where)
         groups, first = list(range(parquet.num_row_groups)), 1
         if between is not None:
             groups = [group for group in groups if between[0] <= first_page(parquet, group) < between[1]]
@@ -391,14 +395,12 @@ def _parquet_batches(
         parts = parquet.iter_batches(
             batch_rows, row_groups=groups, columns=None if columns is None else list(columns), use_threads=False
         )
-        for part in parts if groups else ():
-            yield arrow_batch(part, where, first)
-            first += len(part)
+        yield from arrow_batches(parts if groups else (), where, first)
 
 
 def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
     """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
-    arrow, first = require_arrow("Arrow", "ipc"), 1
+    arrow = require_arrow("Arrow", "ipc")
     try:
         stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         if stream.peek(6)[:6] == b"ARROW1":
@@ -408,20 +410,20 @@ def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
         else:
             parts = reader = arrow.ipc.open_stream(stream)
         check_names(reader.schema.names, where)
-        for part in parts:
-            if len(part):
-                yield arrow_batch(part, where, first)
-                first += len(part)
+        yield from arrow_batches(parts, where)
     except arrow.ArrowInvalid as error:
         raise ValueError(
             f"{where} is not an Arrow stream: use another copy of it, or name its format with format=."
         ) from error
 
 
-def arrow_batch(part: Any, where: str, first: int) -> Batch:
-    """Return some rows of Arrow's as a batch; `first` is the number of the first one."""
-    arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
-    return Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+def arrow_batches(parts: Iterable[Any], where: str, first: int = 1) -> Iterator[Batch]:
+    """Yield the record batches of Arrow that hold a row; `first` is the number of the first row."""
+    for part in parts:
+        if len(part):
+            arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
+            yield Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+            first += len(part)
 
 
 def _arrow_column(values: Any) -> NDArray[Any]:

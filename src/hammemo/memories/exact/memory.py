@@ -138,12 +138,6 @@ class Exact(InSegments):
     _small_streams: int = 0
     """How many small streams were learnt one after another."""
 
-    def hold(self, table: CountTable) -> None:
-        """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
-        if self.sites.free:
-            raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self.edited(lambda memory: setattr(memory, "signed_sum", SignedSum.of(table)))
-
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
         if companion is not None:

@@ -107,10 +107,6 @@ class HashedRanker(Ranker):
         table = self._table_if_worth(contexts)
         return self._row_scores(contexts) if table is None else table.scores(contexts)
 
-    def plain_scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the scores by NumPy alone: what the compiled loops are tested against."""
-        return self._sums(self._values(self._raw.layout.rows(contexts)))
-
     def _row_scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""
         found = self._raw.layout.found
@@ -264,10 +260,6 @@ class HashedTables(Compiled):
     def with_rule(self, rule: RowRule) -> HashedRanker:
         """Return what ranks labels by this rule."""
         return HashedRanker(self._raw, rule, self._threads)
-
-    def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the scores by NumPy alone, from as few rows as the contexts read: what all else is tested against."""
-        return self._sums(self.layout.rows(contexts), weights)
 
     def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""

@@ -62,13 +62,6 @@ class SiteRows:
         """Return the rows with other ranks for tokens and labels, which keep their order."""
         return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
 
-    def between(self, first: int, stop: int) -> SiteRows:
-        """Return the rows whose first token has a rank from `first` to before `stop`."""
-        rows = slice(*np.searchsorted(self.tuples[:, 0], [first, stop]).tolist())
-        starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
-        return SiteRows(self.tuples[rows], self.lengths[rows], self.labels[entries], self.counts[entries])
-
 
 class PlainEntries:
     """Label and count of each entry side by side, in the narrowest widths.
