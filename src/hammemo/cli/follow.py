@@ -24,7 +24,7 @@ from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo.follow.follower import Follower
-    from hammemo.follow.targets import Target
+    from hammemo.follow.served import Target
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,6 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True)
-class Size:
-    """A number of bytes and an interval for it."""
-
-    value: int
-    low: int
-    high: int
-
-
 def width(largest: float) -> int:
     """Return the bytes of the narrowest unsigned integer that holds numbers up to `largest`.
 
@@ -102,7 +93,7 @@ class Sizes:
         each = _token_bytes(self.examples.labels) + width(counts.counts.max() * self.times)
         return round(self.n_labels * each)
 
-    def hashed(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]]) -> Size:
+    def hashed(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]]) -> Estimate:
         """Return the size of a hashed memory.
 
         Parameters
@@ -115,7 +106,7 @@ class Sizes:
         """
         low, value, high = (self._tables(buckets, reserved, largest, sign) for sign in (-1, 0, 1))
         rest = self._reserved(tuple(reserved)) + self.frame
-        return Size(value + rest, low + rest, high + rest)
+        return Estimate(value + rest, low + rest, high + rest, "computed")
 
     def _reserved(self, numbers: tuple[int, ...]) -> int:
         """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
@@ -149,7 +140,7 @@ class Sizes:
         n_sites = len(self.sample.parts)
         return 8 * n_sites * max(1, round(d / n_sites)) * d + self.frame
 
-    def exact(self, largest_count: float) -> Size:
+    def exact(self, largest_count: float) -> Estimate:
         """Return the size of the sparse exact table.
 
         The interval is 5 % to either side of what it is with 15 % fewer and 15 % more tokens, whose numbers may then
@@ -163,7 +154,7 @@ class Sizes:
         tokens = max(expected_features(counts[counts > 0], self.times), 1.0)
         low, value, high = (self._exact(largest_count, tokens * factor) for factor in (0.85, 1.0, 1.15))
         beyond = max(0.0, log2(self.times / 12))
-        return Size(round(value), round(0.95 * low), round((1.05 + 0.2 * beyond) * high))
+        return Estimate(round(value), round(0.95 * low), round((1.05 + 0.2 * beyond) * high), "extrapolated")
 
     def _exact(self, largest_count: float, tokens: float) -> float:
         sample, n = self.sample, self.sample.n
@@ -321,7 +312,7 @@ class Predictions:
                 f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, and too small."
             )
         found = self.sizes.exact(largest * self.n / self.sample.m)
-        return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
+        return Option(Exact(), found, certain, certain)
 
     def reserved(self, number: int) -> list[int]:
         """Return how many features each group of sites reserves where `number` are requested."""
@@ -335,7 +326,7 @@ class Predictions:
         size = self.sizes.hashed(buckets, self.reserved(reserved), self.largest_counts(outcomes))
         agreement = self._interval([o.agreement for o in outcomes], int(self.trials[0].unambiguous.sum()))
         certified = self._interval([o.certified for o in outcomes], len(self.trials[0].queries), proofs=True)
-        return Option(Hashed(buckets, reserved), _bytes(size, "computed"), agreement, certified)
+        return Option(Hashed(buckets, reserved), size, agreement, certified)
 
     def largest_counts(self, outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
         """Return the largest counts of each site; of many noisy counts the largest is too large, which is undone."""
@@ -420,7 +411,3 @@ class Predictions:
             held = words[grown.features[:n]] >> np.uint64(1)
             column[: len(held)] = held.astype(np.int64)
         return tokens, longest.labels[:n]
-
-
-def _bytes(size: Size, method: str) -> Estimate:
-    return Estimate(size.value, size.low, size.high, method)

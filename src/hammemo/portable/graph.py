@@ -17,7 +17,7 @@ of signed integers, and a shift to the right is followed by a mask.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -120,20 +120,6 @@ class Graph:
                 "to_onnx(path, tokens=…)."
             )
         return contexts.integers.astype(np.int64)
-
-
-class Finder(Protocol):
-    """Which row of each site's table a context reads; the last row, of zeros, where it reads none."""
-
-    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
-        """Return a vector of row numbers for each site."""
-
-
-class Head(Protocol):
-    """How the rows that are read become scores."""
-
-    def scores(self, ops: Operations, rows: list[Any]) -> Any:
-        """Return one score a label."""
 
 
 @dataclass(frozen=True)
@@ -350,6 +336,13 @@ class CodeProducts:
         for j in range(self.n_matrices):
             total = total @ ops.constant(f"matrix.{j}")
         return ops.floats(total) / ops.constant("divisor")
+
+
+Finder: TypeAlias = ListedRows | TupleRows | HashedRows
+"""What finds the row of each site of a query."""
+
+Head: TypeAlias = RowSums | RatioSums | CodeProducts
+"""What adds up rows to scores."""
 
 
 def mixed(ops: Operations, words: Any) -> Any:
