@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
+from hammemo._lazy import needed
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -186,10 +187,8 @@ def _gpu_clock(torch: Any) -> Callable[[], float]:
 
 def require_torch() -> Any:
     """Return torch, or say what to install."""
-    try:
+    with needed("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'"):
         import torch
-    except ModuleNotFoundError as error:
-        raise SystemExit("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'") from error
     return torch
 
 
