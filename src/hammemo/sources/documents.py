@@ -32,21 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from hammemo._lazy import needed
-from hammemo.sources.formats import (
-    DOCUMENT_FORMATS,
-    PIECE_BYTES,
-    compression_of,
-    file_system,
-    first_page,
-    format_of,
-    json_value,
-    not_utf8,
-    opened_bytes,
-    opened_file,
-    parquet_file,
-    require_arrow,
-    require_reader,
-)
+from hammemo.sources import formats
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.contexts import document as token_document
 from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
@@ -106,13 +92,13 @@ class Source(ShardedFiles):
     vocabulary: str = ""
 
     def _can_be_cut(self, file: File) -> bool:
-        return not compression_of(file.path)
+        return not formats.compression_of(file.path)
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
         base, path = shard.file.base, shard.file.path
-        if compression_of(path):  # one shard, read from its start
-            with opened_file(base, path, path) as stream:
+        if formats.compression_of(path):  # one shard, read from its start
+            with formats.opened_file(base, path, path) as stream:
                 yield from self.stream_pieces(stream, path)
         else:
             with self._opened(base, path) as stream:
@@ -145,7 +131,11 @@ class Source(ShardedFiles):
 
     def _opened(self, base: str, path: str) -> Any:
         """Return the context of an open file with `seek`; pyarrow reads its own files without Python's lock."""
-        return file_system(base).open_input_file(path) if self.format == "parquet" else opened_bytes(base, path, path)
+        return (
+            formats.file_system(base).open_input_file(path)
+            if self.format == "parquet"
+            else formats.opened_bytes(base, path, path)
+        )
 
     def _line_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
         encode = text_encoder(self.tokens, self.vocabulary)
@@ -153,7 +143,7 @@ class Source(ShardedFiles):
             try:
                 documents = [self._line_document(line, encode, name) for line in lines if line.strip()]
             except UnicodeDecodeError as error:
-                raise not_utf8(name, error) from error
+                raise formats.not_utf8(name, error) from error
             if documents:
                 yield _one_piece(documents)
 
@@ -161,7 +151,7 @@ class Source(ShardedFiles):
         """Return the tokens of a line of text, or of the list or the text in a line of JSON."""
         if self.format != "jsonl":
             return _encoded(line.decode(), encode, name)
-        value = json_value(line, name)
+        value = formats.json_value(line, name)
         if isinstance(value, dict):
             value = _json_field(value, self.column, name)
         if isinstance(value, str):
@@ -171,13 +161,13 @@ class Source(ShardedFiles):
         return _encoded(value, token_document, name) if value else np.empty(0, np.int64)
 
     def _parquet_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
-        with parquet_file(stream, name) as file:
+        with formats.parquet_file(stream, name) as file:
             column = _document_column(file.schema_arrow, self.column, name)
             index = _leaf(file, column)
             groups = [
                 group
                 for group in range(file.num_row_groups)
-                if start <= first_page(file, group) and (stop is None or first_page(file, group) < stop)
+                if start <= formats.first_page(file, group) and (stop is None or formats.first_page(file, group) < stop)
             ]
             if not groups:
                 return
@@ -188,7 +178,7 @@ class Source(ShardedFiles):
                 yield self._arrow_documents(part.column(0), name)
 
     def _arrow_documents(self, rows: Any, name: str) -> Pieces:
-        arrow = require_arrow("Parquet", "compute")
+        arrow = formats.require_arrow("Parquet", "compute")
         kinds = arrow.types
         if not (kinds.is_list(rows.type) or kinds.is_large_list(rows.type)):
             encode = text_encoder(self.tokens, self.vocabulary)
@@ -242,11 +232,11 @@ def open_source(
     >>> documents
     [['the', 'rest'], ['to', 'be', 'or', 'not'], ['to', 'be']]
     """
-    if format not in (None, *DOCUMENT_FORMATS):
+    if format not in (None, *formats.DOCUMENT_FORMATS):
         raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
     files, kind = files_of_one_format(where, listed_files, lambda path: format or _document_format(path))
     for file in files:
-        require_reader(file.path, kind)
+        formats.require_reader(file.path, kind)
     return replace(stream_source(kind, tokens, column), files=files)
 
 
@@ -266,8 +256,8 @@ def stream_source(format: str, tokens: str = "ids", column: str | None = None) -
 
 def _document_format(path: str) -> str:
     """Return the format of a file of documents: whatever is neither Parquet nor JSON is lines of text."""
-    kind = format_of(path, "text")
-    return kind if kind in DOCUMENT_FORMATS else "text"
+    kind = formats.format_of(path, "text")
+    return kind if kind in formats.DOCUMENT_FORMATS else "text"
 
 
 # ---------------------------------------------------------------- text and JSON
@@ -318,7 +308,7 @@ def _json_field(row: dict[str, Any], column: str | None, name: str) -> Any:
 
 def _document_column(schema: Any, name: str | None, path: str) -> str:
     """Return the column that holds the documents."""
-    kinds = require_arrow("Parquet").types
+    kinds = formats.require_arrow("Parquet").types
     if name is None:
         tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
         held = [field.name for field in schema if any(test(field.type) for test in tests)]
@@ -347,7 +337,7 @@ def line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[byt
         begin -= 1
     held, skipping = b"", start > 0
     while stop is None or begin < stop:
-        read = stream.read(PIECE_BYTES)
+        read = stream.read(formats.PIECE_BYTES)
         held += read
         if skipping:
             cut = held.find(b"\n") + 1

@@ -30,19 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from hammemo._arrays.integers import object_array
-from hammemo.sources.formats import (
-    FORMATS,
-    STANDARD_INPUT,
-    TABLE_FORMATS,
-    first_page,
-    format_of,
-    json_lines,
-    not_utf8,
-    opened,
-    parquet_file,
-    require_arrow,
-    seekable,
-)
+from hammemo.sources import formats
 from hammemo.sources.kinds import date_in, number_in
 from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
 from hammemo.tokens.missing import filled_column, is_missing
@@ -226,21 +214,21 @@ def read_table(
     >>> batch.names, [values.tolist() for values in batch.columns], batch.numbers.tolist()
     (('colour', 'size'), [['red'], ['007']], [2])
     """
-    shown = "standard input" if where == STANDARD_INPUT else where
-    with opened(where) as stream:
-        kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+    shown = "standard input" if where == formats.STANDARD_INPUT else where
+    with formats.opened(where) as stream:
+        kind = format or formats.format_of(where, "csv" if where == formats.STANDARD_INPUT else None)
         check_table_format(kind, shown)
         yield from stream_batches(stream, shown, kind, header, delimiter, columns, batch_rows)
 
 
 def check_table_format(kind: str, shown: str) -> None:
     """Refuse a format that is not known, or that has no columns."""
-    if kind not in FORMATS:
-        raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
-    if kind not in TABLE_FORMATS:
+    if kind not in formats.FORMATS:
+        raise ValueError(f"format={kind!r} is not known: use one of {', '.join(formats.FORMATS)}.")
+    if kind not in formats.TABLE_FORMATS:
         raise ValueError(
             f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
-            f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
+            f"format of a table with format=, one of {', '.join(formats.TABLE_FORMATS)}."
         )
 
 
@@ -284,7 +272,7 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise not_utf8(where, error) from error
+        raise formats.not_utf8(where, error) from error
     finally:
         text.detach()
 
@@ -337,7 +325,7 @@ def check_columns(wanted: Sequence[str] | None, names: Sequence[str], where: str
 
 
 def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
-    rows = json_lines(stream, where)
+    rows = formats.json_lines(stream, where)
     names = None if columns is None else tuple(columns)
     while held := list(islice(rows, batch_rows)):
         for number, row in held:
@@ -384,13 +372,13 @@ def _parquet_batches(
     batch_rows: int,
     between: tuple[int, int] | None,
 ) -> Iterator[Batch]:
-    with parquet_file(stream, where) as parquet:
+    with formats.parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         check_names(names, where)
         check_columns(columns, names, where)
         groups, first = list(range(parquet.num_row_groups)), 1
         if between is not None:
-            groups = [group for group in groups if between[0] <= first_page(parquet, group) < between[1]]
+            groups = [group for group in groups if between[0] <= formats.first_page(parquet, group) < between[1]]
             first += sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
         parts = parquet.iter_batches(
             batch_rows, row_groups=groups, columns=None if columns is None else list(columns), use_threads=False
@@ -400,11 +388,11 @@ def _parquet_batches(
 
 def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
     """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
-    arrow = require_arrow("Arrow", "ipc")
+    arrow = formats.require_arrow("Arrow", "ipc")
     try:
         stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         if stream.peek(6)[:6] == b"ARROW1":
-            with seekable(stream) as file:
+            with formats.seekable(stream) as file:
                 reader = arrow.ipc.open_file(file)
                 parts = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         else:
@@ -427,7 +415,7 @@ def arrow_batches(parts: Iterable[Any], where: str, first: int = 1) -> Iterator[
 
 
 def _arrow_column(values: Any) -> NDArray[Any]:
-    kinds = require_arrow("Parquet").types
+    kinds = formats.require_arrow("Parquet").types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_integer(values.type) and not values.null_count and not kinds.is_uint64(values.type):
