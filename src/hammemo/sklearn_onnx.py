@@ -63,13 +63,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = (
     kinds.BooleanTensorType,
-    kinds.Int8TensorType,
-    kinds.Int16TensorType,
-    kinds.Int32TensorType,
-    kinds.Int64TensorType,
-    kinds.UInt8TensorType,
-    kinds.UInt16TensorType,
-    kinds.UInt32TensorType,
+    *(getattr(kinds, f"{sign}Int{bits}TensorType") for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
 _FLOATS = (kinds.FloatTensorType, kinds.DoubleTensorType)
 _OPSET = 18  # the first with operators on bits

@@ -60,7 +60,7 @@ def test_a_text_file_is_cut_between_lines_wherever_the_bytes_are_cut(
     path.write_bytes(("\n".join(lines) + "\n" * ending).encode())
     expected = [line.split() for line in lines if line.strip()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hammemo.sources.documents.PIECE_BYTES", 7)
+        patch.setattr("hammemo.sources.formats.PIECE_BYTES", 7)
         assert documents_of(open_source(path, tokens="words"), cut) == expected
 
 
@@ -80,7 +80,7 @@ def test_a_parquet_file_is_cut_between_row_groups(
 
 
 def test_lines_longer_than_a_piece_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.documents.PIECE_BYTES", 3)
+    monkeypatch.setattr("hammemo.sources.formats.PIECE_BYTES", 3)
     (tmp_path / "a.txt").write_text("1 2 3 4 5 6 7 8\n9")
     source = open_source(tmp_path / "a.txt")
     for cut in range(1, 20):

@@ -30,10 +30,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.array_digest import array_digest
-from hammemo.files import segment_files
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
+from hammemo.files.segment_files import (
+    SegmentFacts,
+    open_segment,
+    right_segment,
+    segment_names,
+    streamed_checksum,
+    write_segment,
+)
 from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts, stored_empties
 
@@ -75,7 +82,7 @@ def write_segments(table: SignedSum, folder: str, segments: int | None = None) -
         if edits:
             path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
             arrays = table_arrays(_added_up(table.sites, edits))
-            facts = segment_files.write_segment(path, arrays, sign=sign, edits=True, by_checksum=True)
+            facts = write_segment(path, arrays, sign=sign, edits=True, by_checksum=True)
             files.append(opened(folder, facts, table.sites))
     return _of_files(table, files)
 
@@ -108,9 +115,9 @@ def cut(
             files.append(same)
             continue
         name = f"segment-{job}-{number:06d}.safetensors"
-        facts = segment_files.right_segment(folder, name)
+        facts = right_segment(folder, name)
         if facts is None:
-            facts = segment_files.write_segment(os.path.join(folder, name), table.range_arrays(first, stop))
+            facts = write_segment(os.path.join(folder, name), table.range_arrays(first, stop))
         if facts.rows:
             files.append(opened(folder, facts, table.sites))
     if on_progress is not None:
@@ -161,7 +168,7 @@ def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
     return np.unique([0, n, *np.minimum(np.searchsorted(before, goals), n).tolist()])
 
 
-def job_name(facts: Sequence[segment_files.SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
+def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
     """Return a name for what is made of these segments, cut at these tokens."""
     held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
     on_top = [[array_digest(one.segment.arrays) for one in held if one.sign == sign] for sign in (1, -1)]
@@ -169,12 +176,12 @@ def job_name(facts: Sequence[segment_files.SegmentFacts], cuts: Sequence[Any], t
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
 
 
-def opened(folder: str, facts: segment_files.SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:
+def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:
     """Return a segment of a folder."""
-    return SignedSegment(segment_files.open_segment(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
+    return SignedSegment(open_segment(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
 
 
-def facts_of(table: SignedSum) -> list[segment_files.SegmentFacts]:
+def facts_of(table: SignedSum) -> list[SegmentFacts]:
     """Return what is known of the segments in files."""
     held = [signed for signed in table.all_segments.segments if signed.about is not None]
     return [replace(signed.about[1], sign=signed.sign) for signed in held]
@@ -192,9 +199,7 @@ def _moved(signed: SignedSegment, folder: str, sites: Sites) -> SignedSegment:
         return SignedSegment(signed.segment, signed.sign, (folder, facts))
     source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
     refuse_folder(target)
-    if (
-        os.path.exists(target) and segment_files.streamed_checksum(target) != facts.checksum
-    ):  # of another model, with this name
+    if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
         facts = replace(facts, name=f"segment-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
     if os.path.exists(target):  # the same segment: a table may be added twice, or added and subtracted
@@ -205,7 +210,7 @@ def _moved(signed: SignedSegment, folder: str, sites: Sites) -> SignedSegment:
             shutil.copyfile(source, temporary)
         else:
             remote.copy(facts.name, temporary)  # the file here has holes
-        if segment_files.streamed_checksum(temporary) != facts.checksum:
+        if streamed_checksum(temporary) != facts.checksum:
             raise FileError(f"{source} is damaged: its checksum is not that of its contents. Use another copy of it.")
     return opened(folder, facts, sites)
 
@@ -227,7 +232,7 @@ def stored_segments(
     """
     if not isinstance(described, list):
         raise ValueError("its segments are not a list")
-    facts = [segment_files.SegmentFacts.of(one) for one in described]
+    facts = [SegmentFacts.of(one) for one in described]
     empties = stored_empties(stored, all_labels, len(sites.positions))
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
     return SignedSum.of_segments(sites, files, all_labels.positive(), empties)
@@ -236,7 +241,7 @@ def stored_segments(
 def delete_others(folder: str, table: SignedSum) -> None:
     """Delete the segments in a folder that its head no longer names."""
     named = {facts.name for facts in facts_of(table)}
-    for name in segment_files.segment_names(folder):
+    for name in segment_names(folder):
         path = os.path.join(folder, name)
         if name not in named and (os.path.islink(path) or not os.path.isdir(path)):
             os.unlink(path)
@@ -246,10 +251,10 @@ def wrong_segments(folder: str, described: Any) -> list[str]:
     """Return the names of segments that are missing, or whose checksum is not that of their contents."""
     wrong = []
     for one in described:
-        facts = segment_files.SegmentFacts.of(one)
+        facts = SegmentFacts.of(one)
         path = os.path.join(folder, facts.name)
         try:
-            right = segment_files.streamed_checksum(path) == facts.checksum == stated_checksum(path)
+            right = streamed_checksum(path) == facts.checksum == stated_checksum(path)
         except OSError:
             right = False
         if not right:
