@@ -20,7 +20,7 @@ import pyarrow.dataset as ds  # noqa: E402
 from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
-from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
+from hammemo.sources.tables import TableFiles, open_table  # noqa: E402
 from hammemo.stores import Digests  # noqa: E402
 
 if TYPE_CHECKING:

@@ -183,7 +183,7 @@ def _learn_with_engine(
     from hammemo.engines.tables import fit_rows
     from hammemo.sources.documents import open_source
     from hammemo.sources.schemas import TableSchema
-    from hammemo.sources.table_files import open_table
+    from hammemo.sources.tables import open_table
 
     reports: list[GroupReport] = []
     schema, files, form = reading.schema, reading.files, cast("Any", reading.file_format)

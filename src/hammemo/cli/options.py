@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -26,8 +26,6 @@ def flag(name: str, text: str) -> Any:
     """Return an option without a value: its name, and what it does."""
     return typer.Option(name, help=text)
 
-
-NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 KeyFile: TypeAlias = Annotated[

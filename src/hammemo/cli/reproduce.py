@@ -60,8 +60,7 @@ def everything(
 
 def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
     """Write the report from what the commands have written to folders of their names."""
-    from hammemo.paper.experiments.paper_report import report
-    from hammemo.paper.experiments.report import evaluation
+    from hammemo.paper.experiments.report import evaluation, report
 
     results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
     figures = out / "figures"
@@ -143,7 +142,7 @@ def wikitext(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 15 minutes."""
-    from hammemo.paper.experiments import throughput, vocabulary
+    from hammemo.paper.experiments import throughput
     from hammemo.paper.experiments import wikitext as experiment
     from hammemo.paper.experiments.figures import require_matplotlib, wikitext_figure
     from hammemo.paper.experiments.report import reproduction
@@ -166,7 +165,7 @@ def wikitext(
     results["throughput"] = throughput.throughput_panel(splits, queries, n_tokens, settings.dimensions, protocol)
     small: dict[str, Any] = {"dimensions": (256,), "n_train": 50_000, "n_test": 500} if quick else {}
     with progress_bar("Whole vocabulary") as on_progress:
-        results["full_vocabulary"] = vocabulary.run(task, seed=seed, on_progress=on_progress, **small)
+        results["full_vocabulary"] = experiment.whole_vocabulary(task, seed=seed, on_progress=on_progress, **small)
     page = reproduction(results)
     wikitext_figure(results, out)
     tables = ["table", "inference", "throughput", "full_vocabulary"]

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.engines.jobs import GroupReport, Job, described
-from hammemo.engines.running import ENGINES, GroupObserver, Machines
+from hammemo.engines.jobs import GroupObserver, GroupReport, Job, described
+from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.tables import Front, fit_rows
 from hammemo.memories import Hashed, Memory
 from hammemo.models.editing import edit
@@ -31,7 +31,7 @@ from hammemo.models.streams import with_counted_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema
-from hammemo.sources.table_files import open_table
+from hammemo.sources.tables import open_table
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary

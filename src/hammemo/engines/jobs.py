@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -35,7 +35,7 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import Block, stream_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -205,7 +205,7 @@ class GroupJob(ABC):
     kept: ModelStore | None
 
     @abstractmethod
-    def pieces(self, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Any]:
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Any]:
         """Yield what the shards of one group hold, some at a time, and count it."""
 
     @abstractmethod
@@ -214,7 +214,7 @@ class GroupJob(ABC):
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        tally = Tally(self.kept)
+        tally = GroupTally(self.kept)
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
@@ -259,7 +259,7 @@ class Job(GroupJob):
     checkpoint: Checkpoint | None = None
     kept: ModelStore | None = None
 
-    def pieces(self, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Block]:
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Block]:
         """Yield the blocks of documents."""
         way = Way.of(Cutting(self.short, self.pad), self.labels)  # type: ignore[arg-type]
         for shard in shards:
@@ -274,7 +274,7 @@ class Job(GroupJob):
         memory.add_blocks(pieces, self.labels)
 
 
-class Tally:
+class GroupTally:
     """How much some shards hold, how long reading it takes and what is kept of it."""
 
     def __init__(self, kept: ModelStore | None) -> None:
@@ -331,3 +331,47 @@ def described(
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }
+
+
+class GroupObserver:
+    """Is given the report of each group: tells others, and adds up the samples that are kept.
+
+    Parameters
+    ----------
+    total : int
+        How many groups there are.
+    kept : ModelStore or None
+        An empty one, if a sample is kept.
+    on_progress, on_report
+        As in `Machines`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        kept: ModelStore | None,
+        on_progress: Callable[[int, int], None] | None,
+        on_report: Callable[[GroupReport], None] | None,
+    ) -> None:
+        self.kept = kept
+        self._done, self._total = 0, total
+        self._on_progress, self._on_report = on_progress, on_report
+        self.step(0)
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+        self._total += more
+
+    def step(self, done: int = 1) -> None:
+        """Tell that a task is done."""
+        self._done += done
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    def __call__(self, report: GroupReport) -> None:
+        """Take the report of a group that is learnt."""
+        if self.kept is not None and report.kept is not None:
+            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
+        if self._on_report is not None:
+            self._on_report(replace(report, kept=None))
+        self.step()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,7 @@ from hammemo.engines.jobs import Checkpoint, open_checkpoint, unpack
 from hammemo.engines.segments import SegmentsJob, job_names, run_segments
 from hammemo.files.folders import HEAD, facts_of
 from hammemo.files.models import save
-from hammemo.files.remote import Remote, temporary_folder
+from hammemo.files.segment_files import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hammemo.engines.adding import Spread
-    from hammemo.engines.jobs import GroupJob, GroupReport
+    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.documents import Source
     from hammemo.sources.listing import Shard
-    from hammemo.sources.table_files import TableFiles
-    from hammemo.stores.kept import ModelStore
+    from hammemo.sources.tables import TableFiles
 
 
 def run_locally(
@@ -235,47 +234,3 @@ def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> list[
             groups.append(tuple(held))
             held, held_bytes = [], 0
     return [*groups, tuple(held)] if held else groups
-
-
-class GroupObserver:
-    """Is given the report of each group: tells others, and adds up the samples that are kept.
-
-    Parameters
-    ----------
-    total : int
-        How many groups there are.
-    kept : ModelStore or None
-        An empty one, if a sample is kept.
-    on_progress, on_report
-        As in `Machines`.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        kept: ModelStore | None,
-        on_progress: Callable[[int, int], None] | None,
-        on_report: Callable[[GroupReport], None] | None,
-    ) -> None:
-        self.kept = kept
-        self._done, self._total = 0, total
-        self._on_progress, self._on_report = on_progress, on_report
-        self.step(0)
-
-    def expect(self, more: int) -> None:
-        """Take note of tasks that return no report."""
-        self._total += more
-
-    def step(self, done: int = 1) -> None:
-        """Tell that a task is done."""
-        self._done += done
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
-
-    def __call__(self, report: GroupReport) -> None:
-        """Take the report of a group that is learnt."""
-        if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
-        if self._on_report is not None:
-            self._on_report(replace(report, kept=None))
-        self.step()

@@ -31,7 +31,7 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.engines.adding import Adder, Band, Spread, brought_together
-from hammemo.engines.jobs import Tally, pack, unpack
+from hammemo.engines.jobs import GroupTally, pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.engines.jobs import GroupJob, GroupReport
-    from hammemo.engines.running import GroupObserver
+    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
     from hammemo.memories import Memory
     from hammemo.sources.listing import Shard
     from hammemo.tokens.vocabulary import Token
@@ -104,7 +103,7 @@ class SegmentsJob:
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[SegmentFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
         record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
-        tally = Tally(self.job.kept)
+        tally = GroupTally(self.job.kept)
         runs = _recorded(self.runs_folder, record)
         resumed = runs is not None
         if runs is None:
@@ -112,7 +111,7 @@ class SegmentsJob:
             write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
         return runs, tally.report(group, shards, self._kept(runs), resumed=resumed)
 
-    def _write_runs(self, group: int, shards: tuple[Shard, ...], tally: Tally) -> Iterator[SegmentFacts]:
+    def _write_runs(self, group: int, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[SegmentFacts]:
         most, number = self.adder.most_entries(), 0
         memory: InSegments = self.template.empty_like()
         for piece in self.job.pieces(shards, tally):

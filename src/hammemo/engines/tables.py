@@ -31,8 +31,15 @@ from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
-from hammemo.engines.jobs import Checkpoint, GroupJob, GroupReport, Tally, described, open_checkpoint
-from hammemo.engines.running import GroupObserver, Machines
+from hammemo.engines.jobs import (
+    Checkpoint,
+    GroupJob,
+    GroupObserver,
+    GroupReport,
+    GroupTally,
+    described,
+    open_checkpoint,
+)
 from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.engines.jobs import Arrays
+    from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
@@ -66,8 +74,7 @@ if TYPE_CHECKING:
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
     from hammemo.sources.listing import Shard
-    from hammemo.sources.table_files import TableFiles
-    from hammemo.sources.tables import Batch
+    from hammemo.sources.tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
@@ -117,7 +124,7 @@ class RowMaker:
         return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, "".join(kinds)
 
 
-def _batches(source: TableFiles, rows: RowMaker, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Batch]:
+def _batches(source: TableFiles, rows: RowMaker, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
     """Yield the batches of some shards that have rows."""
     wanted = rows.wanted
     for shard in shards:
@@ -149,7 +156,7 @@ class TableJob(GroupJob):
     checkpoint: Checkpoint | None = None
     kept: None = None
 
-    def pieces(self, shards: tuple[Shard, ...], tally: Tally) -> Iterator[Batch]:
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
         """Yield the rows of one group, in batches."""
         return _batches(self.source, self.rows, shards, tally)
 
@@ -270,7 +277,7 @@ class Pass(ABC):
 
     def read(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
         """Return the result for a group, or what an earlier run has stored of it."""
-        tally = Tally(None)
+        tally = GroupTally(None)
         arrays = None if self.checkpoint is None else self.checkpoint.read(group)
         resumed = arrays is not None
         if arrays is None:
@@ -514,7 +521,7 @@ class _TableFit:
             return sample
         rows = None if kept is None else kept.kept_rows
         if rows is None:
-            job.add(sample, [next(job.pieces(self.groups[0], Tally(None)))])
+            job.add(sample, [next(job.pieces(self.groups[0], GroupTally(None)))])
         else:
             job.add_examples(sample, rows.examples())
         return sample

@@ -32,12 +32,12 @@ import numpy as np
 from hammemo._arrays.array_digest import array_digest
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
-from hammemo.files.remote import source_of
 from hammemo.files.segment_files import (
     SegmentFacts,
     open_segment,
     right_segment,
     segment_names,
+    source_of,
     streamed_checksum,
     write_segment,
 )

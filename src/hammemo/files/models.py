@@ -41,7 +41,7 @@ from hammemo.files.descriptions import Restorer
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.registry import Registry
-from hammemo.files.remote import cached
+from hammemo.files.segment_files import cached
 from hammemo.memories.exact import InSegments, SignedSum
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor

@@ -26,9 +26,8 @@ import numpy as np
 from hammemo._arrays.logarithms import log
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
-from hammemo.kernels.selection.features import PlainFeatures, features_of
+from hammemo.kernels.selection.features import SMOOTHING, PlainFeatures, features_of
 from hammemo.kernels.selection.shared_weights import SharedWeights, promises
-from hammemo.kernels.selection.site_ratios import SMOOTHING
 from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.selection.features import Features
-    from hammemo.kernels.selection.site_ratios import SiteRatios
+    from hammemo.kernels.selection.features import Features, SiteRatios
     from hammemo.kernels.sites import Site
 
 _PIECE_SITES = 4

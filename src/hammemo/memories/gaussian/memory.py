@@ -42,8 +42,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import sum_by_key
 from hammemo.memories.base import Memory
-from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes, site_codes
-from hammemo.memories.gaussian.given import PROJECTION, GivenRows
+from hammemo.memories.gaussian.codes import CODE_BITS, PROJECTION, CodeCache, GaussianCodes, GivenRows, site_codes
 from hammemo.memories.gaussian.readers import CompiledGaussian, Device, DeviceReader, GaussianReader
 from hammemo.memories.label_counts import LabelCounts
 

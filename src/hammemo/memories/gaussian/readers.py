@@ -56,8 +56,15 @@ import numpy as np
 from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes, encode, site_codes, site_keys
-from hammemo.memories.gaussian.given import PROJECTION, GivenRows
+from hammemo.memories.gaussian.codes import (
+    PROJECTION,
+    CodeCache,
+    GaussianCodes,
+    GivenRows,
+    encode,
+    site_codes,
+    site_keys,
+)
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.tokens.vocabulary import Vocabulary
 
