@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 from hammemo import MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.memories import Exact, Hashed
 from hammemo.paper.experiments import wikitext
-from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import seconds
+from hammemo.paper.experiments.measuring import seconds, zipf_examples
 from measures import options, show
 
 if TYPE_CHECKING:

@@ -15,15 +15,14 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from hammemo.sources.listing import File
-from hammemo.sources.table_files import TableFiles
-from hammemo.sources.tables import BATCH_ROWS, Batch
+from hammemo.sources.tables import BATCH_ROWS, Batch, TableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
 
 COLUMNS = 20
 PAIRS = 6

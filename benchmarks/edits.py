@@ -24,8 +24,7 @@ from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed
 from hammemo.models.editing import read_rows
-from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import Row, unseen
+from hammemo.paper.experiments.measuring import Row, unseen, zipf_examples
 from measures import after, latencies, options, show, thread_seconds
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import generator, in_parallel
-from hammemo.paper.experiments.measuring import Row, averages, table, unseen
+from hammemo.paper.experiments.measuring import Row, averages, generator, in_parallel, table, unseen
 from hammemo.paper.experiments.wikitext import LONGEST, Judge
 
 if TYPE_CHECKING:

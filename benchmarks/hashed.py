@@ -32,8 +32,7 @@ from hammemo import MemoryClassifier
 from hammemo._arrays.native import native
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed
-from hammemo.paper.experiments.drawing import zipf_stream
-from hammemo.paper.experiments.measuring import Row, seconds, unseen
+from hammemo.paper.experiments.measuring import Row, seconds, unseen, zipf_stream
 from hammemo.paper.experiments.throughput import PAPER, memo_method, paper_examples
 from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.contexts import Contexts

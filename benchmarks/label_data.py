@@ -14,7 +14,7 @@ from hammemo.kernels import PositionalHamming, Suffixes
 from hammemo.memories import Exact
 from hammemo.memories.exact import Live, SignedSum, SparseCounts
 from hammemo.models.predictor import Predictor
-from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mean, Sum, Vote
 

@@ -18,8 +18,7 @@ import numpy as np
 from hammemo import load
 from hammemo.memories.exact.segments.segment import Segment, segment_arrays
 from hammemo.memories.exact.segments.set import Columns, SegmentSet, SignedSegment
-from hammemo.paper.experiments.drawing import zipf_stream
-from hammemo.paper.experiments.measuring import seconds
+from hammemo.paper.experiments.measuring import seconds, zipf_stream
 
 N_QUERIES = 300
 FORMS = {"side by side": False, "packed": True}

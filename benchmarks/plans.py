@@ -21,8 +21,7 @@ import numpy as np
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Gaussian
-from hammemo.paper.experiments.drawing import generator
-from hammemo.paper.experiments.measuring import Row, cells, heading, table
+from hammemo.paper.experiments.measuring import Row, cells, generator, heading, table
 from hammemo.paper.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
 from hammemo.planning import plan
 from measures import options

@@ -30,8 +30,7 @@ from statistics import median
 import scale_segments
 from hammemo import MemoryClassifier
 from hammemo.engines import GroupReport, Machines, fit_documents
-from hammemo.engines.jobs import Job, peak_memory
-from hammemo.engines.states import pack, unpack
+from hammemo.engines.jobs import Job, pack, peak_memory, unpack
 from hammemo.memories import Exact, Hashed
 from hammemo.paper.experiments.measuring import Row, seconds, table
 from hammemo.sources.documents import open_source

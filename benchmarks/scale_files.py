@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import zipf_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,8 +32,7 @@ from hammemo import MemoryClassifier, compact, load, save
 from hammemo.engines import GroupReport, Machines, fit_documents
 from hammemo.engines.segments import SegmentsJob
 from hammemo.memories import Exact
-from hammemo.paper.experiments.drawing import zipf_stream
-from hammemo.paper.experiments.measuring import Row, cells, seconds
+from hammemo.paper.experiments.measuring import Row, cells, seconds, zipf_stream
 from hammemo.sources.documents import open_source
 from hammemo.tokens.contexts import Contexts
 from scale_files import Watch, run_step, write_files

@@ -29,8 +29,7 @@ from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import generator
-from hammemo.paper.experiments.measuring import Row, averages, seconds, table, unseen
+from hammemo.paper.experiments.measuring import Row, averages, generator, seconds, table, unseen
 from hammemo.paper.experiments.wikitext import LONGEST, Judge, TaskSettings, draw_sample
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import LogLinear

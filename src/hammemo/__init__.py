@@ -10,8 +10,8 @@ from hammemo._lazy import lazy_names
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
-    from hammemo.files.compacting import compact as compact
-    from hammemo.files.editing import editing as editing
+    from hammemo.files.models import compact as compact
+    from hammemo.files.models import editing as editing
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
     from hammemo.memories import LayoutError as LayoutError

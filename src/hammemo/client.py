@@ -15,7 +15,7 @@ import re
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from hammemo._lazy import needed
 
@@ -277,15 +277,14 @@ class Client:
 
     def predict(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[Any]:
         """Return the most likely label or the expected number of each row, of `min_version` or newer."""
-        found: list[Any] = self.ask(model, "predict", rows, min_version=min_version)["labels"]
-        return found
+        return cast("list[Any]", self.ask(model, "predict", rows, min_version=min_version)["labels"])
 
     def predict_interval(
         self, model: str, rows: Iterable[Row], coverage: float = 0.8, *, min_version: int | None = None
     ) -> list[list[float]]:
         """Return the lower and the upper end of an interval that holds the number of each row."""
-        found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)
-        return found["intervals"]  # type: ignore[no-any-return]
+        found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)["intervals"]
+        return cast("list[list[float]]", found)
 
     def top_k(
         self,
@@ -324,8 +323,7 @@ class Client:
 
     def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
-        found: list[bool] = self.ask(model, "certify", rows, min_version=min_version)["certified"]
-        return found
+        return cast("list[bool]", self.ask(model, "certify", rows, min_version=min_version)["certified"])
 
     def ask(self, model: str, question: str, rows: Iterable[Row], **more: Any) -> dict[str, Any]:
         """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
@@ -339,8 +337,7 @@ class Client:
 
     def models(self) -> list[str]:
         """Return the names of all models."""
-        found: list[str] = self._answer("GET", "/v1/models")["models"]
-        return found
+        return cast("list[str]", self._answer("GET", "/v1/models")["models"])
 
     def create(self, model: str, **settings: Any) -> dict[str, Any]:
         """Make an empty model; the settings are those of ``PUT /v1/models/{model}``, such as ``columns``."""
@@ -356,8 +353,7 @@ class Client:
 
     def aliases(self) -> dict[str, str]:
         """Return the names that stand for models in questions, and these models."""
-        found: dict[str, str] = self._answer("GET", "/v1/aliases")["aliases"]
-        return found
+        return cast("dict[str, str]", self._answer("GET", "/v1/aliases")["aliases"])
 
     def set_alias(self, alias: str, model: str) -> None:
         """Let a name stand for a model in questions, from one moment on; edits name the model itself."""
@@ -369,8 +365,7 @@ class Client:
 
     def lists(self) -> dict[str, dict[str, int]]:
         """Return the named lists of labels: the version of each, and how many items it has."""
-        found: dict[str, dict[str, int]] = self._answer("GET", "/v1/lists")["lists"]
-        return found
+        return cast("dict[str, dict[str, int]]", self._answer("GET", "/v1/lists")["lists"])
 
     def set_list(self, name: str, items: Iterable[Any], *, timeout: float = 600.0) -> int:
         """Replace a named list of labels, such as the items in stock, in one step, and return its version.
@@ -380,13 +375,11 @@ class Client:
         if isinstance(items, (str, bytes)):
             raise TypeError("items is a list of labels: send a single one as [label].")
         path = _path(name, kind="lists")
-        version: int = self._answer("PUT", path, {"items": _tokens(items)}, timeout)["version"]
-        return version
+        return cast("int", self._answer("PUT", path, {"items": _tokens(items)}, timeout)["version"])
 
     def read_list(self, name: str) -> list[Any]:
         """Return the items of a named list of labels."""
-        found: list[Any] = self._answer("GET", _path(name, kind="lists"))["items"]
-        return found
+        return cast("list[Any]", self._answer("GET", _path(name, kind="lists"))["items"])
 
     def delete_list(self, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused with status 404."""
@@ -400,8 +393,7 @@ class Client:
 
     def snapshot(self, model: str) -> int:
         """Let the server write a snapshot now, and return its version."""
-        version: int = self._answer("POST", _path(model, "snapshot"))["version"]
-        return version
+        return cast("int", self._answer("POST", _path(model, "snapshot"))["version"])
 
     def upload(self, model: str, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Make a model from a model file."""
@@ -414,8 +406,7 @@ class Client:
                     headers={"content-type": "application/octet-stream"},
                 )
 
-        answer: dict[str, Any] = self._final_response(send).json()
-        return answer
+        return cast("dict[str, Any]", self._final_response(send).json())
 
     def download(self, model: str, path: str | os.PathLike[str]) -> None:
         """Write the model as it is now to a file, whole or not at all."""
@@ -447,8 +438,7 @@ class Client:
                 return self._http.request(method, path, timeout=waits)
             return self._http.request(method, path, json=body, timeout=waits)
 
-        answer: dict[str, Any] = self._final_response(send).json()
-        return answer
+        return cast("dict[str, Any]", self._final_response(send).json())
 
     def _final_response(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send until there is an answer that is final, or patience ends."""

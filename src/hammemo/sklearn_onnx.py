@@ -49,7 +49,7 @@ with needed("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'
     from skl2onnx import update_registered_converter
     from skl2onnx.common import data_types as kinds
 
-    from hammemo.portable.onnx_graph import OnnxOperations, label_values
+    from hammemo.portable.onnx_graph import OnnxOperations, OnnxValue, label_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,18 +58,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.learners import Learner
-    from hammemo.portable.number_graph import NumberGraph
+    from hammemo.portable.tree_graph import NumberGraph
     from hammemo.votes import Vote
 
 _INTEGERS = (
     kinds.BooleanTensorType,
-    kinds.Int8TensorType,
-    kinds.Int16TensorType,
-    kinds.Int32TensorType,
-    kinds.Int64TensorType,
-    kinds.UInt8TensorType,
-    kinds.UInt16TensorType,
-    kinds.UInt32TensorType,
+    *(getattr(kinds, f"{sign}Int{bits}TensorType") for sign in ("", "U") for bits in (8, 16, 32, 64)),
 )
 _FLOATS = (kinds.FloatTensorType, kinds.DoubleTensorType)
 _OPSET = 18  # the first with operators on bits
@@ -142,9 +136,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         ops.rename(answer, output.full_name)
 
 
-def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> str:
+def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> OnnxValue:
     """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
-    columns = [(given, ops.column(given.full_name, j)) for given in inputs for j in range(given.type.shape[1])]
+    parts = [(given, j) for given in inputs for j in range(given.type.shape[1])]
+    columns = [(given, ops.column(ops.given(given.full_name), j)) for given, j in parts]
     if len(columns) != len(graph.rows.kinds):
         raise ValueError(f"The model was fitted on {len(graph.rows.kinds)} columns; the graph is given {len(columns)}.")
     values, places = [], []
@@ -156,13 +151,13 @@ def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[An
             places.append(ops.listed(column, graph.rows.tokens, strings=True))
         else:
             values.append(ops.floats(column))
-    found: str = graph.scores(ops, values, places)
+    found: OnnxValue = graph.scores(ops, values, places)
     return found
 
 
-def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j: int) -> str:
+def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j: int) -> OnnxValue:
     """Return the columns of one input as the numbers that a graph takes."""
-    kind, name = given.type, given.full_name
+    kind, name = given.type, ops.given(given.full_name)
     if tokens is None:
         if not isinstance(kind, _INTEGERS):
             raise ValueError(
@@ -180,7 +175,9 @@ def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j
     raise TypeError(f"{given.raw_name!r} is a {type(kind).__name__}: tokens are strings, integers or floats.")
 
 
-def _places_of_floats(ops: _Added, given: str, tokens: Vocabulary, missing: str, single: str | None, j: int) -> str:
+def _places_of_floats(
+    ops: _Added, given: OnnxValue, tokens: Vocabulary, missing: str, single: str | None, j: int
+) -> OnnxValue:
     """Return the places of floats in a list; `single` names an input of float32, which holds fewer numbers."""
     if single is not None and (tokens.floats != tokens.floats.astype(np.float32)).any():
         raise ValueError(
@@ -191,7 +188,7 @@ def _places_of_floats(ops: _Added, given: str, tokens: Vocabulary, missing: str,
     exact = _as_integers(whole) == tokens.ints  # others are no float
     keys = np.concatenate([whole[exact], tokens.floats])
     places = np.concatenate([np.flatnonzero(exact), len(whole) + np.arange(len(tokens.floats))])
-    found: str = Search.of(f"floats.{j}", keys, places, ops.constants).find(ops, given)
+    found: OnnxValue = Search.of(f"floats.{j}", keys, places, ops.constants).find(ops, given)
     if missing != "token":
         return found  # NaN equals no token
     place = int(tokens.find(Vocabulary.of([MISSING]))[0])
@@ -203,15 +200,14 @@ def _as_integers(whole: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.where(whole < 2.0**63, whole, -(2.0**63)).astype(np.int64)
 
 
-def _second(ops: _Added, scores: str, vote: Vote, n_labels: int) -> str:
+def _second(ops: _Added, scores: OnnxValue, vote: Vote, n_labels: int) -> OnnxValue:
     """Return probabilities, where the vote gives them, else scores."""
     if not vote.has_probabilities:
         return ops.node("Identity", [scores])
     found, share = ops.node("Softmax", [scores], axis=1), vote.uniform_share
     if not share:
         return found
-    kept = ops.multiply(found, ops.initializer(np.array(1 - share)))
-    return ops.add(kept, ops.initializer(np.array(share / n_labels)))
+    return found * ops.initializer(np.array(1 - share)) + ops.initializer(np.array(share / n_labels))
 
 
 class _Added(OnnxOperations):
@@ -222,13 +218,13 @@ class _Added(OnnxOperations):
         self._scope = scope
         self._container = container
 
-    def node(self, operator: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
+    def add_node(self, operator: str, inputs: list[str], domain: str, **attributes: Any) -> str:
         """Add a node, and return the name of what it makes."""
         made = str(self._scope.get_unique_variable_name("hammemo"))
         name = self._scope.get_unique_operator_name(operator)
         version = _LOOK_UP_VERSION if domain else None
         self._container.add_node(
-            operator, list(inputs), [made], op_domain=domain, op_version=version, name=name, **attributes
+            operator, inputs, [made], op_domain=domain, op_version=version, name=name, **attributes
         )
         return made
 
@@ -238,6 +234,6 @@ class _Added(OnnxOperations):
         self._container.initializers.append(tensor)
         return str(tensor.name)
 
-    def rename(self, made: str, name: str) -> None:
+    def rename(self, made: OnnxValue, name: str) -> None:
         """Give what a node makes another name."""
-        self._container.add_node("Identity", [made], [name], name=self._scope.get_unique_operator_name("Identity"))
+        self._container.add_node("Identity", [made.name], [name], name=self._scope.get_unique_operator_name("Identity"))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import hammemo
 from hammemo.cli.app import app
-from hammemo.cli.parameters import OPTIONS, as_options
+from hammemo.cli.console import OPTIONS, as_options
 
 pytestmark = pytest.mark.quick
 

@@ -20,11 +20,10 @@ from engine_fits import fit_docs  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
-from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
-from hammemo.engines.states import filled, pack, unpack  # noqa: E402
+from hammemo.engines.jobs import pack, unpack  # noqa: E402
 from hammemo.kernels import SiteKernel  # noqa: E402
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered  # noqa: E402
-from hammemo.paper.experiments.drawing import zipf_stream  # noqa: E402
+from hammemo.paper.experiments.measuring import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
 from hammemo.votes import LogLinear  # noqa: E402
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.sources.documents import Pieces
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
 
 KERNEL = SiteKernel([-1, (-2, -1), 0])
 MEMORIES = [Hashed(buckets=64, reserved=16), Exact()]
@@ -221,24 +220,6 @@ def test_a_packed_state_is_unpacked_from_read_only_arrays(batch: Any, hashed: bo
     assert again.state_bytes() == memory.state_bytes()
 
 
-@pytest.mark.quick
-@given(first=rows, second=rows, sample=rows, parts=st.integers(1, 6))
-@settings(max_examples=100, deadline=None)
-def test_parts_add_up_to_the_part_of_the_sum_and_join_to_the_sum(
-    first: Any, second: Any, sample: Any, parts: int
-) -> None:
-    one, two = learnt(Exact(), first).table(), learnt(Exact(), second).table()
-    cuts = even_cuts(learnt(Exact(), sample).table(), parts)
-    pairs = zip(split(one, cuts), split(two, cuts), strict=True)
-    both = united([a.plus(b) for a, b in pairs])
-    expected = one.plus(two)
-    assert both.label_counts.labels == expected.label_counts.labels
-    assert both.label_counts.counts.tolist() == expected.label_counts.counts.tolist()
-    labels = expected.label_counts.labels
-    for name, array in expected.arrays_for(labels).items():
-        np.testing.assert_array_equal(both.arrays_for(labels)[name], array, strict=True)
-
-
 def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     """The functions of the tasks, called here: what they do must not depend on where they run."""
     from hammemo.engines.jobs import Job
@@ -246,12 +227,9 @@ def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     model = fit_docs(MemoryClassifier(memory=Exact(), vote="sum"), zipf, 2, classes=10, engine="threads", workers=1)
     job = Job(model.memory_.empty_like(), zipf, 2, "drop", None, model.memory_.labels)
     shards = zipf.shards(zipf.nbytes)
-    cuts = even_cuts(model.memory_.table(), 3)
-    learnt_parts = [ray_engine._learn(job, group, (shard,), cuts)[1:] for group, shard in enumerate(shards)]
-    totals = [ray_engine._add(job.template, *parts) for parts in zip(*learnt_parts, strict=True)]
-    table = united([unpack(job.template, total).table() for total in totals])
-    assert filled(job.template.empty_like(), table).state_bytes() == state(model)
-    report, whole = ray_engine._learn(job, 0, tuple(shards), None)
+    states = [ray_engine._learn(job, group, (shard,))[1] for group, shard in enumerate(shards)]
+    assert unpack(job.template, ray_engine._add(job.template, *states)).state_bytes() == state(model)
+    report, whole = ray_engine._learn(job, 0, tuple(shards))
     assert unpack(job.template, whole).state_bytes() == state(model)
     assert report.tokens == 60_000
 

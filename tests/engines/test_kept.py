@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 from engine_fits import fit_docs
 from hammemo import MemoryClassifier, load, save
 from hammemo.kernels import Bag, Suffixes
-from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_rows import KeptRows

@@ -16,7 +16,7 @@ from hammemo.engines import adding, segments
 from hammemo.files import segment_files
 from hammemo.kernels import Bag, PositionalHamming, Suffixes
 from hammemo.memories import Exact, Hashed, Tiered
-from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.sources.documents import open_source
 from hammemo.votes import LogLinear, Mixture
 

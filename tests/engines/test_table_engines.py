@@ -20,14 +20,14 @@ import pyarrow.dataset as ds  # noqa: E402
 from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
-from hammemo.sources.table_files import TableFiles, open_table  # noqa: E402
+from hammemo.sources.tables import TableFiles, open_table  # noqa: E402
 from hammemo.stores import Digests  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.engines import GroupReport
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.sources.tables import Batch
 
 N = 800

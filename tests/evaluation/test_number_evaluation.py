@@ -7,8 +7,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, mean_pinball_loss, mean_squared_error, r2_score
 
 from hammemo import MemoryRegressor
-from hammemo.evaluation.measures import MODEL
-from hammemo.evaluation.numbers import LEVELS, MEAN, NumberMeasures, evaluate_numbers
+from hammemo.evaluation.measures import LEVELS, MEAN, MODEL, NumberMeasures, evaluate_numbers
 from hammemo.evaluation.splits import TableMaterial, folds, holdout, last_in_time
 
 

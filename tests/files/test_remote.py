@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 from engine_fits import fit_docs
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.files.folders import HEAD
-from hammemo.files.remote import Remote
+from hammemo.files.segment_files import Remote
 from hammemo.memories import Exact
 from hammemo.sources.documents import open_source
 

@@ -18,11 +18,16 @@ from hammemo._arrays.native import native
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection import growth as growth_module
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
-from hammemo.kernels.selection.features import CompiledFeatures, PlainFeatures, centred_sums, features_of
-from hammemo.kernels.selection.growth import Growth, looked_at
-from hammemo.kernels.selection.score_tests import ScoreTests
+from hammemo.kernels.selection.features import (
+    SMOOTHING,
+    CompiledFeatures,
+    PlainFeatures,
+    SiteRatios,
+    centred_sums,
+    features_of,
+)
+from hammemo.kernels.selection.growth import Growth, ScoreTests, looked_at
 from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
-from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
@@ -391,7 +396,7 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
 def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = tic_tac_toe()
     compiled = AutoSites(budget=2).choose(Examples.of(X, y))
-    for module in ("features", "score_tests", "shared_weights", "site_ratios"):
+    for module in ("features", "growth", "shared_weights"):
         monkeypatch.setattr(f"hammemo.kernels.selection.{module}.native", lambda: None)
     by_numpy = AutoSites(budget=2).choose(Examples.of(X, y))
     assert set(compiled.tuples) == set(by_numpy.tuples) <= LINES

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Hashed, Memory, Tiered
-from hammemo.memories.bounds import proven
+from hammemo.memories.reader import proven
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary

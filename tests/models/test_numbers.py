@@ -23,7 +23,7 @@ from hammemo.kernels.cells.forest import copies_in_bag
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
-from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
+from hammemo.memories.exact.table import holds_trees, table_of_trees
 from hammemo.models.editing import read_rows
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds

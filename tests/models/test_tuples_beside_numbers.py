@@ -13,7 +13,7 @@ import pytest
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import CountTable
-from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
+from hammemo.memories.exact.table import holds_trees, table_of_trees
 from hammemo.models.editing import read_rows, take_state
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.planning import plan
 from hammemo.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
 from hammemo.planning.planner import parse_bytes
-from hammemo.planning.sizes import Sizes, width
+from hammemo.planning.predictions import Sizes, width
 from hammemo.planning.trials import Grower, HashedSample, hashed_rows
 from hammemo.tokens.contexts import Examples
 

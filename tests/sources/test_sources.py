@@ -19,8 +19,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo.sources.documents import Source, open_source, stream_source  # noqa: E402
 from hammemo.sources.formats import opened  # noqa: E402
-from hammemo.sources.listing import listed_files  # noqa: E402
-from hammemo.sources.shards import SHARD_BYTES  # noqa: E402
+from hammemo.sources.listing import SHARD_BYTES, listed_files  # noqa: E402
 from hammemo.sources.tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def test_a_text_file_is_cut_between_lines_wherever_the_bytes_are_cut(
     path.write_bytes(("\n".join(lines) + "\n" * ending).encode())
     expected = [line.split() for line in lines if line.strip()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hammemo.sources.line_ranges.PIECE_BYTES", 7)
+        patch.setattr("hammemo.sources.formats.PIECE_BYTES", 7)
         assert documents_of(open_source(path, tokens="words"), cut) == expected
 
 
@@ -81,7 +80,7 @@ def test_a_parquet_file_is_cut_between_row_groups(
 
 
 def test_lines_longer_than_a_piece_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.line_ranges.PIECE_BYTES", 3)
+    monkeypatch.setattr("hammemo.sources.formats.PIECE_BYTES", 3)
     (tmp_path / "a.txt").write_text("1 2 3 4 5 6 7 8\n9")
     source = open_source(tmp_path / "a.txt")
     for cut in range(1, 20):

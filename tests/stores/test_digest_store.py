@@ -18,8 +18,7 @@ from hammemo.files.contents import file_bytes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.models.editing import take_state
 from hammemo.stores import Digests
-from hammemo.stores.digest_counts import DigestCounts, Digester
-from hammemo.stores.digest_store import DigestStore
+from hammemo.stores.digest_store import DigestCounts, Digester, DigestStore
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from memory_catalogue import TOKENS, batches, examples

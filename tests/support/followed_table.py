@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hammemo.follow.targets import Target
+    from hammemo.follow.served import Target
 
 CREATE = "create table {} (id int primary key, plan text, calls int, spend float8, churned text)"
 FILL = (

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed
 from hammemo.sources.documents import Source, open_source
-from hammemo.sources.table_files import TableFiles
+from hammemo.sources.tables import TableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.sources.documents import Pieces
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.sources.tables import Batch
 
 H = 3

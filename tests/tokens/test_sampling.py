@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hammemo.tokens.labels import most_frequent_labels
-from hammemo.tokens.sampling import UniformSample
+from hammemo.tokens.streams import UniformSample
 
 pytestmark = pytest.mark.quick
 

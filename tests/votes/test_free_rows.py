@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
 from hammemo.kernels import Bag, Copy, Recent, Suffixes, Together
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
-from hammemo.memories.exact.free_rows import FreeRows
+from hammemo.memories.exact.reader import FreeRows
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, load, save, wind
 from hammemo._arrays.integers import object_array
 from hammemo.kernels import PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
-from hammemo.memories.hashed.rule_ranker import RULE_BITS
+from hammemo.memories.hashed.readers import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
 from hammemo.votes import LogLinear, softmax
@@ -120,7 +120,7 @@ def test_compiled_loops_and_numpy_agree_to_the_bit(
     clf = learnt(MemoryClassifier(KERNEL, Hashed(buckets, reserved), vote, random_state=seed), batch)
     contexts = Contexts.of(objects(asked))
     ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
-    scores = ruled.plain_scores(contexts)
+    scores = plain_scores(ruled, contexts)
     order = np.argsort(-scores, axis=1, kind="stable")
     for way in ("row by row", "compiled"):
         assert ("_table" in vars(ruled)) == (way == "compiled")
@@ -140,9 +140,9 @@ def test_integers_without_a_first_token_have_the_prior_too(kind: str) -> None:
     clf = MemoryClassifier(memory=Hashed(8, 4), vote=LogLinear()).fit(X, y)
     asked = np.array([[NO_TOKEN, 2], [1, 2]])
     ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
-    assert ruled.scores(Contexts.of(asked)).tolist() == ruled.plain_scores(Contexts.of(asked)).tolist()
+    assert ruled.scores(Contexts.of(asked)).tolist() == plain_scores(ruled, Contexts.of(asked)).tolist()
     ruled.single()  # which compiles all rows
-    assert ruled.scores(Contexts.of(asked)).tolist() == ruled.plain_scores(Contexts.of(asked)).tolist()
+    assert ruled.scores(Contexts.of(asked)).tolist() == plain_scores(ruled, Contexts.of(asked)).tolist()
     assert clf.compile()([NO_TOKEN, 2]) == clf.predict(asked).tolist()[0]
 
 
@@ -166,6 +166,11 @@ def plain_features(X: Any, y: Any, clf: MemoryClassifier, smoothing: tuple[float
         ratios = [np.log((counts / prior + a) / (counts.sum(axis=1, keepdims=True) + a)) for a in smoothing]
         features[:, i] = np.stack(ratios, axis=1).reshape(-1, len(prior)).T
     return features
+
+
+def plain_scores(ranker: Any, contexts: Contexts) -> Any:
+    """Return the scores of a ranker of a hashed memory, by NumPy."""
+    return ranker._sums(ranker._values(ranker._raw.layout.rows(contexts)))
 
 
 def test_features_leave_each_example_out() -> None:

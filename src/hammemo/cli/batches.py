@@ -1,36 +1,100 @@
-"""Learning and forgetting batch by batch, so that a file of any size takes a bounded amount of memory."""
+"""Learning and forgetting batch by batch, so that a file of any size takes a bounded amount of memory.
+
+Sequences are learnt and forgotten by whole documents or cases: what a mixture keeps and leaves out are these.
+"""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from dataclasses import dataclass, replace
+from itertools import tee
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
 from hammemo.cli.console import counted, progress_bar
-from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.editing import known_state, take_state
 from hammemo.models.names import is_auto
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
-from hammemo.sources.kinds import MIXED, ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
+from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
+    from hammemo.sources.schemas import Labelled
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Files, and how examples are read from them."""
+
+    schema: Schema
+    files: Sequence[str]
+    file_format: str | None
+
+    def examples(self) -> Iterator[Labelled]:
+        """Yield the examples, batch by batch."""
+        return self.schema.examples(self.files, self.file_format)
+
+
+class CountedDocuments:
+    """The documents of files, counted during iteration.
+
+    Parameters
+    ----------
+    reading : Reading
+        Of sequences.
+    only : sequence of str
+        Names of cases; all documents where there are none.
+    note : callable
+        Called with each document, in a list.
+
+    Attributes
+    ----------
+    n_examples : int
+        Tokens that are predicted, so far.
+    kinds : str
+        What the tokens are.
+    missing : set of str
+        Cases of `only` that were not met yet.
+    """
+
+    def __init__(self, reading: Reading, only: Sequence[str] = (), note: Note = lambda _: None) -> None:
+        assert isinstance(reading.schema, SequenceSchema)
+        self._schema, self._reading, self._note = reading.schema, reading, note
+        self._only = set(only)
+        self.missing = set(only)
+        self.n_examples, self.kinds = 0, ""
+
+    def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[NDArray[Any]], Iterator[Any] | None]:
+        """Return the documents and, for an event log, their cases; each is read as the other is."""
+        documents, cases = tee(self._counted(tell))
+        return (tokens for _, tokens in documents), (name for name, _ in cases) if self._schema.is_log else None
+
+    def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, NDArray[Any]]]:
+        context_only = 0 if self._schema.short == "pad" else self._schema.h
+        for name, tokens in self._schema.documents(self._reading.files, self._reading.file_format):
+            if self._only and str(name) not in self._only:
+                continue
+            self.missing.discard(str(name))
+            self.n_examples += max(0, len(tokens) - context_only)
+            self.kinds = merged_kinds(self.kinds, kind_of(np.asarray(tokens)))
+            tell(self.n_examples, None)
+            self._note([np.asarray(tokens).tolist()])
+            yield name, tokens
 
 
 def _chooses(model: MemoryClassifier) -> bool:
@@ -46,9 +110,7 @@ def declared(model: Any) -> set[Any]:
 
 def learn_batches(
     model: Learner,
-    schema: Schema,
-    files: Sequence[str],
-    file_format: str | None,
+    reading: Reading,
     *,
     layout: MemoryClassifier | None = None,
     classes: list[Any] | int | None = None,
@@ -58,21 +120,22 @@ def learn_batches(
     A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
     cannot be read twice, such as standard input, is chosen from while all rows are kept.
     """
-    fresh = known_state(model) is None
+    fresh, schema = known_state(model) is None, reading.schema
     if isinstance(model, MemoryRegressor):
-        return _learn_targets(model, schema, files, file_format)
+        return _learn_targets(model, reading)
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
-        return _learn_sequences(model, schema, files, file_format, layout=layout, classes=classes)
+        return _learn_sequences(model, schema, CountedDocuments(reading), layout, classes)
     chooses = fresh and layout is None and _chooses(model)
     if chooses and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
         chooses = False
-    once = chooses and not all(is_address(name) or os.path.isfile(name) for name in files)  # standard input, a pipe
+    # what can be read once: standard input, a pipe
+    once = chooses and not all(is_address(name) or os.path.isfile(name) for name in reading.files)
     chosen = classes if isinstance(classes, list) else None
     seen = learnt = 0
     columns, kinds = None, ""
     with progress_bar("Learning") as tell:
-        for batch in schema.examples(files, file_format):
+        for batch in reading.examples():
             if isinstance(classes, int) and chosen is None:
                 chosen = most_frequent_labels(batch.y, classes)
             X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, set(chosen))
@@ -92,7 +155,7 @@ def learn_batches(
         raise ValueError(_nothing(schema, seen, "learn"))
     kept = model.state.kept
     if chooses and not once and (kept is None or not kept.holds_all):
-        model.refit(rows=((batch.X, batch.y) for batch in schema.examples(files, file_format)))
+        model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
     elif fresh and layout is None and kept is not None:
         model.refit()
     if fresh and isinstance(schema, TableSchema):
@@ -102,13 +165,11 @@ def learn_batches(
     return schema, {"examples": learnt}
 
 
-def _learn_targets(
-    model: MemoryRegressor, schema: Schema, files: Sequence[str], file_format: str | None
-) -> tuple[Schema, dict[str, Any]]:
+def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, dict[str, Any]]:
     """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
-    fresh, learnt, read, kinds = known_state(model) is None, 0, [], ""
+    schema, fresh, learnt, read, kinds = reading.schema, known_state(model) is None, 0, [], ""
     with progress_bar("Learning") as tell:
-        for batch in schema.examples(files, file_format):
+        for batch in reading.examples():
             if fresh:
                 read.append(batch)
                 kinds = merged_kinds(kinds, batch.kinds)
@@ -151,24 +212,26 @@ def _numbers_of(model: Learner, kinds: str, X: NDArray[Any]) -> Iterator[None]:
 def _learn_sequences(
     model: MemoryClassifier,
     schema: SequenceSchema,
-    files: Sequence[str],
-    file_format: str | None,
-    *,
+    documents: CountedDocuments,
     layout: MemoryClassifier | None,
     classes: list[Any] | None,
 ) -> tuple[Schema, dict[str, Any]]:
-    fresh = not hasattr(model, "memory_")
-    chosen = classes if fresh else _chosen(model, schema)
-    documents = CountedDocuments(schema, files, file_format)
+    """Learn documents, then fit the vote of a new model."""
+    fresh, short = not hasattr(model, "memory_"), cast("Any", schema.short)
+    before = 0 if fresh else int(model.memory_.label_counts.sum())
+    chosen, learn = (classes, model.fit_stream) if fresh else (_chosen(model, schema), model.partial_fit_stream)
     try:
-        read, facts = learn_documents(model, schema, documents, layout=layout, classes=chosen)
+        with progress_bar("Learning") as tell:
+            read, cases = documents.through(tell)
+            learn(read, schema.h, classes=chosen, short=short, layout=layout, cases=cases)
     except ValueError as error:
         if documents.n_examples or "nothing to learn" not in str(error):
             raise
         raise ValueError(_nothing(schema, 0, "learn")) from error
-    if not facts["examples"]:
+    learnt = int(model.memory_.label_counts.sum()) - before
+    if not learnt:
         raise ValueError(_nothing(schema, documents.n_examples, "learn"))
-    return read, facts
+    return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
 
 
 def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
@@ -176,25 +239,18 @@ def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
     return sorted(declared(model)) if schema.chosen else None
 
 
-def forget_batches(
-    model: Any,
-    schema: Schema,
-    files: Sequence[str],
-    file_format: str | None,
-    only: Sequence[str] = (),
-    note: Note = lambda _: None,
-) -> int:
+def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> int:
     """Remove the examples of files; return how many. What was never learnt is refused, and its place is named.
 
     With `only`, those of the cases with these names. `note` is called with the rows or documents that are removed.
     """
+    schema = reading.schema
     if _are_documents(schema, model, only):
-        documents = CountedDocuments(schema, files, file_format, only, note)
-        return forget_documents(model, schema, documents, _chosen(model, schema))
-    chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
+        return _forget_documents(model, schema, CountedDocuments(reading, only, note))
+    chosen = _declared_only(model, schema)
     seen = forgotten = 0
     with progress_bar("Forgetting") as tell:
-        for batch in schema.examples(files, file_format):
+        for batch in reading.examples():
             seen += len(batch.y)
             X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen)
             if not len(y):
@@ -215,23 +271,40 @@ def forget_batches(
     return forgotten
 
 
-def read_batches(
-    model: Any,
-    schema: Schema,
-    files: Sequence[str],
-    file_format: str | None,
-    only: Sequence[str],
-    note: Note,
-) -> None:
+def _forget_documents(model: Any, schema: SequenceSchema, documents: CountedDocuments) -> int:
+    """Remove whole documents; return the number of removed examples."""
+    before = int(model.memory_.label_counts.sum())
+    try:
+        with progress_bar("Forgetting") as tell:
+            read, cases = documents.through(tell)
+            model.forget_stream(read, classes=_chosen(model, schema), short=schema.short, cases=cases)
+    except NotStoredError as error:
+        if str(error).startswith("Case "):
+            raise
+        raise NotStoredError(
+            "A document was never learnt, or not that many times: nothing was forgotten and the file is as it was. "
+            "Leave it out, or name those that were learnt with --only."
+        ) from error
+    if documents.missing:
+        raise ValueError(f"The input has no case {', '.join(map(repr, sorted(documents.missing)))}.")
+    return before - int(model.memory_.label_counts.sum())
+
+
+def read_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
-    if _are_documents(schema, model, only):
-        documents, _ = CountedDocuments(schema, files, file_format, only, note).through(lambda *_: None)
+    if _are_documents(reading.schema, model, only):
+        documents, _ = CountedDocuments(reading, only, note).through(lambda *_: None)
         for _document in documents:
             pass
         return
-    chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
-    for batch in schema.examples(files, file_format):
+    chosen = _declared_only(model, reading.schema)
+    for batch in reading.examples():
         note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
+
+
+def _declared_only(model: Any, schema: Schema) -> set[Any] | None:
+    """Return the labels whose examples the model learns, one by one; None for all."""
+    return declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
 
 
 def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeGuard[SequenceSchema]:

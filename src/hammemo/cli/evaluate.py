@@ -26,8 +26,7 @@ from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads 
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from hammemo.evaluation.measures import Evaluation
-    from hammemo.evaluation.numbers import NumberEvaluation
+    from hammemo.evaluation.measures import Evaluation, NumberEvaluation
     from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
     from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
@@ -106,8 +105,7 @@ def evaluate_files(
         say_where_from(files)
         material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, measured.folds, measured.holdout, parameters.seed)
-        from hammemo.evaluation.measures import evaluate
-        from hammemo.evaluation.numbers import evaluate_numbers
+        from hammemo.evaluation.measures import evaluate, evaluate_numbers
 
         is_target = getattr(material, "is_target", False)
         measure: Any = evaluate if not is_target else evaluate_numbers

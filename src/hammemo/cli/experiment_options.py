@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from hammemo.cli.console import UsageError
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ WikiText: TypeAlias = Annotated[
 Draws: TypeAlias = Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")]
 DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")]
-ResultsAsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
+ResultsAsJson: TypeAlias = Annotated[bool, flag("--json", "Print all results as JSON.")]
 
 SEED: Final = 20270
 RECORDS: Final = ("results.json", "results.csv", "manifest.json")
@@ -88,7 +88,7 @@ class ResultsFolder:
 
     def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
         """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
-        from hammemo.paper.experiments.records import write_records
+        from hammemo.paper.experiments.measuring import write_records
 
         if self.out is None:
             return

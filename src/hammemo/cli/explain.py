@@ -55,7 +55,7 @@ def explain_contexts(
     shown: ExplainOptions,
     given: InputOptions,
     key_file: opt.KeyFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per context, one per line.")] = False,
+    as_json: Annotated[bool, opt.flag("--json", "Print one JSON object per context, one per line.")] = False,
 ) -> None:
     """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
     from hammemo.cli.models import open_model, say_what_is_left

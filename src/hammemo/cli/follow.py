@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli import options as opt
 from hammemo.cli.console import (
     UsageError,
     check_model_writable,
@@ -24,9 +24,7 @@ from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo.follow.follower import Follower
-    from hammemo.follow.targets import Target
-
-_MODEL, _TIMES, _RECEIPTS = "The model", "When", "Receipts (needs the extra erase)"
+    from hammemo.follow.served import Target
 
 
 @dataclass(frozen=True)
@@ -52,24 +50,27 @@ class FollowedOptions:
 
 
 @dataclass(frozen=True)
-class TargetOptions:
+class SignedRefits:
+    """Which refits get a receipt."""
+
+    panel: ClassVar = "Receipts (needs the extra erase)"
+
+    receipt: Annotated[
+        Path | None, option("FILE", "Append a signed receipt for each refit that followed a deletion.")
+    ] = None
+    keys: Annotated[Path | None, option("FILE", "The key file that hammemo keys new wrote.")] = None
+
+
+@dataclass(frozen=True)
+class TargetOptions(SignedRefits):
     """Which model follows."""
 
-    model: Annotated[Path | None, option("FILE", "A model file; it need not exist.", rich_help_panel=_MODEL)] = None
-    server: Annotated[
-        str | None, option("URL", "A server, with --name; token: HAMMEMO_TOKEN.", rich_help_panel=_MODEL)
-    ] = None
-    name: Annotated[str | None, option("MODEL", "The model on the server.", rich_help_panel=_MODEL)] = None
-    subject: Annotated[
-        str | None, option("COLUMN", "The column with the person (with --server).", rich_help_panel=_MODEL)
-    ] = None
-    receipt: Annotated[
-        Path | None,
-        option("FILE", "Append a signed receipt for each refit that followed a deletion.", rich_help_panel=_RECEIPTS),
-    ] = None
-    keys: Annotated[
-        Path | None, option("FILE", "The key file that hammemo keys new wrote.", rich_help_panel=_RECEIPTS)
-    ] = None
+    panel: ClassVar = "The model"
+
+    model: Annotated[Path | None, option("FILE", "A model file; it need not exist.")] = None
+    server: Annotated[str | None, option("URL", "A server, with --name; token: HAMMEMO_TOKEN.")] = None
+    name: Annotated[str | None, option("MODEL", "The model on the server.")] = None
+    subject: Annotated[str | None, option("COLUMN", "The column with the person (with --server).")] = None
 
     def opened(self) -> AbstractContextManager[Target]:
         """Return the model, to be used in a with statement."""
@@ -101,7 +102,7 @@ class TargetOptions:
 class TimeOptions:
     """When the model is refitted and compared."""
 
-    panel: ClassVar = _TIMES
+    panel: ClassVar = "When"
 
     refit_after: Annotated[float, option("SECONDS", "The longest time from a deletion to a refit.", min=0)] = 3_600.0
     check: Annotated[float, option("SECONDS", "Time between comparisons with the whole table; 0 for none.", min=0)] = (
@@ -117,9 +118,9 @@ def follow_table(
     table: FollowedOptions,
     target: TargetOptions,
     times: TimeOptions,
-    status: Annotated[bool, typer.Option("--status", help="Show how far the model is behind, and stop.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Read the log to its end, and stop.")] = False,
-    drop_slot: Annotated[bool, typer.Option("--drop-slot", help="Stop following: drop the slot, and stop.")] = False,
+    status: Annotated[bool, opt.flag("--status", "Show how far the model is behind, and stop.")] = False,
+    once: Annotated[bool, opt.flag("--once", "Read the log to its end, and stop.")] = False,
+    drop_slot: Annotated[bool, opt.flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.

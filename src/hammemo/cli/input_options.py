@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias, Ty
 import typer
 
 from hammemo.cli.console import UsageError
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
     from hammemo.sources.schemas import Schema
@@ -60,7 +60,7 @@ class InputOptions:
     columns: Annotated[
         str | None, option("A,B,…", "The columns of the context, in this order.", "all but the label")
     ] = None
-    no_header: Annotated[bool, typer.Option("--no-header", help="The first row of a CSV file is not a header.")] = False
+    no_header: Annotated[bool, flag("--no-header", "The first row of a CSV file is not a header.")] = False
     delimiter: Annotated[str | None, option("C", "The delimiter of a CSV file.", "comma")] = None
     missing: Annotated[
         str | None,

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import one_line_errors, print_error, print_result
+from hammemo.cli.console import NAME_A_MODEL, one_line_errors, print_error, print_result
 
 
 def inspect_file(
     file: opt.Model,
-    digest: Annotated[bool, typer.Option("--digest", help="Load the model and also show its digest.")] = False,
+    digest: Annotated[bool, opt.flag("--digest", "Load the model and also show its digest.")] = False,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -27,7 +27,7 @@ def inspect_file(
         facts = files.inspect(file)
     except (FileError, OSError) as error:
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
-        print_error(f"{reason} {opt.NAME_A_MODEL}")
+        print_error(f"{reason} {NAME_A_MODEL}")
         raise typer.Exit(1) from error
     if digest:
         facts["digest"] = _digest(file, key_file)

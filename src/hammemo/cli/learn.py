@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
 
@@ -32,9 +32,8 @@ from hammemo.cli.options import option
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hammemo.engines import GroupReport, Machines
+    from hammemo.cli.batches import Reading
+    from hammemo.engines import GroupReport
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
@@ -92,13 +91,6 @@ class EngineOptions:
         """The options that were given."""
         return {name: value for name, value in asdict(self).items() if value != getattr(EngineOptions, name)}
 
-    def machines(self, out: Path, tell: Callable[[int, int], None], reports: list[GroupReport]) -> Machines:
-        """Return how a fit is run that writes to `out`, shows its progress and appends to the reports."""
-        from hammemo.engines import Machines
-
-        folder = None if self.segments is None else out
-        return Machines(**asdict(self), out=folder, on_progress=tell, on_report=reports.append)
-
 
 def fit_files(
     source: Annotated[
@@ -124,9 +116,9 @@ def fit_files(
 
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.cli.batches import held_facts, learn_batches
+    from hammemo.cli.batches import Reading, held_facts, learn_batches
     from hammemo.cli.models import OpenModel
-    from hammemo.sources.schemas import SequenceSchema, TableSchema
+    from hammemo.sources.schemas import TableSchema
 
     started = time.perf_counter()
     with one_line_errors():
@@ -136,14 +128,14 @@ def fit_files(
         if isinstance(schema, TableSchema):
             schema = _for_layout(schema, layout, given.numeric)
             set_table_parameters(model, schema)
-        if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
-            model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
-        elif isinstance(schema, TableSchema) and machines.given:
-            model, schema, facts = _learn_table(model, schema, source, given.file_format, layout, machines, out)
+        reading = Reading(schema, source, given.file_format)
+        is_table = isinstance(schema, TableSchema)
+        if machines.given if is_table else _can_be_cut(schema, source, given.file_format):
+            model, schema, facts = _learn_with_engine(model, reading, classes, layout, machines, out)
         else:
             refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
             say_where_from(source)
-            schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
+            schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
         OpenModel(model, schema, {}).write(out, wait)
     facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
@@ -174,7 +166,7 @@ def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOp
         raise UsageError(f"--resume {machines.resume} is a file: name a folder, which need not exist.")
 
 
-def _can_be_cut(schema: SequenceSchema, files: list[str], file_format: str | None) -> bool:
+def _can_be_cut(schema: Any, files: list[str], file_format: str | None) -> bool:
     """Return whether engines can cut the input into shards: plain files, each document as it is there."""
     if schema.is_log or schema.end is not None or STANDARD_INPUT in files:
         return False
@@ -184,60 +176,36 @@ def _can_be_cut(schema: SequenceSchema, files: list[str], file_format: str | Non
 
 
 def _learn_with_engine(
-    model: MemoryClassifier,
-    schema: SequenceSchema,
-    files: list[str],
-    file_format: Any,
-    classes: Any,
-    layout: MemoryClassifier | None,
-    machines: EngineOptions,
-    out: Path,
-) -> tuple[MemoryClassifier, dict[str, Any]]:
+    model: Any, reading: Reading, classes: Any, layout: MemoryClassifier | None, machines: EngineOptions, out: Path
+) -> tuple[Learner, Schema, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines."""
-    from hammemo.engines import fit_documents
-    from hammemo.sources.documents import open_source
-
-    reports: list[GroupReport] = []
-    source = open_source(files, tokens=schema.tokens, column=schema.column, format=file_format)
-    short: Any = schema.short
-    with progress_bar("Learning") as tell:
-        how = machines.machines(out, tell, reports)
-        model = fit_documents(model, source, schema.h, classes=classes, short=short, layout=layout, machines=how)
-    facts = {
-        "tokens": sum(report.tokens for report in reports),
-        "examples": int(model.memory_.label_counts.sum()),
-        **_of_groups(reports),
-    }
-    return model, facts
-
-
-def _learn_table(
-    model: Learner,
-    schema: TableSchema,
-    files: list[str],
-    file_format: str | None,
-    layout: MemoryClassifier | None,
-    machines: EngineOptions,
-    out: Path,
-) -> tuple[Learner, TableSchema, dict[str, Any]]:
-    """Learn the rows of files, on many cores or machines."""
+    from hammemo.engines import Machines, fit_documents
     from hammemo.engines.tables import fit_rows
-    from hammemo.sources.table_files import open_table
+    from hammemo.sources.documents import open_source
+    from hammemo.sources.schemas import TableSchema
+    from hammemo.sources.tables import open_table
 
     reports: list[GroupReport] = []
-    source = open_table(files, format=file_format, header=schema.header, delimiter=schema.delimiter)
+    schema, files, form = reading.schema, reading.files, cast("Any", reading.file_format)
+    folder, tokens = None if machines.segments is None else out, {}
     with progress_bar("Learning") as tell:
-        how = machines.machines(out, tell, reports)
-        model, schema = fit_rows(model, source, schema, how, layout=layout)
-    return model, schema, {"examples": model.state.n_examples, **_of_groups(reports)}
-
-
-def _of_groups(reports: list[GroupReport]) -> dict[str, Any]:
-    return {
+        how = Machines(**asdict(machines), out=folder, on_progress=tell, on_report=reports.append)
+        if isinstance(schema, TableSchema):
+            table = open_table(list(files), format=form, header=schema.header, delimiter=schema.delimiter)
+            model, schema = fit_rows(model, table, schema, how, layout=layout)
+        else:
+            source, short = open_source(files, tokens=schema.tokens, column=schema.column, format=form), schema.short
+            cut: dict[str, Any] = {"classes": classes, "short": short, "layout": layout}
+            model = fit_documents(model, source, schema.h, **cut, machines=how)
+            tokens = {"tokens": sum(report.tokens for report in reports)}
+    facts = {
+        **tokens,
+        "examples": model.state.n_examples,
         "groups": len(reports),
         "groups_resumed": sum(report.resumed for report in reports),
         "peak_bytes": max(report.peak_bytes for report in reports),
     }
+    return model, schema, facts
 
 
 def _learnt(facts: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from hammemo.cli.console import UsageError
 from hammemo.cli.input_options import refuse
-from hammemo.cli.options import option, read_key
+from hammemo.cli.options import flag, option, read_key
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
@@ -59,8 +59,8 @@ class ModelOptions:
     d_h: Annotated[
         int | None, typer.Option("--d-h", min=1, help="Dimension of its projected codes.", show_default="d / h")
     ] = None
-    tied: Annotated[bool, typer.Option("--tied", help="Its labels use their codes as tokens.")] = False
-    exact: Annotated[bool, typer.Option("--exact", help="Its codes are whole steps: sums are exact.")] = False
+    tied: Annotated[bool, flag("--tied", "Its labels use their codes as tokens.")] = False
+    exact: Annotated[bool, flag("--exact", "Its codes are whole steps: sums are exact.")] = False
     keep: Annotated[
         str,
         option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import typer
 
-from hammemo.cli.options import NAME_A_MODEL
+from hammemo.cli.console import NAME_A_MODEL
 from hammemo.files.archive import FileError
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+from hammemo.cli.console import check_model_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo.cli.models import OpenModel
 
 
 def option(metavar: str, text: str, default: str | bool = True, **more: Any) -> Any:
@@ -13,7 +22,10 @@ def option(metavar: str, text: str, default: str | bool = True, **more: Any) -> 
     return typer.Option(metavar=metavar, help=text, show_default=default, **more)
 
 
-NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value: its name, and what it does."""
+    return typer.Option(name, help=text)
+
 
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 KeyFile: TypeAlias = Annotated[
@@ -23,10 +35,33 @@ Wait: TypeAlias = Annotated[
     float | None,
     option("SECONDS", "How long to wait while another process changes the model file.", "until it has ended", min=0),
 ]
-Refit: TypeAlias = Annotated[
-    bool, typer.Option("--refit", help="Then choose sites and fit weights again from the kept rows.")
-]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Refit: TypeAlias = Annotated[bool, flag("--refit", "Then choose sites and fit weights again from the kept rows.")]
+AsJson: TypeAlias = Annotated[bool, flag("--json", "Print the result as JSON.")]
+
+
+@dataclass(frozen=True)
+class ModelChange:
+    """The model file that a command changes."""
+
+    model: Model
+    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None
+    wait: Wait = None
+    key_file: KeyFile = None
+    as_json: AsJson = False
+
+    @property
+    def target(self) -> Path:
+        """The file that is written."""
+        return self.model if self.out is None else self.out
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenModel]:
+        """Open the model; no other process changes it during this block."""
+        from hammemo.cli.models import changing, open_model
+
+        check_model_writable(self.target)
+        with changing(self.target, [self.model], self.wait):
+            yield open_model(self.model, read_key(self.key_file))
 
 
 def read_key(file: Path | None) -> bytes | None:

@@ -10,6 +10,7 @@ import typer
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import (
     UsageError,
+    as_options,
     one_line_errors,
     print_result,
     progress_bar,
@@ -19,7 +20,6 @@ from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa:
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
 from hammemo.cli.options import option
-from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ def _held_examples(
     """Return at most this many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
-    from hammemo.tokens.sampling import UniformSample
+    from hammemo.tokens.streams import UniformSample
 
     held, found = UniformSample(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:

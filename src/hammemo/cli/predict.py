@@ -1,47 +1,202 @@
-"""``hammemo predict``: one answer for each row or document."""
+"""``hammemo predict``: one answer for each row or document.
+
+Where answers go: lines of text or JSON on standard output, or a table of the inputs with the answers beside them.
+"""
 
 from __future__ import annotations
 
+import csv
+import json
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.answers import Answers, answer_writer
-from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
-from hammemo.cli.options import option
-from hammemo.sources.formats import STANDARD_INPUT
+from hammemo.cli.options import flag, option
+from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from hammemo.sources.examples import Queries
+    from hammemo.sources.schemas import Queries
 
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
-]
-Out = Annotated[
-    Path | None,
-    option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
-]
+Answers = dict[str, list[Any]]
+"""Columns of answers, by name."""
+
+
+@contextmanager
+def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Queries, Answers], None]]:
+    """Yield a function that is given queries and their answers; a file is there only when all of them are written."""
+    if out is None:
+        lines = _printed_json if as_json else _lines
+        yield lambda queries, answers: sys.stdout.writelines(lines(queries, answers))
+        return
+    check_writable(out)
+    kind = format_of(str(out), "?")
+    if kind not in FORMATS or compression_of(out.name):
+        raise UsageError(f"--out {out}: the name of a table of answers ends in .csv, .tsv, .jsonl, .parquet or .txt.")
+    from hammemo.files.atomic import replacement  # not before it is needed: it loads all that models need
+
+    with replacement(out) as temporary, _WRITERS[kind](Path(temporary)) as write:
+        yield write
+
+
+def with_answers(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
+    """Return the columns of the input and of the answers; an answer whose name is taken gets an underscore."""
+    columns = {name: column.tolist() for name, column in zip(queries.names, queries.columns, strict=True)}
+    for name, values in answers.items():
+        while name in columns:
+            name += "_"
+        columns[name] = values
+    return columns
+
+
+def _printed_json(queries: Queries, answers: Answers) -> Iterator[str]:
+    return _json_lines(answers if queries.identity is None else with_answers(queries, answers))
+
+
+def _json_lines(columns: Answers) -> Iterator[str]:
+    for row in zip(*columns.values(), strict=True):
+        value = dict(zip(columns, row, strict=True))
+        yield json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"
+
+
+def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
+    """Yield answers as lines; those of an event log come in no order that is seen, so the case is written before."""
+    columns = answers if queries.identity in (None, "document") else with_answers(queries, answers)
+    for row in zip(*map(_flat, columns.values()), strict=True):
+        yield "\t".join(map(_shown, row)) + "\n"
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    return ["\t".join(map(_shown, value)) if isinstance(value, list) else value for value in values]
+
+
+def _shown(value: Any) -> str:
+    """Return a value as one word of a line: a text that would break the line is written as JSON."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if "\n" in text or "\r" in text else text
+
+
+@contextmanager
+def _file_of_lines(
+    lines: Callable[[Queries, Answers], Iterable[str]], path: Path
+) -> Iterator[Callable[[Queries, Answers], None]]:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        yield lambda queries, answers: file.writelines(lines(queries, answers))
+
+
+class _UnixLines:
+    r"""A file for a CSV writer of its usual line ends, because only with these it quotes a value with a bare \r."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        """Write a row with the line end of Unix."""
+        self._file.write(row.removesuffix("\r\n") + "\n")
+
+
+def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
+    @contextmanager
+    def opened(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(_UnixLines(file), delimiter=delimiter)
+            started = False
+
+            def write(queries: Queries, answers: Answers) -> None:
+                nonlocal started
+                columns = with_answers(queries, _spread(answers))
+                if not started:
+                    writer.writerow(columns)
+                started = True
+                writer.writerows(zip(*columns.values(), strict=True))
+
+            yield write
+
+    return opened
+
+
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+    arrow = require_arrow("Parquet", "parquet")
+    writers: list[Any] = []
+
+    def write(queries: Queries, answers: Answers) -> None:
+        table = arrow.table(with_answers(queries, _spread(answers)))
+        if not writers:
+            writers.append(arrow.parquet.ParquetWriter(path, table.schema))
+        writers[0].write_table(table.cast(writers[0].schema))
+
+    try:
+        yield write
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _spread(answers: Answers) -> Answers:
+    """Return answers with a column for each of several labels: first, second and so on."""
+    spread: Answers = {}
+    for name, values in answers.items():
+        if values and isinstance(values[0], list):
+            spread |= {f"{name}_{place + 1}": [value[place] for value in values] for place in range(len(values[0]))}
+        else:
+            spread[name] = values
+    return spread
+
+
+_WRITERS: dict[str, Callable[[Path], Any]] = {
+    "csv": _delimited_file(","),
+    "tsv": _delimited_file("\t"),
+    "jsonl": partial(_file_of_lines, lambda queries, answers: _json_lines(with_answers(queries, answers))),
+    "parquet": _parquet_file,
+    "text": partial(_file_of_lines, _lines),
+}
+
+
+_LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
+"""Characters that many programs take for the end of a line; JSON allows them as they are, and escaped."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What a model is asked, and where its answers go."""
+
+    model: opt.Model
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
+    ] = None
+    out: Annotated[
+        Path | None,
+        option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
+    ] = None
+    key_file: opt.KeyFile = None
+    as_json: opt.AsJson = False
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
     """What is printed beside each answer."""
 
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of the answer (log-linear vote or mixture).")
-    ] = False
+    proba: Annotated[bool, flag("--proba", "Add the probability of the answer (log-linear vote or mixture).")] = False
     certify: Annotated[
-        bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
+        bool, flag("--certify", "Add whether the answer is proven to be that of the exact classifier.")
     ] = False
     interval: Annotated[
         float | None,
@@ -58,16 +213,7 @@ class AnswerOptions:
             refuse({"interval": self.interval}, "is for a model of numbers, and this one predicts labels: leave it out")
 
 
-def predict_rows(
-    model: opt.Model,
-    files: Files = None,
-    out: Out = None,
-    *,
-    wanted: AnswerOptions,
-    given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -> None:
     """Print the most likely label, the expected number, or the most likely next token of a document, one per line."""
 
     def answer(model: Any, queries: Queries) -> Answers:
@@ -84,7 +230,7 @@ def predict_rows(
         return answers
 
     with one_line_errors():
-        answer_files(model, files, given, key_file, out, answer, as_json=as_json)
+        answer_files(asked, given, answer)
 
 
 def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
@@ -98,26 +244,17 @@ def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
     return found
 
 
-def answer_files(
-    path: Path,
-    files: list[str] | None,
-    given: InputOptions,
-    key_file: Path | None,
-    out: Path | None,
-    answer: Callable[[Any, Queries], Answers],
-    *,
-    as_json: bool,
-) -> None:
+def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Queries], Answers]) -> None:
     """Answer all that is in files, batch by batch, and write the answers."""
     from hammemo.cli.models import open_model, say_what_is_left
 
-    opened = open_model(path, opt.read_key(key_file))
-    say_what_is_left(opened, path)
+    opened = open_model(asked.model, opt.read_key(asked.key_file))
+    say_what_is_left(opened, asked.model)
     schema = given.changed(opened.schema)
-    files = files or [STANDARD_INPUT]
+    files, out = asked.files or [STANDARD_INPUT], asked.out
     say_where_from(files)
     answered = 0
-    with answer_writer(out, as_json=as_json) as write, progress_bar("Answering") as tell:
+    with answer_writer(out, as_json=asked.as_json) as write, progress_bar("Answering") as tell:
         batches: Iterable[Queries] = schema.queries(files, opened.h, given.file_format, whole=out is not None)
         for queries in batches:
             write(queries, answer(opened.model, queries))
@@ -126,4 +263,4 @@ def answer_files(
         if not answered:
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
-        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=as_json)
+        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=asked.as_json)

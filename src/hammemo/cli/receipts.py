@@ -15,6 +15,7 @@ from hammemo.cli.options import option
 
 if TYPE_CHECKING:
     from hammemo.cli.models import OpenModel
+    from hammemo.cli.options import ModelChange
     from hammemo.receipts.chains import ReceiptFile
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
@@ -40,12 +41,12 @@ class ReceiptOptions:
     ] = None
 
     @contextmanager
-    def evidence(self, wait: float | None) -> Iterator[ReceiptFiles]:
-        """Hold the file of receipts, if one is named."""
+    def evidence(self, change: ModelChange) -> Iterator[ReceiptFiles]:
+        """Return what writes the changed model and, if there is a file for it, its receipt: the file is locked."""
         if self.receipt is None:
             if self.keys is not None or self.request is not None:
                 raise UsageError("--keys and --request are for a receipt: name its file with --receipt.")
-            yield ReceiptFiles()
+            yield ReceiptFiles(change)
             return
         if self.keys is None:
             raise UsageError("--receipt needs --keys FILE: hammemo keys new FILE writes one.")
@@ -57,8 +58,8 @@ class ReceiptOptions:
         check_writable(self.receipt, "--receipt")
         keys, file = read_keys(self.keys), ReceiptFile(self.receipt)
         request = check_line(secrets.token_hex(8) if self.request is None else self.request, "--request")
-        with file.locked(wait):
-            yield SignedReceiptFiles(file, keys, request)
+        with file.locked(change.wait):
+            yield SignedReceiptFiles(change, file, keys, request)
 
 
 class ReceiptFiles:
@@ -73,14 +74,11 @@ class ReceiptFiles:
     is_signed = False
     """Whether there will be a receipt."""
 
-    def is_done(
-        self,
-        opened: OpenModel,  # noqa: ARG002
-        model: Path,  # noqa: ARG002
-        read: Callable[[Note], None] | None = None,  # noqa: ARG002
-        repeats: Callable[[], bool] | None = None,  # noqa: ARG002
-    ) -> bool:
-        """Note what the model is before the command; return whether the request was carried out before.
+    def __init__(self, change: ModelChange) -> None:
+        self._change = change
+
+    def is_done(self, *_: Any, **__: Any) -> bool:
+        """Note what the model is before the command; return whether the request was carried out before, and say so.
 
         `read` hands the rows that are to be forgotten to a function, and forgets nothing. `repeats`, where the rows are
         not given, returns whether nothing is left to do.
@@ -90,9 +88,9 @@ class ReceiptFiles:
     def note(self, rows: Iterable[Iterable[Any]]) -> None:
         """Note rows that are forgotten."""
 
-    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None, learnt: int = 0) -> None:  # noqa: ARG002
+    def write(self, opened: OpenModel, learnt: int = 0) -> None:  # noqa: ARG002
         """Write the model."""
-        opened.write(target, wait)
+        opened.write(self._change.target, self._change.wait)
 
 
 class SignedReceiptFiles(ReceiptFiles):
@@ -100,9 +98,10 @@ class SignedReceiptFiles(ReceiptFiles):
 
     is_signed = True
 
-    def __init__(self, file: ReceiptFile, keys: Keys, request: str) -> None:
+    def __init__(self, change: ModelChange, file: ReceiptFile, keys: Keys, request: str) -> None:
         from hammemo.receipts import RowHash
 
+        super().__init__(change)
         self._file, self._keys, self._request = file, keys, request
         self._forgotten = RowHash(keys)
 
@@ -111,16 +110,12 @@ class SignedReceiptFiles(ReceiptFiles):
         self._forgotten = self._forgotten.plus(rows)
 
     def is_done(
-        self,
-        opened: OpenModel,
-        model: Path,
-        read: Callable[[Note], None] | None = None,
-        repeats: Callable[[], bool] | None = None,
+        self, opened: OpenModel, read: Callable[[Note], None] | None = None, repeats: Callable[[], bool] | None = None
     ) -> bool:
-        """Note what the model is before the command; return whether the request was carried out before."""
+        """Note what the model is before the command; return whether the request was carried out before, and say so."""
         from hammemo.receipts import Moment
 
-        self._before = Moment.of(opened.as_written(model))
+        self._before = Moment.of(opened.as_written(self._change.model))
         last = self._file.settled(self._before.digest, self._keys)
         self._previous = None if last is None else last.hash
         if last is None or all(signed.receipt.request != self._request for signed in self._file.read()):
@@ -139,17 +134,17 @@ class SignedReceiptFiles(ReceiptFiles):
                 "another id for these."
             )
         self._say(last)
-        self.facts = {"repeated": True, **self.facts}
-        self.sentence = f"This request was carried out before; nothing has changed. {self.sentence}"
+        told = f"This request was carried out before; nothing has changed. {self.sentence}"
+        print_result({"repeated": True, **self.facts}, told, as_json=self._change.as_json)
         return True
 
-    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None, learnt: int = 0) -> None:
+    def write(self, opened: OpenModel, learnt: int = 0) -> None:
         """Write the model, then its receipt; `learnt` is how many rows the same edit has learnt."""
         from hammemo.receipts import Moment
 
-        after = Moment.of(opened.as_written(model))
+        after = Moment.of(opened.as_written(self._change.model))
         signed = after.receipt_since(self._before, self._forgotten, self._request, self._previous, learnt=learnt)
-        self._file.add(signed, lambda: opened.write(target, wait))
+        self._file.add(signed, lambda: super(SignedReceiptFiles, self).write(opened))
         self._say(signed)
 
     def _say(self, signed: SignedReceipt) -> None:
@@ -157,8 +152,3 @@ class SignedReceiptFiles(ReceiptFiles):
         removed = f"{counted(receipt.rows, 'row')} and {counted(receipt.labels, 'label')} removed"
         self.sentence = f"Receipt of request {receipt.request} ({removed}): {self._file.path}"
         self.facts = {"receipt": receipt.to_json(), "receipt_hash": signed.hash, "receipts": str(self._file.path)}
-
-
-def say_done(evidence: ReceiptFiles, *, as_json: bool) -> None:
-    """Say that a request was carried out before."""
-    print_result(dict(evidence.facts), evidence.sentence, as_json=as_json)

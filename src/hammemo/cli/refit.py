@@ -7,15 +7,15 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_result
-from hammemo.cli.options import option
-from hammemo.cli.receipts import ReceiptOptions, say_done
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import counted, one_line_errors, print_result
+from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
@@ -44,37 +44,23 @@ _ASKED_ROWS: Final = 1000
 """Kept rows whose labels are compared."""
 
 
-def refit_model(
-    model: opt.Model,
-    recording: ReceiptOptions,
-    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None,
-    key_file: opt.KeyFile = None,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def refit_model(change: opt.ModelChange, recording: ReceiptOptions) -> None:
     """Choose sites and fit weights again from the rows that MODEL keeps; no data is needed.
 
     After hammemo forget and hammemo refit, the model is the one that never learnt the forgotten examples.
     """
-    from hammemo.cli.models import changing, open_model
-
-    target = model if out is None else out
-    with one_line_errors():
-        check_model_writable(target)
-        with recording.evidence(wait) as evidence, changing(target, [model], wait):
-            opened = open_model(model, opt.read_key(key_file))
-            if evidence.is_done(opened, model):
-                say_done(evidence, as_json=as_json)
-                return
-            refitted = refit(opened.learner(model), model)
-            writes = refitted.weights != "none" or out is not None or evidence.is_signed
-            if writes:
-                evidence.write(opened, model, target, wait)
-    done = f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}"
+    with one_line_errors(), recording.evidence(change) as evidence, change.opened() as opened:
+        if evidence.is_done(opened):
+            return
+        refitted = refit(opened.learner(change.model), change.model)
+        writes = refitted.weights != "none" or change.out is not None or evidence.is_signed
+        if writes:
+            evidence.write(opened)
+    done = f"{refitted.sentence} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
     share = refitted.changed_labels
     changed = "" if share is None else f"The refit changed {100 * share:.1f} % of the labels of the last kept rows."
-    facts = {**refitted.facts, "out": str(target), **evidence.facts}
-    print_result(facts, done, changed, evidence.sentence, as_json=as_json)
+    facts = {**refitted.facts, "out": str(change.target), **evidence.facts}
+    print_result(facts, done, changed, evidence.sentence, as_json=change.as_json)
 
 
 def refit(learner: Learner, path: Path) -> Refitted:

@@ -15,7 +15,7 @@ from rich.table import Table
 from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import UsageError, console, one_line_errors, print_result, progress_bar
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,11 +30,11 @@ reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times a
 def everything(
     context: typer.Context,
     run_all: Annotated[
-        bool, typer.Option("--all", help="Run synthetic, bounds and wikitext, and write one report: 20 minutes.")
+        bool, flag("--all", "Run synthetic, bounds and wikitext, and write one report: 20 minutes.")
     ] = False,
     out: Annotated[Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")] = None,
     data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, with --all: a few minutes.")] = False,
+    quick: Annotated[bool, flag("--quick", "Fewer draws, with --all: a few minutes.")] = False,
     jobs: opt.Jobs = opt.ALL_CORES,
 ) -> None:
     """Reproduce the paper: tables, figures, claims. Times are for two cores."""
@@ -60,8 +60,7 @@ def everything(
 
 def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
     """Write the report from what the commands have written to folders of their names."""
-    from hammemo.paper.experiments.paper_report import report
-    from hammemo.paper.experiments.report import evaluation
+    from hammemo.paper.experiments.report import evaluation, report
 
     results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
     figures = out / "figures"
@@ -77,18 +76,14 @@ def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
 @one_line_errors()
 def synthetic(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="h = 8 and d up to 1024 only, 1,000 realisations: minutes.")
-    ] = False,
+    quick: Annotated[bool, flag("--quick", "h = 8 and d up to 1024 only, 1,000 realisations: minutes.")] = False,
     realisations: Annotated[
         int | None, option("N", "Draws of the codes per point; the paper has 160.", "160", min=2)
     ] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if one of the paper's claims does not hold.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
+    check: Annotated[bool, flag("--check", "Exit with 1 if one of the paper's claims does not hold.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the claims as JSON.")] = False,
 ) -> None:
     """Validate the analysis on planted data, three panels of figure 1: 5 minutes."""
     from hammemo.paper.experiments import synthetic as experiment
@@ -114,7 +109,7 @@ def synthetic(
 @one_line_errors()
 def bounds(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")],
-    quick: Annotated[bool, typer.Option("--quick", help="A few draws only, for a first look.")] = False,
+    quick: Annotated[bool, flag("--quick", "A few draws only, for a first look.")] = False,
     draws: Annotated[int | None, option("N", "Draws of the codes per data set.", "2000", min=1)] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -140,14 +135,14 @@ def bounds(
 def wikitext(
     out: Annotated[Path, opt.results_folder("reproduction.md, results.json, results.csv and the figure")],
     data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller sample, two draws, h = 8: two minutes.")] = False,
+    quick: Annotated[bool, flag("--quick", "A smaller sample, two draws, h = 8: two minutes.")] = False,
     draws: opt.Draws = None,
     seed: Annotated[int, option("N", "Seed of draws and codes.")] = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 15 minutes."""
-    from hammemo.paper.experiments import throughput, vocabulary
+    from hammemo.paper.experiments import throughput
     from hammemo.paper.experiments import wikitext as experiment
     from hammemo.paper.experiments.figures import require_matplotlib, wikitext_figure
     from hammemo.paper.experiments.report import reproduction
@@ -170,7 +165,7 @@ def wikitext(
     results["throughput"] = throughput.throughput_panel(splits, queries, n_tokens, settings.dimensions, protocol)
     small: dict[str, Any] = {"dimensions": (256,), "n_train": 50_000, "n_test": 500} if quick else {}
     with progress_bar("Whole vocabulary") as on_progress:
-        results["full_vocabulary"] = vocabulary.run(task, seed=seed, on_progress=on_progress, **small)
+        results["full_vocabulary"] = experiment.whole_vocabulary(task, seed=seed, on_progress=on_progress, **small)
     page = reproduction(results)
     wikitext_figure(results, out)
     tables = ["table", "inference", "throughput", "full_vocabulary"]
@@ -184,7 +179,7 @@ def inference(
     device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
     data: opt.TextOrDrawn = None,
     threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the rows as JSON.")] = False,
 ) -> None:
     """Time the methods of table 2 at h = 8, on a processor or a GPU: 40 seconds."""
     from hammemo.paper.experiments import throughput

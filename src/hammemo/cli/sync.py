@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -12,20 +11,20 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import (
     UsageError,
-    check_model_writable,
     one_line_errors,
     print_result,
     say_where_from,
 )
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
-from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
+from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.cli.models import OpenModel
+    from hammemo.cli.receipts import ReceiptFiles
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
@@ -88,32 +87,15 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class FileSync:
+class FileSync(opt.ModelChange):
     """Which model file is compared, and what is done with it."""
 
-    model: opt.Model
-    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None
     label: KnownLabel = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False
-    refit: Annotated[bool, typer.Option("--refit", help="Then fit the model to the table, as hammemo fit does.")] = (
-        False
-    )
-    wait: opt.Wait = None
-    key_file: opt.KeyFile = None
-
-    @property
-    def target(self) -> Path:
-        """The file that is written."""
-        return self.model if self.out is None else self.out
+    dry_run: Annotated[bool, opt.flag("--dry-run", "Only say what would change.")] = False
+    refit: Annotated[bool, opt.flag("--refit", "Then fit the model to the table, as hammemo fit does.")] = False
 
 
-def sync_table(
-    sync: FileSync,
-    table: TableOptions,
-    given: InputOptions,
-    recording: ReceiptOptions,
-    as_json: opt.AsJson = False,
-) -> None:
+def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recording: ReceiptOptions) -> None:
     """Make MODEL hold just the rows of a table: forget the rows that are gone, learn the new ones.
 
     Rows are compared by their values and their labels or targets; copies count. Columns are found by name and read as
@@ -124,32 +106,29 @@ def sync_table(
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
     from hammemo.cli.batches import shown_facts
-    from hammemo.cli.models import changing, left_to_do, open_model
+    from hammemo.cli.models import left_to_do
 
     model, target = sync.model, sync.target
-    with one_line_errors(), recording.evidence(sync.wait) as evidence:
-        check_model_writable(target)
+    with one_line_errors(), recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
-        with changing(target, [model], sync.wait):
-            opened = open_model(model, opt.read_key(sync.key_file))
+        with sync.opened() as opened:
             learner, schema = opened.learner(model), _table_schema(opened, given, sync)
             sources, position = table.sources(given.file_format)
             rows = _all_rows(schema, sources, given.file_format, opened.h)
-            if evidence.is_done(opened, model, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
-                say_done(evidence, as_json=as_json)
+            if evidence.is_done(opened, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
                 return
             synced = _synced(learner, schema, rows, dry_run=sync.dry_run, position=position, refit=sync.refit)
             is_same = synced.is_equal and not sync.refit and position is None and sync.out is None
             writes = evidence.is_signed or not (sync.dry_run or is_same)
             if writes:
                 _note(synced, evidence)
-                evidence.write(opened, model, target, sync.wait, learnt=synced.learnt or 0)
+                evidence.write(opened, synced.learnt or 0)
         digest = opened.as_written(model).digest()
     facts = {**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts}
     done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
     left = left_to_do(learner, target) if writes else ""
-    print_result(facts, str(synced), done, left, evidence.sentence, as_json=as_json)
+    print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
 def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> TableSchema:

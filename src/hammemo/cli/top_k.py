@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import one_line_errors
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.predict import Files, Out, answer_files, probabilities
+from hammemo.cli.options import flag
+from hammemo.cli.predict import Questions, answer_files, probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.cli.answers import Answers
-    from hammemo.sources.examples import Queries
+    from hammemo.cli.predict import Answers
+    from hammemo.sources.schemas import Queries
 
 
 @dataclass(frozen=True)
@@ -26,29 +26,14 @@ class TopKOptions:
     """How many labels are printed, which of them, and with which numbers."""
 
     k: Annotated[int, typer.Option("--k", min=1, help="Number of labels.")] = 5
-    scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote or a mixture).")
-    ] = False
-    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out labels that the row or document contains.")] = (
-        False
-    )
-    exclude: Annotated[
-        Path | None, typer.Option("--exclude", help="A file with labels to leave out, one per line.")
-    ] = None
-    allow: Annotated[Path | None, typer.Option("--allow", help="A file with the allowed labels, one per line.")] = None
+    scores: Annotated[bool, flag("--scores", "Add the labels' scores.")] = False
+    proba: Annotated[bool, flag("--proba", "Add the labels' probabilities (log-linear vote or mixture).")] = False
+    unseen: Annotated[bool, flag("--unseen", "Leave out labels that the row or document contains.")] = False
+    exclude: Annotated[Path | None, flag("--exclude", "A file with labels to leave out, one per line.")] = None
+    allow: Annotated[Path | None, flag("--allow", "A file with the allowed labels, one per line.")] = None
 
 
-def top_k_rows(
-    model: opt.Model,
-    files: Files = None,
-    out: Out = None,
-    *,
-    wanted: TopKOptions,
-    given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def top_k_rows(asked: Questions, wanted: TopKOptions, given: InputOptions) -> None:
     """Print the k most likely labels of each row or document, best first, separated by tabs."""
 
     def answer(model: Any, queries: Queries) -> Answers:
@@ -74,7 +59,7 @@ def top_k_rows(
         return answers
 
     with one_line_errors():
-        answer_files(model, files, given, key_file, out, answer, as_json=as_json)
+        answer_files(asked, given, answer)
 
 
 def _listed(path: Path, classes: NDArray[Any]) -> NDArray[Any]:

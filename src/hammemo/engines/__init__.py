@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.engines.jobs import GroupReport, Job
-from hammemo.engines.running import ENGINES, GroupObserver, Machines
+from hammemo.engines.jobs import GroupObserver, GroupReport, Job, described
+from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.tables import Front, fit_rows
 from hammemo.memories import Hashed, Memory
 from hammemo.models.editing import edit
@@ -31,7 +31,7 @@ from hammemo.models.streams import with_counted_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema
-from hammemo.sources.table_files import open_table
+from hammemo.sources.tables import open_table
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.shards import Shard
-    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
@@ -109,7 +107,19 @@ def fit_documents(
     template = state.memory.empty_like()
     kept = None if state.store is None else state.store.emptied()
     groups = machines.groups(source)
-    manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
+    manifest = described(
+        source,
+        groups,
+        kept,
+        tokens=source.tokens,
+        column=source.column,
+        h=int(h),
+        short=short,
+        pad=pad,
+        classes=None if labels is None else labels.tolist(),
+        memory=type(template).__name__,
+        layout=template.fingerprint(),
+    )
     job = Job(template, replace(source, files=()), h, short, pad, labels, machines.checkpoint(manifest), kept)
     tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
     kind = _local_kind(template, source, block)
@@ -206,33 +216,3 @@ def _local_kind(template: Memory, source: Source, block: Block) -> str:
     compiled = isinstance(template, Hashed) and template.is_compiled
     numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
     return "threads" if compiled and numbers else "processes"
-
-
-def _manifest(
-    source: Source,
-    template: Memory,
-    h: int,
-    short: str,
-    pad: Any,
-    labels: Vocabulary | None,
-    groups: list[tuple[Shard, ...]],
-    kept: ModelStore | None,
-) -> dict[str, Any]:
-    """Return what must be the same for a group's state to be used again."""
-    return {
-        "format": 1,
-        "files": len(source.files),
-        "bytes": source.nbytes,
-        "tokens": source.tokens,
-        "column": source.column,
-        "source": source.fingerprint(),
-        "h": int(h),
-        "short": short,
-        "pad": pad,
-        "classes": None if labels is None else labels.tolist(),
-        "memory": type(template).__name__,
-        "layout": template.fingerprint(),
-        "kept": None if kept is None else kept.described(),
-        "groups": len(groups),
-        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
-    }

@@ -6,6 +6,13 @@ in pieces. Where there are many runs they are therefore brought together first: 
 `FAN_IN` *bands* (neighbouring ranges) is added up and written as a run of its own, about as large as one of them. Then
 a range finds its rows in :math:`R / \mathrm{FAN\_IN}` runs. This is repeated until they are few. A sum has no order, so
 the segments are the same to the byte.
+
+An exact count table cut by ranges of keys, so that parts of many tables are added apart from each other.
+
+The rows of a table are sorted by site and then by their tokens, in canonical order. Tokens :math:`t_1 < t_2 < \dots`
+cut the keys by their *first* token: part p holds the rows that begin with a token in :math:`[t_p, t_{p+1})`. The parts
+of all tables for one p add up to the part of the sum; and parts side by side, site by site, are a sorted table again.
+Where the cuts lie changes nothing but how even the work is; they are taken from a sample.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.segment_files import SegmentFacts, open_segment
-from hammemo.memories.exact import Segment, SiteRows, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact import CountTable, Segment, SiteRows, View, added_rows, rank_before, used_arrays
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
@@ -213,3 +220,24 @@ def _in_memory(names: Vocabulary) -> Vocabulary:
 def _narrowed(rows: SiteRows) -> SiteRows:
     """Return rows in little room."""
     return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
+
+
+def even_cuts(table: CountTable, parts: int) -> list[Token]:
+    """Return at most ``parts - 1`` tokens, ascending, that cut a table into parts of about as many entries.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.memories import Exact
+    >>> from hammemo.engines.adding import even_cuts
+    >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"], ["c", "e"]], ["x", "y", "x"]).memory_
+    >>> even_cuts(memory.table(), 2)
+    ['d']
+    """
+    first = np.concatenate([known.rows()[:, 0] for known in table.tuples])
+    weights = np.bincount(first, weights=table.row_lengths, minlength=len(table.vocabulary))
+    before = np.cumsum(weights) - weights
+    goals = weights.sum() * np.arange(1, parts) / parts
+    places = np.unique(np.searchsorted(before, goals))
+    tokens = table.vocabulary.tolist()
+    return [tokens[place] for place in places.tolist() if 0 < place < len(tokens)]

@@ -1,28 +1,151 @@
-"""What every engine does: learn one group of shards. A task is a pure function of the job and the group."""
+"""What every engine does: learn one group of shards. A task is a pure function of the job and the group.
+
+Partial states on their way between processes: named arrays out, a memory in.
+
+Only these functions know how a memory becomes arrays and arrays a memory; nothing is pickled or unpickled here.
+
+A folder that remembers what is done, so that a job whose driver died is started again and repeats nothing.
+
+The folder, on this machine or on object storage, holds ``manifest.json``, which says whose job it is, and one file for
+each group of shards that has been learnt: 32 bytes of BLAKE2b and then the state, as safetensors. A file is written
+beside its place and renamed (object stores show a file only when it is whole), so that it is there or it is not; one
+that is damaged all the same does not match its digest and counts as not there.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hammemo.engines.states import Arrays, pack, unpack
+import numpy as np
+import safetensors.numpy
+from sklearn.base import clone
+
+from hammemo.files.atomic import write_file
+from hammemo.sources.formats import file_system
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import Block, stream_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hammemo.engines.checkpoints import Checkpoint
+    from numpy.typing import NDArray
+
     from hammemo.memories import Memory
     from hammemo.sources.documents import Source
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard, ShardedFiles
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.vocabulary import Vocabulary
+
+_DIGEST: Final = 32
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The states of the groups of one job.
+
+    Parameters
+    ----------
+    base, path : str
+        The folder: its address, empty on this machine, and the path there.
+    job : str
+        A digest of the manifest; a state that was written for another job is not read.
+    """
+
+    base: str
+    path: str
+    job: str
+
+    def read(self, group: int) -> Arrays | None:
+        """Return the state of a group, None if it is not there."""
+        try:
+            with file_system(self.base).open_input_file(self._place(group)) as stream:
+                data = stream.read()
+        except FileNotFoundError:
+            return None
+        digest, body = data[:_DIGEST], data[_DIGEST:]
+        return safetensors.numpy.load(body) if digest == self._digest(group, body) else None
+
+    def write(self, group: int, arrays: Arrays) -> None:
+        """Store the state of a group."""
+        body = safetensors.numpy.save(arrays)
+        _write(self.base, self._place(group), self._digest(group, body) + body)
+
+    def _place(self, group: int) -> str:
+        return f"{self.path}/group-{group:06d}"
+
+    def _digest(self, group: int, body: bytes) -> bytes:
+        return hashlib.blake2b(body, digest_size=_DIGEST, key=f"{self.job}:{group}".encode()).digest()
+
+
+def open_checkpoint(where: str, job: Mapping[str, Any]) -> Checkpoint:
+    """Return the checkpoint of a job in a folder, made if need be, or refuse a folder that belongs to another job."""
+    if "://" in where:
+        from pyarrow.fs import FileSystem
+
+        base, path = where, FileSystem.from_uri(where)[1]
+    else:
+        base, path = "", os.path.abspath(where)
+    system = file_system(base)
+    text = json.dumps(dict(job), indent=2)
+    try:
+        with system.open_input_file(f"{path}/manifest.json") as stream:
+            _compare(where, json.loads(stream.read()), dict(job))
+    except FileNotFoundError:
+        system.create_dir(path, recursive=True)
+        _write(base, f"{path}/manifest.json", text.encode())
+    return Checkpoint(base, path, hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
+
+
+def _compare(where: str, there: Any, here: dict[str, Any]) -> None:
+    held = there if isinstance(there, dict) else {}
+    for name, value in here.items():
+        if held.get(name) != value:
+            raise ValueError(
+                f"The folder {where} belongs to another job: {name} is {held.get(name)!r} there and {value!r} here. "
+                "Resume with what that job was started with, or name an empty folder."
+            )
+
+
+def _write(base: str, place: str, data: bytes) -> None:
+    system = file_system(base)
+    if system.type_name != "local":  # an object appears when it is whole
+        with system.open_output_stream(place) as stream:
+            stream.write(data)
+        return
+    write_file(place, [data])
+
+
+Arrays = dict[str, "NDArray[Any]"]
+
+
+def pack(memory: Memory) -> Arrays:
+    """Return all that a memory has stored, as named arrays: the canonical state."""
+    return {name: np.ascontiguousarray(array) for name, array in memory.state().items()}
+
+
+def unpack(template: Memory, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return a memory of the template's layout that holds what `pack` returned; the arrays may be read-only.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.engines.jobs import pack, unpack
+    >>> memory = MemoryClassifier().fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
+    >>> unpack(memory.empty_like(), pack(memory)).state_bytes() == memory.state_bytes()
+    True
+    """
+    copies = {name: np.array(array) for name, array in arrays.items()}
+    return clone(template).restore(copies, template.sites, template.seed)
+
 
 Piece = TypeVar("Piece")
 
@@ -82,28 +205,28 @@ class GroupJob(ABC):
     kept: ModelStore | None
 
     @abstractmethod
-    def reader(self) -> GroupReader:
-        """Return what reads the shards of one group."""
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Any]:
+        """Yield what the shards of one group hold, some at a time, and count it."""
 
     @abstractmethod
     def add(self, memory: Memory, pieces: Iterable[Any]) -> None:
-        """Store what a reader has read."""
+        """Store such pieces."""
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        reader = self.reader()
+        tally = GroupTally(self.kept)
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
         else:
             memory = self.template.empty_like()
-            self.add(memory, reader.pieces(shards))
-            kept = None if reader.kept is None else reader.kept.packed()
+            self.add(memory, self.pieces(shards, tally))
+            kept = None if tally.kept is None else tally.kept.packed()
             if self.checkpoint is not None:
                 named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
                 self.checkpoint.write(group, {**pack(memory), **named})
-        return memory, reader.report(group, shards, kept, resumed=known is not None)
+        return memory, tally.report(group, shards, kept, resumed=known is not None)
 
     def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
@@ -136,27 +259,29 @@ class Job(GroupJob):
     checkpoint: Checkpoint | None = None
     kept: ModelStore | None = None
 
-    def reader(self) -> ShardReader:
-        """Return what reads the documents of one group."""
-        return ShardReader(self)
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Block]:
+        """Yield the blocks of documents."""
+        way = Way.of(Cutting(self.short, self.pad), self.labels)  # type: ignore[arg-type]
+        for shard in shards:
+            for piece in tally.timed(self.source.pieces(shard)):
+                tally.tokens += piece.n_tokens
+                keeper = Keeper(tally.kept, way)
+                yield from keeper.through(stream_blocks(piece.tokens, self.h, piece.starts, self.short, self.pad))
+                tally.kept = keeper.store
 
     def add(self, memory: Memory, pieces: Iterable[Block]) -> None:
         """Store the windows of blocks."""
         memory.add_blocks(pieces, self.labels)
 
 
-class GroupReader(ABC):
-    """What some shards hold, how much that was, how long reading it took and what is kept of it."""
+class GroupTally:
+    """How much some shards hold, how long reading it takes and what is kept of it."""
 
     def __init__(self, kept: ModelStore | None) -> None:
         self.kept = kept
         self.tokens = 0
         self.seconds = 0.0
         self._started, self._spent = time.perf_counter(), time.thread_time()
-
-    @abstractmethod
-    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Any]:
-        """Yield what is learnt, some at a time."""
 
     def timed(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield what an iterator does, and take the time that it needs."""
@@ -169,7 +294,7 @@ class GroupReader(ABC):
             yield piece
 
     def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
-        """Return what learning the group took since this reader was made."""
+        """Return what learning the group took since this tally was begun."""
         return GroupReport(
             group=group,
             tokens=self.tokens,
@@ -183,25 +308,6 @@ class GroupReader(ABC):
         )
 
 
-class ShardReader(GroupReader):
-    """The blocks of some shards."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.kept)
-        self.job = job
-
-    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
-        """Yield the blocks."""
-        job = self.job
-        way = Way.of(Cutting(job.short, job.pad), job.labels)  # type: ignore[arg-type]
-        for shard in shards:
-            for piece in self.timed(job.source.pieces(shard)):
-                self.tokens += piece.n_tokens
-                keeper = Keeper(self.kept, way)
-                yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
-                self.kept = keeper.store
-
-
 def peak_memory() -> int:
     """Return the most bytes this process has had in memory so far, 0 where that is not known."""
     try:
@@ -209,3 +315,63 @@ def peak_memory() -> int:
     except ModuleNotFoundError:  # not on Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def described(
+    source: ShardedFiles, groups: list[tuple[Shard, ...]], kept: ModelStore | None, **more: Any
+) -> dict[str, Any]:
+    """Return what must be the same for a group's state to be used again."""
+    return {
+        "format": 1,
+        "files": len(source.files),
+        "bytes": source.nbytes,
+        "source": source.fingerprint(),
+        **more,
+        "kept": None if kept is None else kept.described(),
+        "groups": len(groups),
+        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
+    }
+
+
+class GroupObserver:
+    """Is given the report of each group: tells others, and adds up the samples that are kept.
+
+    Parameters
+    ----------
+    total : int
+        How many groups there are.
+    kept : ModelStore or None
+        An empty one, if a sample is kept.
+    on_progress, on_report
+        As in `Machines`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        kept: ModelStore | None,
+        on_progress: Callable[[int, int], None] | None,
+        on_report: Callable[[GroupReport], None] | None,
+    ) -> None:
+        self.kept = kept
+        self._done, self._total = 0, total
+        self._on_progress, self._on_report = on_progress, on_report
+        self.step(0)
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+        self._total += more
+
+    def step(self, done: int = 1) -> None:
+        """Tell that a task is done."""
+        self._done += done
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    def __call__(self, report: GroupReport) -> None:
+        """Take the report of a group that is learnt."""
+        if self.kept is not None and report.kept is not None:
+            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
+        if self._on_report is not None:
+            self._on_report(replace(report, kept=None))
+        self.step()

@@ -4,11 +4,9 @@ Each group of shards is one task, and a task is a pure function: it may run twic
 worker or a node that dies costs what it was doing and nothing else; Ray runs the lost tasks again. Input and output
 errors are tried again as well.
 
-How states are added depends on what grows. The tables of a hashed memory have one size whatever they have learnt: they
-are added in a tree, four at a time, each addition a task; with G groups of s bytes a node sends s and receives 4 s, and
-:math:`\log_4 G` additions follow one another. Exact counts grow: there each group's table is cut by ranges of keys
-(:mod:`hammemo.engines.partitions`), one task adds up all that belongs to a range, holding two tables at a time, and the
-ranges are put side by side.
+States are added in a tree, four at a time, each addition a task: with G groups of s bytes a node sends s and receives
+4 s, and :math:`\log_4 G` additions follow one another. An exact table that outgrows the memory of a node belongs into
+segments.
 
 A table in segments (:mod:`hammemo.engines.segments`) is not moved by Ray at all: tasks write files and return their
 names.
@@ -24,37 +22,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import needed
-from hammemo.engines.partitions import even_cuts, split, united
-from hammemo.engines.states import Arrays, filled, pack, unpack
-from hammemo.memories import Exact, Memory
+from hammemo.engines.jobs import Arrays, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.engines.jobs import GroupJob, GroupReport
-    from hammemo.memories.exact import CountTable
-    from hammemo.sources.shards import Shard
-    from hammemo.tokens.vocabulary import Token
+    from hammemo.memories import Memory
+    from hammemo.sources.listing import Shard
 
 FAN_IN = 4
 RETRIES = 8
-_MAX_CUTS = 32
 
 
 def run(
     job: GroupJob,
     groups: Sequence[tuple[Shard, ...]],
-    sample: Memory,
     workers: int | None,
     address: str | None,
     on_report: Callable[[GroupReport], None],
 ) -> Memory:
     """Return the sum of what all groups teach. `sample` is a memory that has learnt a sample of the source."""
     with _connected(address, workers) as ray:
-        cluster = _Cluster(ray, job, workers, on_report)
-        if isinstance(sample, Exact) and not sample.sites.free:  # sites without a position have tables of their own
-            return cluster.by_ranges(groups, sample)
-        return cluster.by_tree(groups)
+        return _Cluster(ray, job, workers, on_report).by_tree(groups)
 
 
 @contextmanager
@@ -122,17 +112,17 @@ class _Cluster:
         self.shared_job = ray.put(job)
         self.template = ray.put(job.template)
 
-    def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
+    def learn(self, groups: Sequence[tuple[Shard, ...]]) -> Iterator[tuple[int, Any]]:
         """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
-        task = _task(self.ray, _learn, returns=1 + parts)
+        task = _task(self.ray, _learn, returns=2)
         todo = iter(enumerate(groups))
-        under_way: dict[Any, tuple[int, list[Any]]] = {}
+        under_way: dict[Any, tuple[int, Any]] = {}
         while True:
             while len(under_way) < _most_at_once(self.ray, self.workers):
                 group, shards = next(todo, (-1, ()))
                 if group < 0:
                     break
-                report, *held = task.remote(self.shared_job, group, shards, cuts)
+                report, held = task.remote(self.shared_job, group, shards)
                 under_way[report] = (group, held)
             if not under_way:
                 return
@@ -149,7 +139,7 @@ class _Cluster:
         while widths[-1] > 1:
             widths.append(-(-widths[-1] // FAN_IN))
             levels.append({})
-        for group, (state,) in self.learn(groups, None, 1):
+        for group, state in self.learn(groups):
             place, levels[0][group] = group, state
             for level, (held, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
                 place //= FAN_IN
@@ -158,19 +148,6 @@ class _Cluster:
                     break
                 levels[level + 1][place] = add.remote(self.template, *(held.pop(child) for child in four))
         memory: Memory = unpack(self.job.template, self.ray.get(levels[-1][0]))
-        return memory
-
-    def by_ranges(self, groups: Sequence[tuple[Shard, ...]], sample: Exact) -> Memory:
-        """Cut each group's table by key, add up each range in one task, and put the ranges side by side."""
-        cuts = even_cuts(sample.table(), min(_MAX_CUTS, max(2, _most_at_once(self.ray, self.workers))))
-        ranges: list[list[Any]] = [[] for _ in range(len(cuts) + 1)]
-        for _, parts in self.learn(groups, cuts, len(ranges)):
-            for held, part in zip(ranges, parts, strict=True):
-                held.append(part)
-        add = _task(self.ray, _add_range)
-        totals = [add.remote(self.template, held) for held in ranges]  # in a list: fetched there one by one
-        tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
-        memory: Memory = filled(self.job.template.empty_like(), united(tables))
         return memory
 
 
@@ -186,30 +163,13 @@ def _most_at_once(ray: Any, workers: int | None) -> int:
     return 2 * cores if workers is None or cores <= workers else workers
 
 
-def _learn(job: GroupJob, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token] | None) -> list[Any]:
+def _learn(job: GroupJob, group: int, shards: tuple[Shard, ...]) -> list[Any]:
     memory, report = job.learn(group, shards)
-    if cuts is None:
-        return [report, pack(memory)]
-    parts = split(_table(memory), cuts)
-    return [report, *(pack(filled(job.template.empty_like(), part)) for part in parts)]
+    return [report, pack(memory)]
 
 
-def _add(template: Memory, *states: Arrays) -> Arrays:
-    return _sum(template, iter(states))
-
-
-def _add_range(template: Memory, states: list[Any]) -> Arrays:
-    import ray
-
-    return _sum(template, map(ray.get, states))
-
-
-def _sum(template: Memory, states: Iterator[Arrays]) -> Arrays:
-    total = unpack(template, next(states))  # a copy: arrays from Ray's store are read-only
-    for state in states:
+def _add(template: Memory, first: Arrays, *others: Arrays) -> Arrays:
+    total = unpack(template, first)  # a copy: arrays from Ray's store are read-only
+    for state in others:
         total.merge(unpack(template, state))
     return pack(total)
-
-
-def _table(memory: Any) -> CountTable:
-    return memory.table()  # type: ignore[no-any-return]

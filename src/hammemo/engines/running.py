@@ -1,35 +1,74 @@
-"""How a fit is run: by which engine, on how many workers, in memory or in segments, and where what is done is kept."""
+"""How a fit is run: by which engine, on how many workers, in memory or in segments, and where what is done is kept.
+
+Learn on this machine: threads where the compiled loops do the work, processes where Python does.
+"""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.engines import local
-from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
-from hammemo.engines.partitions import even_cuts
+from joblib import Parallel, delayed
+
+from hammemo.engines.adding import even_cuts
+from hammemo.engines.jobs import Checkpoint, open_checkpoint, unpack
 from hammemo.engines.segments import SegmentsJob, job_names, run_segments
 from hammemo.files.folders import HEAD, facts_of
 from hammemo.files.models import save
-from hammemo.files.remote import Remote, temporary_folder
+from hammemo.files.segment_files import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hammemo.engines.adding import Spread
-    from hammemo.engines.jobs import GroupJob, GroupReport
+    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.documents import Source
-    from hammemo.sources.shards import Shard
-    from hammemo.sources.table_files import TableFiles
-    from hammemo.stores.kept import ModelStore
+    from hammemo.sources.listing import Shard
+    from hammemo.sources.tables import TableFiles
+
+
+def run_locally(
+    job: GroupJob,
+    groups: Sequence[tuple[Shard, ...]],
+    kind: str,
+    workers: int | None,
+    on_report: Callable[[GroupReport], None],
+) -> Memory:
+    """Return the sum of what all groups teach; they are added in order, whichever is learnt first."""
+    workers = min(workers or os.cpu_count() or 1, len(groups))
+    total = job.template.empty_like()
+    in_processes = kind == "processes" and workers > 1
+    learn: Any = job.learn_packed if in_processes else job.learn
+    for state, report in spread_locally(learn, enumerate(groups), kind, workers):
+        total.merge(unpack(job.template, state) if in_processes else state)
+        on_report(report)
+    return total
+
+
+def spread_locally(
+    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], kind: str, workers: int | None
+) -> Iterator[Any]:
+    """Yield what a function returns for each of some arguments, in their order, on threads or processes."""
+    workers = workers or os.cpu_count() or 1
+    backend = "loky" if kind == "processes" and workers > 1 else "threading"
+    pool = Parallel(workers, backend=backend, return_as="generator", max_nbytes=None)
+    try:
+        yield from pool(delayed(function)(*given) for given in arguments)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "A worker process died, perhaps for want of memory. Take fewer workers, and resume= so that nothing done "
+            "is repeated; engine='ray' starts tasks again by itself."
+        ) from error
+
 
 ENGINES: Final = ("local", "threads", "processes", "ray")
 _MAX_GROUPS: Final = 4096
@@ -133,7 +172,7 @@ class Machines:
             with ray.spreading(self.address, self.workers) as spread:
                 yield spread
         else:
-            yield partial(local.spread, kind=self.kind, workers=self.workers)
+            yield partial(spread_locally, kind=self.kind, workers=self.workers)
 
     def count(
         self,
@@ -155,9 +194,9 @@ class Machines:
         if self.engine == "ray":
             from hammemo.engines import ray
 
-            return ray.run(job, groups, sample, self.workers, self.address, tell), None
+            return ray.run(job, groups, self.workers, self.address, tell), None
         kind = kind if kind is not None and self.engine == "local" else self.kind
-        return local.run(job, groups, kind, self.workers, tell), None
+        return run_locally(job, groups, kind, self.workers, tell), None
 
     def _in_segments(self, job: GroupJob, manifest: Mapping[str, Any], sample: Memory, segments: int) -> SegmentsJob:
         """Return what a fit in segments must know, or refuse what cannot be learnt so."""
@@ -195,47 +234,3 @@ def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> list[
             groups.append(tuple(held))
             held, held_bytes = [], 0
     return [*groups, tuple(held)] if held else groups
-
-
-class GroupObserver:
-    """Is given the report of each group: tells others, and adds up the samples that are kept.
-
-    Parameters
-    ----------
-    total : int
-        How many groups there are.
-    kept : ModelStore or None
-        An empty one, if a sample is kept.
-    on_progress, on_report
-        As in `Machines`.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        kept: ModelStore | None,
-        on_progress: Callable[[int, int], None] | None,
-        on_report: Callable[[GroupReport], None] | None,
-    ) -> None:
-        self.kept = kept
-        self._done, self._total = 0, total
-        self._on_progress, self._on_report = on_progress, on_report
-        self.step(0)
-
-    def expect(self, more: int) -> None:
-        """Take note of tasks that return no report."""
-        self._total += more
-
-    def step(self, done: int = 1) -> None:
-        """Tell that a task is done."""
-        self._done += done
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
-
-    def __call__(self, report: GroupReport) -> None:
-        """Take the report of a group that is learnt."""
-        if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
-        if self._on_report is not None:
-            self._on_report(replace(report, kept=None))
-        self.step()

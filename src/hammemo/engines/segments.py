@@ -25,27 +25,27 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow
+from hammemo._arrays.checked import StoredArrays
 from hammemo.engines.adding import Adder, Band, Spread, brought_together
-from hammemo.engines.states import pack, unpack
+from hammemo.engines.jobs import GroupTally, pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
-from hammemo.memories.exact import CountTable, InSegments, Segment, SignedSum, table_arrays
-from hammemo.memories.label_counts import LabelCounts
+from hammemo.memories.exact import InSegments, SignedSum, table_arrays
+from hammemo.memories.label_counts import LabelCounts, empty_arrays, stored_empties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
+    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
     from hammemo.memories import Memory
-    from hammemo.sources.shards import Shard
+    from hammemo.sources.listing import Shard
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."
@@ -103,30 +103,30 @@ class SegmentsJob:
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[SegmentFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
         record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
-        reader = self.job.reader()
+        tally = GroupTally(self.job.kept)
         runs = _recorded(self.runs_folder, record)
         resumed = runs is not None
         if runs is None:
-            runs = list(self._write_runs(group, shards, reader))
+            runs = list(self._write_runs(group, shards, tally))
             write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
-        return runs, reader.report(group, shards, self._kept(runs), resumed=resumed)
+        return runs, tally.report(group, shards, self._kept(runs), resumed=resumed)
 
-    def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: GroupReader) -> Iterator[SegmentFacts]:
+    def _write_runs(self, group: int, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[SegmentFacts]:
         most, number = self.adder.most_entries(), 0
         memory: InSegments = self.template.empty_like()
-        for piece in reader.pieces(shards):
+        for piece in self.job.pieces(shards, tally):
             self.job.add(memory, [piece])
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
                 memory, number = memory.with_empty_table(), number + 1
-        last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
+        last = {} if tally.kept is None else _prefixed(_KEPT, tally.kept.packed())
         if memory.companion is not None:
             last |= _prefixed(_COMPANION, pack(memory.companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
     def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> SegmentFacts:
         table = memory.table()
-        arrays = {**table_arrays(table), **_empty_arrays(table), **more}
+        arrays = {**table_arrays(table), **empty_arrays(table.empties, table.label_counts.labels), **more}
         name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
         return write_segment(os.path.join(self.runs_folder, name), arrays)
 
@@ -171,7 +171,8 @@ class SegmentsJob:
         for run in runs:
             segment = self.adder.open(run)
             counts = counts.plus(segment.label_counts)
-            empties = [own.plus(other) for own, other in zip(empties, _empties(segment), strict=True)]
+            theirs = stored_empties(StoredArrays(segment.arrays), segment.label_counts, len(empties))
+            empties = [own.plus(other) for own, other in zip(empties, theirs, strict=True)]
         return counts, tuple(empties)
 
     def segmented(self, runs: Sequence[SegmentFacts], segments: Sequence[SegmentFacts]) -> SignedSum:
@@ -194,21 +195,8 @@ def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, 
     return f"run-{digests[0].hexdigest()}", f"segment-{digests[1].hexdigest()}"
 
 
-class SegmentsObserver(Protocol):
-    """Is given the reports of groups, and told of all other tasks."""
-
-    def __call__(self, report: GroupReport) -> None:
-        """Take the report of a group that is learnt."""
-
-    def expect(self, more: int) -> None:
-        """Take note of tasks that return no report."""
-
-    def step(self) -> None:
-        """Tell that one of these is done."""
-
-
 def run_segments(
-    work: SegmentsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: SegmentsObserver
+    work: SegmentsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: GroupObserver
 ) -> InSegments:
     """Return a memory that has learnt all groups, its table in segments."""
     os.makedirs(work.runs_folder, exist_ok=True)
@@ -245,21 +233,3 @@ def _recorded(folder: str, record: str) -> list[SegmentFacts] | None:
 
 def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {f"{prefix}{name}": array for name, array in arrays.items()}
-
-
-def _empty_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
-    labels = table.label_counts.labels
-    empty = np.array([one.counts_for(labels) for one in table.empties])
-    sites, names = np.nonzero(empty)
-    found = {"sites": sites, "labels": names, "counts": empty[sites, names]}
-    return {f"empty.{name}": narrow(array) for name, array in found.items()}
-
-
-def _empties(segment: Segment) -> list[LabelCounts]:
-    sites, labels, counts = (segment.arrays[f"empty.{name}"] for name in ("sites", "labels", "counts"))
-    found = []
-    for k in range(len(segment.sites.positions)):
-        totals = np.zeros(len(segment.labels), np.int64)
-        totals[labels[sites == k]] = counts[sites == k]
-        found.append(LabelCounts(segment.labels, totals).positive())
-    return found

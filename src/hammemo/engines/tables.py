@@ -31,9 +31,15 @@ from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
-from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
-from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
-from hammemo.engines.running import GroupObserver, Machines
+from hammemo.engines.jobs import (
+    Checkpoint,
+    GroupJob,
+    GroupObserver,
+    GroupReport,
+    GroupTally,
+    described,
+    open_checkpoint,
+)
 from hammemo.models.classifiers import state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
@@ -57,8 +63,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.engines.jobs import Arrays
+    from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
-    from hammemo.engines.states import Arrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
@@ -66,9 +73,8 @@ if TYPE_CHECKING:
     from hammemo.models.regressor import MemoryRegressor
     from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.sources.shards import Shard
-    from hammemo.sources.table_files import TableFiles
-    from hammemo.sources.tables import Batch
+    from hammemo.sources.listing import Shard
+    from hammemo.sources.tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
@@ -118,21 +124,14 @@ class RowMaker:
         return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, "".join(kinds)
 
 
-class TableReader(GroupReader):
-    """The rows of some shards, in batches."""
-
-    def __init__(self, source: TableFiles, rows: RowMaker) -> None:
-        super().__init__(None)
-        self._source, self._rows = source, rows
-
-    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Batch]:
-        """Yield the batches that have rows."""
-        wanted = self._rows.wanted
-        for shard in shards:
-            for batch in self.timed(self._source.batches(shard, wanted)):
-                if len(batch):
-                    self.tokens += len(batch) * (len(wanted) - 1)
-                    yield batch
+def _batches(source: TableFiles, rows: RowMaker, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
+    """Yield the batches of some shards that have rows."""
+    wanted = rows.wanted
+    for shard in shards:
+        for batch in tally.timed(source.batches(shard, wanted)):
+            if len(batch):
+                tally.tokens += len(batch) * (len(wanted) - 1)
+                yield batch
 
 
 @dataclass(frozen=True)
@@ -157,9 +156,9 @@ class TableJob(GroupJob):
     checkpoint: Checkpoint | None = None
     kept: None = None
 
-    def reader(self) -> TableReader:
-        """Return what reads the rows of one group."""
-        return TableReader(self.source, self.rows)
+    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
+        """Yield the rows of one group, in batches."""
+        return _batches(self.source, self.rows, shards, tally)
 
     def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
         """Count the rows of batches."""
@@ -278,14 +277,15 @@ class Pass(ABC):
 
     def read(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
         """Return the result for a group, or what an earlier run has stored of it."""
-        reader = TableReader(self.source, self.rows)
+        tally = GroupTally(None)
         arrays = None if self.checkpoint is None else self.checkpoint.read(group)
         resumed = arrays is not None
         if arrays is None:
-            arrays = {name: np.ascontiguousarray(one) for name, one in self.result(reader.pieces(shards)).items()}
+            made = self.result(_batches(self.source, self.rows, shards, tally))
+            arrays = {name: np.ascontiguousarray(one) for name, one in made.items()}
             if self.checkpoint is not None:
                 self.checkpoint.write(group, arrays)
-        return arrays, reader.report(group, shards, None, resumed=resumed)
+        return arrays, tally.report(group, shards, None, resumed=resumed)
 
 
 @dataclass(frozen=True)
@@ -517,32 +517,28 @@ class _TableFit:
     def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""
         sample = job.template.empty_like()
-        if self.machines.segments is None and self.machines.engine != "ray":
+        if self.machines.segments is None:
             return sample
         rows = None if kept is None else kept.kept_rows
         if rows is None:
-            job.add(sample, [next(job.reader().pieces(self.groups[0]))])
+            job.add(sample, [next(job.pieces(self.groups[0], GroupTally(None)))])
         else:
             job.add_examples(sample, rows.examples())
         return sample
 
     def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
-        """Return what must be the same for what is stored of a group to be used again."""
-        schema, empty = work.rows.schema, work.empty if isinstance(work, Survey) else None
-        return {
-            "format": 1,
-            "files": len(self.source.files),
-            "bytes": self.source.nbytes,
-            "source": self.source.fingerprint(),
-            "label": schema.label,
-            "is_target": schema.is_target,
-            "columns": list(schema.columns or ()),
-            "kinds": work.rows.columns,
-            "missing": schema.missing,
-            "kept": None if empty is None else empty.described(),
-            "groups": len(self.groups),
-            "first_group": [[shard.file.path, shard.start, shard.stop] for shard in self.groups[0]],
-        }
+        """Return what must be the same for a group's result to be used again."""
+        schema = work.rows.schema
+        return described(
+            self.source,
+            self.groups,
+            work.empty if isinstance(work, Survey) else None,
+            label=schema.label,
+            is_target=schema.is_target,
+            columns=list(schema.columns or ()),
+            kinds=work.rows.columns,
+            missing=schema.missing,
+        )
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
         """Return what remembers the first pass: with segments, their folder, where all workers see it."""

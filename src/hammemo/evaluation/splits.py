@@ -8,9 +8,8 @@ time holds out the latest ones and learns all before them; a document's time is 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -25,40 +24,8 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
 
 
-class Material(ABC):
-    """Examples in units that are not cut, each with a moment or none of them."""
-
-    unit: str
-    moments: Sequence[Any] | None
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Return how many units there are."""
-
-    @abstractmethod
-    def sizes(self) -> NDArray[np.int64]:
-        """Return how many examples each unit has."""
-
-    @abstractmethod
-    def strata(self) -> NDArray[np.int64]:
-        """Return for each unit the number of what every fold should have the same share of."""
-
-    @abstractmethod
-    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
-        """Return a copy of the model that has learnt these units."""
-
-    @abstractmethod
-    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the contexts and labels of these units."""
-
-    @property
-    @abstractmethod
-    def n_tokens(self) -> int:
-        """Tokens of a context."""
-
-
 @dataclass(frozen=True, eq=False)
-class TableMaterial(Material):
+class TableMaterial:
     """Rows of a table, each a unit."""
 
     X: NDArray[Any]
@@ -98,7 +65,7 @@ class TableMaterial(Material):
 
 
 @dataclass(frozen=True, eq=False)
-class DocumentMaterial(Material):
+class DocumentMaterial:
     """Documents, each a unit: every token is to be told from the h before it, or those that are `classes`."""
 
     documents: Sequence[NDArray[Any]]
@@ -142,6 +109,10 @@ class DocumentMaterial(Material):
 
 
 # ---------------------------------------------------------------- splits
+
+
+Material: TypeAlias = TableMaterial | DocumentMaterial
+"""What is measured on: units, each of them learnt or asked as a whole."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ a memory is a sketch, is said with them (:mod:`hammemo.memories.contributions`):
 - exact counts: nothing;
 - hashed counts: hard bounds. A reserved row is exact; a bucket's row is at most its raw counts and at least zero.
   The value itself is the bucket's count after centring, which makes it right on average, and may be below zero;
-- Gaussian codes: standard errors over the draw of the codes (:mod:`hammemo.memories.gaussian.errors`), but none for
+- Gaussian codes: standard errors over the draw of the codes (:mod:`hammemo.memories.gaussian.readers`), but none for
   tied codes, which are biased, or for the fused form, which no longer has what they are made from.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,15 @@ _SAYS: dict[Precision, str] = {
     "standard errors": "estimates ± one standard error",
     "unknown": "estimates of unknown error",
 }
+
+
+_TUPLES: Final = ("tokens", "names", "seen", "labels", "ranges")
+_NUMBERS: Final = ("scores", "score_errors", "probabilities", "base")
+"""The fields of an explanation that hold something for each token or label, in JSON as lists."""
+
+
+def _listed(values: Any) -> Any:
+    return values.tolist() if isinstance(values, np.ndarray) else None if values is None else list(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,18 +201,11 @@ class Explanation:
         [0.5, 0.0]
         """
         bounds = self.score_bounds
+        listed = {name: _listed(getattr(self, name)) for name in (*_TUPLES, *_NUMBERS)}
         return {
-            "tokens": list(self.tokens),
-            "names": None if self.names is None else list(self.names),
-            "seen": list(self.seen),
-            "labels": list(self.labels),
-            "scores": self.scores.tolist(),
+            **listed,
             "score_low": None if bounds is None else bounds[0].tolist(),
             "score_high": None if bounds is None else bounds[1].tolist(),
-            "score_errors": None if self.score_errors is None else self.score_errors.tolist(),
-            "probabilities": None if self.probabilities is None else self.probabilities.tolist(),
-            "ranges": None if self.ranges is None else list(self.ranges),
-            "base": self.base.tolist(),
             "sites": [self._site_dict(k) for k in range(len(self.sites))],
             "margin": self.margin,
             "certified": self.certified,
@@ -224,31 +226,20 @@ class Explanation:
         """
         sites, shape = told["sites"], (len(told["sites"]), len(told["labels"]))
 
-        def of_sites(name: str) -> NDArray[np.float64] | None:
+        def of_sites(name: str) -> Any:
             rows = [site[name] for site in sites]
             return None if None in rows else np.array(rows, np.float64).reshape(shape)  # a null in JSON is not finite
 
-        contributions, errors = of_sites("contributions"), told["score_errors"]
-        probabilities, ranges = told.get("probabilities"), told.get("ranges")
-        assert contributions is not None
+        given: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+        held: dict[str, Any] = {name: tuple(given[name]) if name in given else None for name in _TUPLES}
+        held |= {name: np.array(given[name], np.float64) if name in given else None for name in _NUMBERS}
+        held |= {name: of_sites(name) for name in ("contributions", "low", "high", "errors")}
         return cls(
-            tokens=tuple(told["tokens"]),
-            seen=tuple(told["seen"]),
+            **held,
             sites=tuple(tuple(site["positions"]) for site in sites),
-            labels=tuple(told["labels"]),
-            scores=np.array(told["scores"], np.float64),
-            base=np.array(told["base"], np.float64),
-            contributions=contributions,
-            low=of_sites("low"),
-            high=of_sites("high"),
-            errors=of_sites("errors"),
-            score_errors=None if errors is None else np.array(errors, np.float64),
             margin=told["margin"],
             certified=told["certified"],
-            names=None if told["names"] is None else tuple(told["names"]),
             kinds=tuple(site.get("kind", "") for site in sites),
-            probabilities=None if probabilities is None else np.array(probabilities, np.float64),
-            ranges=None if ranges is None else tuple(ranges),
         )
 
     def _site_dict(self, k: int) -> dict[str, Any]:

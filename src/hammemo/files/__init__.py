@@ -9,10 +9,8 @@ came from; `descriptions` writes and checks the JSON in a file; `registry` lists
 """
 
 from hammemo.files.archive import FileError
-from hammemo.files.compacting import compact
-from hammemo.files.editing import editing
 from hammemo.files.inspecting import inspect
 from hammemo.files.locks import LockedError
-from hammemo.files.models import load, read_notes, save
+from hammemo.files.models import compact, editing, load, read_notes, save
 
 __all__ = ["FileError", "LockedError", "compact", "editing", "inspect", "load", "read_notes", "save"]

@@ -23,7 +23,7 @@ from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
-from hammemo.memories.label_counts import Frame
+from hammemo.memories.label_counts import Frame, empty_arrays
 from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
 from hammemo.models.digests import UNSTORED
@@ -147,8 +147,8 @@ def _classifier_parts(
     about.update(described)
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
-        about["segments"] = folders.described_segments(segmented)
-        stored = head_state(memory, folders.table_in_head(segmented, memory.labels))
+        about["segments"] = [facts.described() for facts in folders.facts_of(segmented)]
+        stored = head_state(memory, empty_arrays(segmented.empties, memory.labels))
     else:
         stored = memory.state()
     arrays = {**stored, "declared": declared, **_vote_arrays(state.vote), **_cell_arrays(state.cells), **rows}

@@ -24,7 +24,7 @@ from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, given_codes
-from hammemo.memories.gaussian.given import GIVEN
+from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.models.digests import UNSTORED, sorted_pairs
 from hammemo.tokens.contexts import check_column_names

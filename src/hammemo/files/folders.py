@@ -29,21 +29,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow
+from hammemo._arrays.array_digest import array_digest
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
-from hammemo.files.remote import source_of
 from hammemo.files.segment_files import (
     SegmentFacts,
     open_segment,
     right_segment,
     segment_names,
+    source_of,
     streamed_checksum,
     write_segment,
 )
 from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
-from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.memories.label_counts import LabelCounts, stored_empties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.tokens.vocabulary import Vocabulary
 
 HEAD: Final = "head.safetensors"
 DEFAULT_SEGMENT_BYTES: Final = 2**28
@@ -107,7 +105,7 @@ def cut(
     A range in which nothing was changed keeps its file.
     """
     edges = even_edges(table, segments) if segments is not None else _present_edges(table, folder)
-    job = job_name(facts_of(table), [_token(table.vocabulary, edge) for edge in edges[:-1].tolist()], table)
+    job = job_name(facts_of(table), [table.vocabulary.at(edge) for edge in edges[:-1].tolist()], table)
     files, ranges = [], list(pairwise(edges.tolist()))
     for number, (first, stop) in enumerate(ranges):
         if on_progress is not None:
@@ -173,18 +171,9 @@ def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
 def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
     """Return a name for what is made of these segments, cut at these tokens."""
     held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
-    on_top = [[_digest(one.segment) for one in held if one.sign == sign] for sign in (1, -1)]
+    on_top = [[array_digest(one.segment.arrays) for one in held if one.sign == sign] for sign in (1, -1)]
     told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
-
-
-def _digest(segment: Segment) -> str:
-    """Return a hash of a segment in memory."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, array in sorted(segment.arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:
@@ -234,53 +223,19 @@ def _added_up(sites: Sites, segments: Sequence[Segment]) -> CountTable:
     return replace(bare.total, label_counts=counts)
 
 
-def _token(vocabulary: Vocabulary, rank: int) -> Any:
-    for tokens in (vocabulary.ints, vocabulary.floats, vocabulary.strings):
-        if rank < len(tokens):
-            return tokens[rank : rank + 1].tolist()[0]
-        rank -= len(tokens)
-    return None
-
-
-def table_in_head(table: SignedSum, labels: Vocabulary) -> dict[str, NDArray[Any]]:
-    """Return what a head says of the table that its segments do not: the examples that hold no token at a site."""
-    held = [(k, one) for k, one in enumerate(table.empties) if one.total]
-    empty = {
-        "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
-        "labels": np.concatenate([np.empty(0, np.int64), *(labels.find(one.labels) for _, one in held)]),
-        "counts": np.concatenate([np.empty(0, np.int64), *(one.counts for _, one in held)]),
-    }
-    return {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
-
-
 def stored_segments(
     folder: str, described: Any, sites: Sites, all_labels: LabelCounts, stored: StoredArrays, *, verify: bool
 ) -> SignedSum:
     """Return the table that a head describes, its segments mapped; each is compared with what the head says of it.
 
-    `stored` has what `table_in_head` gave.
+    `stored` has what `empty_arrays` gave.
     """
     if not isinstance(described, list):
         raise ValueError("its segments are not a list")
     facts = [SegmentFacts.of(one) for one in described]
-    own = stored.part("empty")
-    at = own.whole_numbers("sites", (None,), below=len(sites.positions))
-    names = own.whole_numbers("labels", (len(at),), below=len(all_labels.labels))
-    counts = own.whole_numbers("counts", (len(at),), least=1, below=MAX_EXAMPLES)
-    empties = []
-    for k in range(len(sites.positions)):
-        totals = np.zeros(len(all_labels.labels), np.int64)
-        totals[names[at == k]] = counts[at == k]
-        if (totals > all_labels.counts).any():
-            raise ValueError("a site has more empty examples of a label than the label has")
-        empties.append(LabelCounts(all_labels.labels, totals).positive())
+    empties = stored_empties(stored, all_labels, len(sites.positions))
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
     return SignedSum.of_segments(sites, files, all_labels.positive(), empties)
-
-
-def described_segments(table: SignedSum) -> list[dict[str, Any]]:
-    """Return what a head says of its segments."""
-    return [facts.described() for facts in facts_of(table)]
 
 
 def delete_others(folder: str, table: SignedSum) -> None:

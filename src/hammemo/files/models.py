@@ -8,25 +8,40 @@ its checksum are in :mod:`hammemo.files.archive`, how it is written in :mod:`ham
 
 **Forgery.** Therefore nothing that a file declares is trusted: `contents` checks all of it. Arrays are views of the
 file's bytes and are widened only when used. Whatever is wrong raises `FileError`.
+
+Which file a model came from, so that saving it does not undo what another program has written there since.
+
+Of each model that was loaded or saved, the file and its checksum are remembered: beside the model, not in it, so that
+copies, pickles and versions of a model do not carry it. Such a copy is a fresh model, which overwrites any file.
+
+Folding what was changed into the segments of a folder.
+
+Changing a model file that other processes change as well.
+
+An edit of a file is three steps: read it, change the model, replace the file. If two processes did them at the same
+time, the second to write would undo what the first has done. `editing` holds the lock of the file
+(:mod:`hammemo.files.locks`) during all three, so edits queue and none is lost.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, FileError, MissingFileError, refusing
+from hammemo.files.archive import Archive, FileError, MissingFileError, refusing, stated_checksum
 from hammemo.files.atomic import delete_leftovers, write_file
 from hammemo.files.contents import Savable, file_pieces, restored
 from hammemo.files.descriptions import Restorer
+from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
-from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
-from hammemo.files.remote import cached
+from hammemo.files.segment_files import cached
 from hammemo.memories.exact import InSegments, SignedSum
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
@@ -34,7 +49,28 @@ from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from hammemo._versions import Versioned
+
+_origins: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
+
+
+def remember(model: Versioned | Predictor, path: str | os.PathLike[str], checksum: str) -> None:
+    """Take note that a model is what a file with this checksum holds."""
+    _origins[model] = (os.path.realpath(path), checksum)
+
+
+def refuse_to_undo(model: Versioned | Predictor, path: str | os.PathLike[str]) -> None:
+    """Refuse to save a model to the file it came from, if that file has been written since; its lock must be held."""
+    file, checksum = _origins.get(model, (None, None))
+    if file != os.path.realpath(path) or not os.path.exists(path) or stated_checksum(path) == checksum:
+        return
+    raise FileError(
+        f"{os.fspath(path)} was written by another program since this model was loaded from it or saved to it; saving "
+        "would undo that. Load it again and repeat the change, inside hammemo.editing(path) so that no edit comes "
+        "between; or overwrite it with save(model, path, force=True)."
+    )
 
 
 def save(
@@ -252,3 +288,102 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
     """
     with refusing(path):
         return descriptions.stored_notes(Archive(folders.head_of(path), verify=False).about)
+
+
+def compact(
+    folder: str | os.PathLike[str],
+    *,
+    segments: int | None = None,
+    key: bytes | None = None,
+    trust: Iterable[type] = (),
+    wait: float | None = None,
+    tell: Callable[[str], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write additions and removals into the segments of a folder, one segment at a time.
+
+    Afterwards no file of the folder holds forgotten data. The folder is locked during the call; a reader sees
+    the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
+    process dies, the next call continues with the segments already written.
+
+    Parameters
+    ----------
+    folder : str or path
+    segments : int, optional
+        Split the table again into about this many segments of about the same size; by default, the cuts do not change.
+    key, trust, wait, tell
+        As in `editing`.
+    on_progress : callable, optional
+        Called with (ranges done, ranges).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hammemo import MemoryClassifier, compact, load, save
+    >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(clf, folder, segments=2)
+    ...     save(load(folder).forget([["a", "b"]], ["x"]), folder)
+    ...     compact(folder)
+    ...     load(folder).classes_.tolist()
+    ['y']
+    """
+    head = folders.head_of(folder)
+    if segments is not None and segments < 1:
+        raise ValueError(f"segments={segments!r}: a model is cut into one segment or more.")
+    if not os.path.isdir(folder):
+        raise FileError(f"{os.fspath(folder)} is not a folder: only a model in segments is compacted.")
+    notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
+    with locked(head, wait, tell):
+        model, where = load(folder, key=key, trust=trust), os.fspath(folder)
+        write_head(model, folders.cut(model.memory_.segmented, where, segments, on_progress), where, notes, model)
+
+
+@contextmanager
+def editing(
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    trust: Iterable[type] = (),
+    wait: float | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[MemoryClassifier]:
+    """Yield the model in a file; if the block ends without an error, the changed model replaces the file.
+
+    No other process can edit the file during the block; reading it is always possible. The notes in the file stay. An
+    error leaves the file unchanged. The lock is the file ``path + ".lock"``, in a folder next to its head; it stays
+    and records its last holder.
+
+    Parameters
+    ----------
+    path : str or path
+        A model file that `save` wrote, or a folder, on this machine.
+    key, trust
+        As in `load`.
+    wait : float, optional
+        The maximal number of seconds to wait while another process edits the file; no limit by default. Then
+        `FileError` names the holder.
+    tell : callable, optional
+        Called with one sentence that names the holder of the lock, if waiting takes more than a second; for example
+        ``print``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo import MemoryClassifier, editing, load, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.safetensors"
+    ...     save(MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]), path)
+    ...     with editing(path) as clf:
+    ...         _ = clf.partial_fit([["e", "f"]], ["z"]).forget([["a", "b"]], ["x"])
+    ...     load(path).classes_.tolist()
+    ['y', 'z']
+    """
+    read_notes(path)  # refuses what is not a model, before a lock file is made beside it
+    with locked(head_of(path), wait, tell):
+        model, notes = load(path, key=key, trust=trust), read_notes(path)
+        if not isinstance(model, MemoryClassifier):
+            raise FileError(f"{path} is compiled for serving and cannot change: edit the file it was compiled from.")
+        yield model
+        save(model, path, notes=notes)

@@ -30,7 +30,7 @@ with needed("To follow a table: pip install 'hammemo[follow]'"):
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hammemo.follow.targets import Target
+    from hammemo.follow.served import Target
     from hammemo.models.sync import Synced
 
     Tell = Callable[[str, dict[str, Any]], None]

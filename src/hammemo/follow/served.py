@@ -6,13 +6,13 @@ import re
 import tempfile
 from contextlib import contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hammemo.client import Client, ServerError
 from hammemo.files.models import load, save
 from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.position import Position
-from hammemo.follow.targets import PositionAfter, check_kind, first_model
+from hammemo.follow.targets import FileTarget, PositionAfter, check_kind, first_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,6 +158,10 @@ class ServedTarget:
             return None
         after = self._client.predict(self._model, asked)
         return float(sum(a != b for a, b in zip(before, after, strict=True)) / len(before))
+
+
+Target: TypeAlias = FileTarget | ServedTarget
+"""The model that follows, and what was done with it last; an edit is whole, or it is not."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.models import load, read_notes, save
 from hammemo.follow.errors import FollowError, NeedsCheck
@@ -26,46 +26,6 @@ KEEP: Final = "auto+digests"
 """Rows for refits up to the budget, and digests of all rows, so that any table can be compared."""
 PositionAfter = Callable[["Synced | None"], Position]
 """Which position a model has after it was compared; None if it was fitted."""
-
-
-class Target(Protocol):
-    """A model that follows a table."""
-
-    name: str
-    batch_rows: int
-    """How many rows are changed at once."""
-
-    def position(self) -> Position | None:
-        """Return up to where the model has followed; None if it has not begun."""
-
-    def columns(self) -> list[str] | None:
-        """Return the names of the model's columns; None if there is no model yet."""
-
-    def n_rows(self) -> int:
-        """Return how many rows the model holds."""
-
-    def reload(self) -> None:
-        """Drop what is not stored yet."""
-
-    def sync(self, followed: Followed, table: Frame, position: PositionAfter) -> Synced | None:
-        """Make the model equal to a table, or fit a first one (None), and store it with a position."""
-
-    def change(
-        self, followed: Followed, learn: Sequence[Row], forget: Sequence[Row] | str, position: Position | None
-    ) -> None:
-        """Forget and learn rows; without a position more of the same transaction comes before it is stored."""
-
-    def can_refit(self) -> bool:
-        """Return whether a refit needs no rows of the table."""
-
-    def digest(self) -> str:
-        """Return the digest of the model."""
-
-    def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:
-        """Refit to the kept rows or to a table, and return the share of labels that changed on the last rows.
-
-        With a request id, make a receipt of it.
-        """
 
 
 class FileTarget:

@@ -12,7 +12,7 @@ A *free site* looks at the last `reach` tokens of a context, each distinct token
 A table of a free site is the count table of *derived examples*, contexts of one token, in whole numbers: so it is
 learnt, forgotten and merged as every other table is. The similarity of two contexts that free sites would add is not
 defined. They are read by a vote that takes rows one by one (`Mixture`), or added up to one row a site
-(:mod:`hammemo.memories.exact.free_rows`).
+(:mod:`hammemo.memories.exact.reader`).
 """
 
 from __future__ import annotations

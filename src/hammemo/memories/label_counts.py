@@ -14,6 +14,8 @@ from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -108,3 +110,31 @@ class Frame:
         if counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
             raise ValueError("the labels have 2^53 examples or more together")
         return cls(sites, labels, counts.astype(np.int64))
+
+
+def empty_arrays(empties: Sequence[LabelCounts], labels: Vocabulary) -> dict[str, NDArray[Any]]:
+    """Return for each site the examples without a token there, as arrays for a file."""
+    held = [(k, one) for k, one in enumerate(empties) if one.total]
+    none = np.empty(0, np.int64)
+    empty = {
+        "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
+        "labels": np.concatenate([none, *(labels.find(one.labels) for _, one in held)]),
+        "counts": np.concatenate([none, *(one.counts for _, one in held)]),
+    }
+    return {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
+
+
+def stored_empties(stored: StoredArrays, all_labels: LabelCounts, n_sites: int) -> list[LabelCounts]:
+    """Return what `empty_arrays` gave, checked."""
+    own = stored.part("empty")
+    at = own.whole_numbers("sites", (None,), below=n_sites)
+    names = own.whole_numbers("labels", (len(at),), below=len(all_labels.labels))
+    counts = own.whole_numbers("counts", (len(at),), least=1, below=MAX_EXAMPLES)
+    empties = []
+    for k in range(n_sites):
+        totals = np.zeros(len(all_labels.labels), np.int64)
+        totals[names[at == k]] = counts[at == k]
+        if (totals > all_labels.counts).any():
+            raise ValueError("a site has more empty examples of a label than the label has")
+        empties.append(LabelCounts(all_labels.labels, totals).positive())
+    return empties

@@ -1,6 +1,6 @@
 r"""Two tiers: a small table that proves most answers, and an exact one for the rest.
 
-The hashed memory answers a query and its certificate (:mod:`hammemo.memories.bounds`) says whether that answer is
+The hashed memory answers a query and its certificate (:mod:`hammemo.memories.reader`) says whether that answer is
 proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table
 answers. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
 The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in segments in
@@ -69,17 +69,17 @@ class Tiered(InSegments):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples to both tiers; or take them back, or raise `NotStoredError` and change neither."""
+        self._change(lambda tier: tier.update(examples, sign))
+
+    def _change(self, change: Callable[[Any], None]) -> None:
         exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
-        exact.update(examples, sign)  # first: what the exact table holds, the buckets hold too
-        sketch.update(examples, sign)
+        change(exact)  # first: what the exact table holds, the buckets hold too
+        change(sketch)
         self.exact_, self.sketch_ = exact, sketch
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times to both tiers or, below zero, take it back, or change neither."""
-        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
-        exact.update_one(tokens, label, by)
-        sketch.update_one(tokens, label, by)
-        self.exact_, self.sketch_ = exact, sketch
+        self._change(lambda tier: tier.update_one(tokens, label, by))
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream: to the exact tier in bulk, however small a block is."""
@@ -121,9 +121,7 @@ class Tiered(InSegments):
     def declare_labels(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates in both tiers."""
         super().declare_labels(labels)
-        self.sketch_, self.exact_ = self.sketch_.snapshot(), self.exact_.snapshot()
-        for tier in (self.sketch_, self.exact_):
-            tier.declare_labels(labels)
+        self._change(lambda tier: tier.declare_labels(labels))
 
     def empty_like(self) -> Tiered:
         """Return a memory of the same layout with nothing stored."""

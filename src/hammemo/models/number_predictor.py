@@ -11,7 +11,7 @@ from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.models.answering import row_slices
 from hammemo.models.predictor import torch_module, write_onnx
-from hammemo.portable.number_graph import NumberGraph, number_graph
+from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Compiled
     from hammemo.models.state import ModelState
     from hammemo.portable.graph import Graph
-    from hammemo.portable.number_graph import NumberGraph
     from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.portable.tree_graph import NumberGraph
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.vocabulary import Vocabulary

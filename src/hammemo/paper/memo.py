@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hammemo.memories import Gaussian, Memory
 from hammemo.memories.gaussian import GivenRows
-from hammemo.memories.gaussian.encoding import site_keys
-from hammemo.memories.gaussian.given import GIVEN
+from hammemo.memories.gaussian.codes import GIVEN, site_keys
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.settings import ModelSettings
 

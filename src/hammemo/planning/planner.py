@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.models.names import KERNELS, VOTES, is_auto
-from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions
+from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions, width
 from hammemo.planning.reports import Option, Plan, size_text
-from hammemo.planning.sizes import width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,17 +89,18 @@ def plan(
     (True, True)
     """
     started = time.perf_counter()
-    kernel, vote = _resolved_kernel(kernel), "sum" if is_auto(vote) else vote
-    ask = _checked(budget, agreement, vote, random_state, confidence)
-    settings = PlanSettings(kernel, vote, n_examples, n_labels, sample, random_state, confidence)
+    compared = None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
+    vote = "sum" if is_auto(vote) else vote
+    goal = _checked(budget, agreement, vote, random_state, confidence)
+    settings = PlanSettings(compared, vote, n_examples, n_labels, sample, random_state, confidence)
     predicted = Predictions(X, y, settings)
     search = _MemorySearch(predicted)
-    options = search.for_budget(ask.budget) if ask.budget is not None else search.for_agreement(ask.agreement or 0.0)
+    options = search.for_agreement(agreement or 0.0) if budget is None else search.for_budget(parse_bytes(budget))
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
     chosen = next(option for option in options if option.chosen)
     return Plan(
         estimator=predicted.estimator(chosen.memory),
-        goal=ask.goal,
+        goal=goal,
         n_examples=predicted.n,
         n_sampled=len(predicted.examples),
         n_labels=predicted.n_labels,
@@ -109,10 +109,6 @@ def plan(
         notes=predicted.notes,
         seconds=time.perf_counter() - started,
     )
-
-
-def _resolved_kernel(kernel: str | SiteKernel | None) -> SiteKernel | None:
-    return None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
 
 
 def parse_bytes(budget: int | str) -> int:
@@ -138,14 +134,7 @@ def parse_bytes(budget: int | str) -> int:
     return int(number * unit)
 
 
-@dataclass(frozen=True)
-class _Ask:
-    budget: int | None
-    agreement: float | None
-    goal: str
-
-
-def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confidence: Any) -> _Ask:
+def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confidence: Any) -> str:
     if (budget is None) == (agreement is None):
         raise ValueError("Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both.")
     if isinstance(vote, str):
@@ -162,11 +151,10 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence!r} lies between 0 and 1, for example 0.9.")
     if budget is not None:
-        size = parse_bytes(budget)
-        return _Ask(size, None, f"At most {size_text(size)}")
+        return f"At most {size_text(parse_bytes(budget))}"
     if not isinstance(agreement, (int, float)) or not 0 <= agreement <= 1:
         raise ValueError(f"agreement={agreement!r}: give a share from 0 to 1, for example 0.99.")
-    return _Ask(None, float(agreement), f"At least {100 * agreement:g} % agreement")
+    return f"At least {100 * agreement:g} % agreement"
 
 
 class _MemorySearch:

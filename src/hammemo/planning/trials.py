@@ -16,10 +16,10 @@ from scipy import sparse
 
 from hammemo._arrays.integers import sorted_find
 from hammemo._versions import cached_property
-from hammemo.memories.bounds import proven
-from hammemo.memories.hashed.centring import FRACTION_BITS, centred
 from hammemo.memories.hashed.layout import hash_buckets
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
+from hammemo.memories.reader import proven
 from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:

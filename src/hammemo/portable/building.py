@@ -70,14 +70,15 @@ def graph_of(
     listed = None if tokens is None else Vocabulary.of(tokens)
     if not len(classes):
         raise ValueError("The model is empty: it has no label to answer. Learn at least one example first.")
-    if isinstance(compiled, HashedTables):
-        return _hashed(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, DenseCounts):
-        return _dense(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, SparseCounts):
-        return _sparse(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, CompiledGaussian):
-        return _gaussian(compiled, sites, vote, classes, listed)
+    makers: tuple[tuple[type, Any], ...] = (
+        (HashedTables, _hashed),
+        (DenseCounts, _dense),
+        (SparseCounts, _sparse),
+        (CompiledGaussian, _gaussian),
+    )
+    for kind, make in makers:
+        if isinstance(compiled, kind):
+            return make(compiled, sites, vote, classes, listed)  # type: ignore[no-any-return]
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
 
 
@@ -269,11 +270,7 @@ def _tuple_rows(
 
 
 def _gaussian(
-    compiled: CompiledGaussian,
-    sites: Sites,
-    vote: Vote,
-    classes: NDArray[Any],
-    listed: Vocabulary | None,
+    compiled: CompiledGaussian, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None
 ) -> Graph:
     if any(len(site) > 1 for site in sites.positions):
         raise ValueError("A graph of Gaussian codes needs sites of one position each: tuples have too many values.")

@@ -17,7 +17,7 @@ of signed integers, and a shift to the right is followed by a mask.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -36,13 +36,14 @@ SIGN = -(2**63)
 
 
 class Operations(Protocol):
-    """What a runtime offers. Words are 64-bit integers; arrays of one operation have one shape, or are a number."""
+    """What a runtime offers beside the operators ``+ - * / @ ^ | & < >``, on arrays of one shape or a number.
+
+    Words are 64-bit integers: sums and products are modulo 2^64, and comparisons are those of signed integers. A whole
+    number beside a word is a word.
+    """
 
     def constant(self, name: str) -> Any:
         """Return a constant of the graph."""
-
-    def word(self, value: int) -> Any:
-        """Return one word, given as a signed integer."""
 
     def column(self, array: Any, j: int) -> Any:
         """Return the j-th column of a matrix."""
@@ -50,35 +51,11 @@ class Operations(Protocol):
     def take(self, table: Any, index: Any) -> Any:
         """Return the entries, or the rows, with these numbers."""
 
-    def xor(self, a: Any, b: Any) -> Any:
-        """Return the exclusive or of words."""
-
-    def either_bit(self, a: Any, b: Any) -> Any:
-        """Return the inclusive or of words."""
-
     def shifted(self, a: Any, bits: int) -> Any:
         """Return words shifted to the right, zeros coming in."""
 
-    def add(self, a: Any, b: Any) -> Any:
-        """Return sums, of words modulo 2^64."""
-
-    def subtract(self, a: Any, b: Any) -> Any:
-        """Return differences of floats."""
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        """Return products, of words modulo 2^64."""
-
-    def divide(self, a: Any, b: Any) -> Any:
-        """Return quotients of floats."""
-
     def equal(self, a: Any, b: Any) -> Any:
         """Return whether words are equal."""
-
-    def less(self, a: Any, b: Any) -> Any:
-        """Return whether words are less, as signed integers."""
-
-    def both(self, a: Any, b: Any) -> Any:
-        """Return whether two things hold."""
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         """Return one or the other."""
@@ -97,9 +74,6 @@ class Operations(Protocol):
 
     def picked(self, matrix: Any, columns: Any) -> Any:
         """Return the entries of each row that lie in these columns: (m, n), (m, k) → (m, k)."""
-
-    def product(self, a: Any, b: Any) -> Any:
-        """Return the product of two matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,20 +122,6 @@ class Graph:
         return contexts.integers.astype(np.int64)
 
 
-class Finder(Protocol):
-    """Which row of each site's table a context reads; the last row, of zeros, where it reads none."""
-
-    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
-        """Return a vector of row numbers for each site."""
-
-
-class Head(Protocol):
-    """How the rows that are read become scores."""
-
-    def scores(self, ops: Operations, rows: list[Any]) -> Any:
-        """Return one score a label."""
-
-
 @dataclass(frozen=True)
 class Search:
     """A map from words, or from floats, to numbers, as two constants: ascending keys, and the number of each."""
@@ -183,7 +143,7 @@ class Search:
         keys = ops.constant(f"{self.name}.keys")
         place = ops.search(keys, self.size, words)
         found = ops.take(ops.constant(f"{self.name}.values"), place)
-        return ops.where(ops.equal(ops.take(keys, place), words), found, ops.word(-1))
+        return ops.where(ops.equal(ops.take(keys, place), words), found, -1)
 
 
 @dataclass(frozen=True)
@@ -196,13 +156,14 @@ class ListedRows:
 
     def rows(self, ops: Operations, numbers: Any) -> list[Any]:
         """Return the place of each position's token; the list's length where it is not in the list."""
-        found = {}
-        for position in set(self.positions):
-            number = ops.column(numbers, position)
-            place = number if self.search is None else self.search.find(ops, number)
-            known = ops.both(ops.less(ops.word(-1), place), ops.less(place, ops.word(self.size)))
-            found[position] = ops.where(known, place, ops.word(self.size))
+        found = {position: _place(ops, ops.column(numbers, position), self) for position in set(self.positions)}
         return [found[position] for position in self.positions]
+
+
+def _place(ops: Operations, number: Any, listed: ListedRows | TupleRows) -> Any:
+    """Return the place of each token in a list, or the size of the list where it is not there."""
+    place = number if listed.search is None else listed.search.find(ops, number)
+    return ops.where((place > -1) & (place < listed.size), place, listed.size)
 
 
 @dataclass(frozen=True)
@@ -217,7 +178,7 @@ class TupleRows:
         How many rows each site has.
     n : int
         How many tokens the tries number.
-    listed : int
+    size : int
         How many tokens the graph knows. The constant "ranks" has the tries' number of each, and -1 after the last.
     levels : tuple of tuples of Search
         The levels of each trie below the first one, which is the constant "first.K": the row, or -1, of each token.
@@ -228,28 +189,23 @@ class TupleRows:
     sites: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
     n: int
-    listed: int
+    size: int
     levels: tuple[tuple[Search, ...], ...]
     search: Search | None = None
 
     def rows(self, ops: Operations, numbers: Any) -> list[Any]:
         """Return the row that each site reads."""
-        positions = sorted({position for site in self.sites for position in site})
-        ranks = {position: self._rank(ops, ops.column(numbers, position)) for position in positions}
-        return [self._row(ops, k, [ranks[position] for position in site]) for k, site in enumerate(self.sites)]
-
-    def _rank(self, ops: Operations, number: Any) -> Any:
-        place = number if self.search is None else self.search.find(ops, number)
-        known = ops.both(ops.less(ops.word(-1), place), ops.less(place, ops.word(self.listed)))
-        return ops.take(ops.constant("ranks"), ops.where(known, place, ops.word(self.listed)))
+        known = {
+            position: ops.take(ops.constant("ranks"), _place(ops, ops.column(numbers, position), self))
+            for position in {position for site in self.sites for position in site}
+        }
+        return [self._row(ops, k, [known[position] for position in site]) for k, site in enumerate(self.sites)]
 
     def _row(self, ops: Operations, k: int, ranks: list[Any]) -> Any:
         row = ops.take(ops.constant(f"first.{k}"), ranks[0])  # the last entry is that of rank -1
         for search, rank in zip(self.levels[k], ranks[1:], strict=True):
-            found = search.find(ops, ops.add(ops.multiply(row, ops.word(self.n)), rank))
-            held = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), rank))
-            row = ops.where(held, found, ops.word(-1))
-        return ops.where(ops.less(ops.word(-1), row), row, ops.word(self.sizes[k]))
+            row = ops.where((row > -1) & (rank > -1), search.find(ops, row * self.n + rank), -1)
+        return ops.where(row > -1, row, self.sizes[k])
 
 
 @dataclass(frozen=True)
@@ -295,32 +251,30 @@ class HashedRows:
     def _token(self, ops: Operations, number: Any) -> tuple[Any, Any, Any]:
         """Return the hash of a token, its place among the reserved ones, and whether there is a token."""
         if self.key is None:
-            held = ops.both(ops.less(ops.word(-1), number), ops.less(number, ops.word(self.size)))
-            place = ops.where(held, number, ops.word(self.size))
+            held = (number > -1) & (number < self.size)
+            place = ops.where(held, number, self.size)
             return ops.take(ops.constant("token.hashes"), place), ops.take(ops.constant("token.places"), place), held
         assert self.places is not None
         first, second = self.key
-        hashed = ops.xor(mixed(ops, ops.xor(number, ops.word(first))), ops.word(second))
-        held = ops.less(ops.word(NO_TOKEN), number)  # it is the least word
-        return hashed, self.places.find(ops, ops.xor(hashed, ops.word(SIGN))), held
+        hashed = mixed(ops, number ^ first) ^ second
+        return hashed, self.places.find(ops, hashed ^ SIGN), number > NO_TOKEN  # it is the least word
 
     def _row(self, ops: Operations, site: HashedSite, tokens: list[tuple[Any, Any, Any]]) -> Any:
         feature, own, held = tokens[0]
         if site.own is None:
             own = ops.take(ops.constant("single.rows"), own)  # the last entry is that of place -1
         else:
-            feature = mixed(ops, ops.xor(ops.word(site.start), feature))
+            feature = mixed(ops, feature ^ site.start)
             for word, _, there in tokens[1:]:
-                feature, held = mixed(ops, ops.xor(feature, word)), ops.both(held, there)
-            own = site.own.find(ops, ops.xor(feature, ops.word(SIGN)))
+                feature, held = mixed(ops, feature ^ word), held & there
+            own = site.own.find(ops, feature ^ SIGN)
             if site.compared is not None and site.n_own:
                 for j, (_, place, _) in enumerate(tokens):
                     expected = ops.take(ops.constant(f"{site.compared}.{j}"), own)
-                    own = ops.where(ops.equal(expected, place), own, ops.word(-1))
-        product = ops.multiply(ops.either_bit(feature, ops.word(1)), ops.word(site.multiplier))
-        bucket = ops.shifted(ops.multiply(ops.shifted(product, 32), ops.word(site.buckets)), 32)
-        row = ops.where(ops.less(ops.word(-1), own), own, ops.add(bucket, ops.word(site.n_own)))
-        return ops.where(held, row, ops.word(site.n_own + site.buckets))
+                    own = ops.where(ops.equal(expected, place), own, -1)
+        bucket = ops.shifted(ops.shifted((feature | 1) * site.multiplier, 32) * site.buckets, 32)
+        row = ops.where(own > -1, own, bucket + site.n_own)
+        return ops.where(held, row, site.n_own + site.buckets)
 
 
 @dataclass(frozen=True)
@@ -338,11 +292,11 @@ class RowSums:
         for k, (weight, row) in enumerate(zip(self.weights, rows, strict=True)):
             term = ops.floats(ops.take(ops.constant(f"rows.{k}"), row))
             if weight != 1:
-                term = ops.multiply(term, ops.constant(f"weight.{k}"))
-            total = term if total is None else ops.add(total, term)
+                term = term * ops.constant(f"weight.{k}")
+            total = term if total is None else total + term
         if self.step != 1:
-            total = ops.multiply(total, ops.constant("step"))
-        return ops.divide(total, ops.constant("divisor")) if self.has_divisor else total
+            total = total * ops.constant("step")
+        return total / ops.constant("divisor") if self.has_divisor else total
 
 
 @dataclass(frozen=True)
@@ -361,12 +315,11 @@ class RatioSums:
         lost: Any = None
         for k, row in enumerate(rows):
             gain = ops.take(ops.constant(f"gains.{k}"), row)
-            gained = gain if gained is None else ops.add(gained, gain)
+            gained = gain if gained is None else gained + gain
             for j in range(self.n_amounts):
-                loss = ops.take(ops.constant(f"losses.{k}.{j}"), row)
-                term = ops.multiply(loss, ops.constant(f"weights.{k}.{j}"))
-                lost = term if lost is None else ops.add(lost, term)
-        return ops.add(ops.subtract(gained, lost), ops.constant("base"))
+                term = ops.take(ops.constant(f"losses.{k}.{j}"), row) * ops.constant(f"weights.{k}.{j}")
+                lost = term if lost is None else lost + term
+        return gained - lost + ops.constant("base")
 
 
 @dataclass(frozen=True)
@@ -379,18 +332,24 @@ class CodeProducts:
     def scores(self, ops: Operations, rows: list[Any]) -> Any:
         """Return the products."""
         codes = ops.constant("codes")
-        blocks = [ops.multiply(ops.take(codes, row), ops.constant(f"scale.{k}")) for k, row in enumerate(rows)]
-        total = ops.joined(blocks)
+        total = ops.joined([ops.take(codes, row) * ops.constant(f"scale.{k}") for k, row in enumerate(rows)])
         for j in range(self.n_matrices):
-            total = ops.product(total, ops.constant(f"matrix.{j}"))
-        return ops.divide(ops.floats(total), ops.constant("divisor"))
+            total = total @ ops.constant(f"matrix.{j}")
+        return ops.floats(total) / ops.constant("divisor")
+
+
+Finder: TypeAlias = ListedRows | TupleRows | HashedRows
+"""What finds the row of each site of a query."""
+
+Head: TypeAlias = RowSums | RatioSums | CodeProducts
+"""What adds up rows to scores."""
 
 
 def mixed(ops: Operations, words: Any) -> Any:
     """Return words well mixed: :func:`hammemo.tokens.hashing.mix`."""
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        words = ops.multiply(ops.xor(words, ops.shifted(words, bits)), ops.word(signed(factor)))
-    return ops.xor(words, ops.shifted(words, 31))
+        words = (words ^ ops.shifted(words, bits)) * signed(factor)
+    return words ^ ops.shifted(words, 31)
 
 
 def signed(word: int) -> int:

@@ -17,11 +17,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.graph import Graph
-from hammemo.portable.number_graph import NumberGraph
+from hammemo.portable.tree_graph import NumberGraph
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ _MAX_FILE_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 class _Output(NamedTuple):
     name: str
-    made: str
+    made: OnnxValue
     kind: int
     shape: list[Any]
 
@@ -45,7 +45,7 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
     inputs, scores = _token_scores(graph, ops) if isinstance(graph, Graph) else _row_scores(graph, ops)
     outputs = []
     for name, made, kind, shape in _outputs(graph, ops, scores):
-        ops.nodes.append(helper.make_node("Identity", [made], [name]))
+        ops.nodes.append(helper.make_node("Identity", [made.name], [name]))
         outputs.append(helper.make_tensor_value_info(name, kind, shape))
     made = helper.make_graph(ops.nodes, "hammemo", inputs, outputs, ops.initializers)
     imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
@@ -58,29 +58,30 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
     return model
 
 
-def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
+def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], OnnxValue]:
     """Return the input ``tokens``, and the scores."""
     tokens = graph.tokens
     strings = tokens is not None and len(tokens.strings) > 0
     if tokens is not None and (len(tokens.floats) or (strings and len(tokens.ints))):
         raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
-    scores = graph.scores(ops, "tokens" if tokens is None else ops.listed("tokens", tokens, strings=strings))
+    given = ops.given("tokens")
+    scores = graph.scores(ops, given if tokens is None else ops.listed(given, tokens, strings=strings))
     kind = TensorProto.STRING if strings else TensorProto.INT64
     return [helper.make_tensor_value_info("tokens", kind, ["n", graph.h])], scores
 
 
-def _row_scores(graph: TreeGraph | NumberGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
+def _row_scores(graph: TreeGraph | NumberGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], OnnxValue]:
     """Return the inputs ``numbers`` and ``names``, whichever there are, and the scores."""
     n_names = graph.rows.kinds.count(ColumnKind.NAMES)
     n_numbers = len(graph.rows.kinds) - n_names
-    values = [ops.column("numbers", j) for j in range(n_numbers)]
-    places = ops.listed("names", graph.rows.tokens, strings=True) if n_names else ""
-    scores = graph.scores(ops, values, [ops.column(places, j) for j in range(n_names)])
+    values = [ops.column(ops.given("numbers"), j) for j in range(n_numbers)]
+    names = [ops.column(ops.given("names"), j) for j in range(n_names)]
+    scores = graph.scores(ops, values, [ops.listed(name, graph.rows.tokens, strings=True) for name in names])
     every = (("numbers", TensorProto.DOUBLE, n_numbers), ("names", TensorProto.STRING, n_names))
     return [helper.make_tensor_value_info(name, kind, ["n", n]) for name, kind, n in every if n], scores
 
 
-def _outputs(graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores: str) -> list[_Output]:
+def _outputs(graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores: OnnxValue) -> list[_Output]:
     """Return the name, the node, the type and the shape of each output."""
     if graph.classes is not None:
         kind = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
@@ -113,8 +114,23 @@ def _check_text(tokens: list[str]) -> None:
             ) from None
 
 
+def _operator(name: str) -> Callable[[OnnxValue, OnnxValue | int], OnnxValue]:
+    return lambda value, other: value.ops.node(name, [value, other])
+
+
+class OnnxValue:
+    """What a node makes; an operator of Python adds the node that computes it."""
+
+    def __init__(self, ops: OnnxOperations, name: str) -> None:
+        self.ops, self.name = ops, name
+
+    __add__, __sub__, __mul__, __truediv__ = map(_operator, ("Add", "Sub", "Mul", "Div"))
+    __xor__, __or__, __and__ = map(_operator, ("BitwiseXor", "BitwiseOr", "And"))
+    __lt__, __gt__, __matmul__ = map(_operator, ("Less", "Greater", "MatMul"))
+
+
 class OnnxOperations:
-    """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a name."""
+    """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a value."""
 
     def __init__(self, constants: dict[str, NDArray[Any]]) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -122,20 +138,29 @@ class OnnxOperations:
         self.constants = constants
         self._named: dict[Any, str] = {}
 
-    def node(self, operator: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
-        """Add a node, and return the name of what it makes."""
+    def given(self, name: str) -> OnnxValue:
+        """Return an input of the graph."""
+        return OnnxValue(self, name)
+
+    def node(self, operator: str, inputs: Sequence[OnnxValue | int], domain: str = "", **attributes: Any) -> OnnxValue:
+        """Add a node, and return what it makes; a whole number among its inputs is a word."""
+        names = [(self.word(one) if isinstance(one, int) else one).name for one in inputs]
+        return OnnxValue(self, self.add_node(operator, names, domain, **attributes))
+
+    def add_node(self, operator: str, inputs: list[str], domain: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
         name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain or None, **attributes))
+        self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain or None, **attributes))
         return name
 
-    def initializer(self, array: NDArray[Any], key: Any = None) -> str:
-        """Return the name of an array; one with a key is added once."""
+    def initializer(self, array: NDArray[Any], key: Any = None) -> OnnxValue:
+        """Return an array; one with a key is added once."""
         name = self._named.get(key)
         if name is None:
             name = self.add_tensor(numpy_helper.from_array(np.ascontiguousarray(array) if array.ndim else array))
         if key is not None:
             self._named[key] = name
-        return name
+        return OnnxValue(self, name)
 
     def add_tensor(self, tensor: onnx.TensorProto) -> str:
         """Add a tensor, and return its name."""
@@ -143,7 +168,7 @@ class OnnxOperations:
         self.initializers.append(tensor)
         return str(tensor.name)
 
-    def listed(self, given: str, tokens: Vocabulary, *, strings: bool) -> str:
+    def listed(self, given: OnnxValue, tokens: Vocabulary, *, strings: bool) -> OnnxValue:
         """Return the places in a list of given tokens, all of them strings or all integers; -1 where it has none."""
         first = len(tokens) - len(tokens.strings) if strings else 0
         keys = tokens.strings.tolist() if strings else tokens.ints.tolist()
@@ -155,81 +180,53 @@ class OnnxOperations:
         places = list(range(first, first + len(keys)))
         return self.node("LabelEncoder", [given], "ai.onnx.ml", **named, values_int64s=places, default_int64=-1)
 
-    def winner(self, scores: str, classes: NDArray[Any]) -> str:
+    def winner(self, scores: OnnxValue, classes: NDArray[Any]) -> OnnxValue:
         """Return the label with the highest score, the first one among equals."""
         column = self.node("ArgMax", [scores], axis=1, keepdims=0, select_last_index=0)
         return self.node("Gather", [self.initializer(label_values(classes)), column], axis=0)
 
-    def constant(self, name: str) -> str:
+    def constant(self, name: str) -> OnnxValue:
         return self.initializer(self.constants[name], name)
 
-    def word(self, value: int) -> str:
+    def word(self, value: int) -> OnnxValue:
         return self.initializer(np.array(value, np.int64), ("word", value))
 
-    def column(self, array: str, j: int) -> str:
-        return self.node("Gather", [array, self.word(j)], axis=1)
+    def column(self, array: OnnxValue, j: int) -> OnnxValue:
+        return self.node("Gather", [array, j], axis=1)
 
-    def take(self, table: str, index: str) -> str:
+    def take(self, table: OnnxValue, index: OnnxValue) -> OnnxValue:
         return self.node("Gather", [table, index], axis=0)
 
-    def xor(self, a: str, b: str) -> str:
-        return self.node("BitwiseXor", [a, b])
-
-    def either_bit(self, a: str, b: str) -> str:
-        return self.node("BitwiseOr", [a, b])
-
-    def shifted(self, a: str, bits: int) -> str:
+    def shifted(self, a: OnnxValue, bits: int) -> OnnxValue:
         unsigned = self.node("Cast", [a], to=TensorProto.UINT64)
         amount = self.initializer(np.array(bits, np.uint64), ("bits", bits))
         return self.node("Cast", [self.node("BitShift", [unsigned, amount], direction="RIGHT")], to=TensorProto.INT64)
 
-    def add(self, a: str, b: str) -> str:
-        return self.node("Add", [a, b])
-
-    def subtract(self, a: str, b: str) -> str:
-        return self.node("Sub", [a, b])
-
-    def multiply(self, a: str, b: str) -> str:
-        return self.node("Mul", [a, b])
-
-    def divide(self, a: str, b: str) -> str:
-        return self.node("Div", [a, b])
-
-    def equal(self, a: str, b: str) -> str:
+    def equal(self, a: OnnxValue, b: OnnxValue) -> OnnxValue:
         return self.node("Equal", [a, b])
 
-    def less(self, a: str, b: str) -> str:
-        return self.node("Less", [a, b])
-
-    def both(self, a: str, b: str) -> str:
-        return self.node("And", [a, b])
-
-    def where(self, condition: str, a: str, b: str) -> str:
+    def where(self, condition: OnnxValue, a: OnnxValue, b: OnnxValue | int) -> OnnxValue:
         return self.node("Where", [condition, a, b])
 
-    def search(self, ascending: str, n: int, words: str) -> str:
+    def search(self, ascending: OnnxValue, n: int, words: OnnxValue) -> OnnxValue:
         """Return the places by halving steps: the answer is at least `place`, and less than it plus the step."""
-        place = self.node("Cast", [self.less(words, words)], to=TensorProto.INT64)  # zeros, one for each
+        place = self.node("Cast", [words < words], to=TensorProto.INT64)  # zeros, one for each
         step = 1 << max(n - 1, 0).bit_length()
         while step > 1:
             step //= 2
-            ahead = self.node("Min", [self.add(place, self.word(step)), self.word(n)])
-            before = self.take(ascending, self.add(ahead, self.word(-1)))
-            place = self.where(self.less(before, words), ahead, place)
-        return self.node("Min", [place, self.word(n - 1)])
+            ahead = self.node("Min", [place + step, n])
+            place = self.where(self.take(ascending, ahead + -1) < words, ahead, place)
+        return self.node("Min", [place, n - 1])
 
-    def floats(self, array: str) -> str:
+    def floats(self, array: OnnxValue) -> OnnxValue:
         return self.node("Cast", [array], to=TensorProto.DOUBLE)
 
-    def joined(self, parts: Sequence[str]) -> str:
+    def joined(self, parts: Sequence[OnnxValue]) -> OnnxValue:
         return self.node("Concat", list(parts), axis=1)
 
-    def stacked(self, columns: Sequence[str]) -> str:
+    def stacked(self, columns: Sequence[OnnxValue]) -> OnnxValue:
         axis = self.initializer(np.array([1]), "second axis")
         return self.joined([self.node("Unsqueeze", [column, axis]) for column in columns])
 
-    def picked(self, matrix: str, columns: str) -> str:
+    def picked(self, matrix: OnnxValue, columns: OnnxValue) -> OnnxValue:
         return self.node("GatherElements", [matrix, columns], axis=1)
-
-    def product(self, a: str, b: str) -> str:
-        return self.node("MatMul", [a, b])

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.portable.number_graph import NumberGraph
-    from hammemo.portable.tree_graph import TreeGraph
+    from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 
 
 class TorchPredictor(nn.Module):
@@ -72,44 +71,17 @@ class _TorchOperations:
         found: torch.Tensor = getattr(self._module, self._module.buffer_names[name])
         return found
 
-    def word(self, value: int) -> torch.Tensor:
-        return torch.tensor(value, dtype=torch.int64, device=self._device)
-
     def column(self, array: torch.Tensor, j: int) -> torch.Tensor:
         return array[:, j]
 
     def take(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return table[index]
 
-    def xor(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a ^ b
-
-    def either_bit(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a | b
-
     def shifted(self, a: torch.Tensor, bits: int) -> torch.Tensor:
         return (a >> bits) & ((1 << (64 - bits)) - 1)
 
-    def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a + b
-
-    def subtract(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a - b
-
-    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a * b
-
-    def divide(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a / b
-
     def equal(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a == b
-
-    def less(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a < b
-
-    def both(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a & b
 
     def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, a, b)
@@ -128,6 +100,3 @@ class _TorchOperations:
 
     def picked(self, matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         return torch.gather(matrix, 1, columns)
-
-    def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a @ b

@@ -4,6 +4,16 @@ A number becomes its step, a name its byte, and a pair of numbers the step of th
 :mod:`hammemo.kernels.cells.codes`. All rows walk all trees at once: as many times as the deepest tree has levels, each
 node is replaced by the child that the row's byte chooses, and a leaf by itself. Then the rows of names and leaves are
 added in the order of the library, so the scores are its own to the bit.
+
+The additive base of a table as a graph: entries of tables by bytes, sums of whole numbers, ratios of labels.
+
+The tables are those of :class:`~hammemo.kernels.additive.step_tables.StepTables`. All numbers up to the ratios are
+whole, so the ratios are those of the library to the bit.
+
+A model of numbers as a graph: two tables of whole numbers, trees, and their blend.
+
+They are added in the order of the library, so a prediction is that of the library to the bit. Quantiles need the trees
+of the sizes of errors, too.
 """
 
 from __future__ import annotations
@@ -13,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.kernels.additive.additive import NAT
+from hammemo.kernels.additive.plain import HAT
 from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, token_values
+from hammemo.kernels.cells.error_sizes import LEAST_SIZE
 from hammemo.kernels.cells.forest import LEAF
-from hammemo.portable.base_graph import base_constants, weighted_ratios
 from hammemo.portable.graph import Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
@@ -24,12 +36,76 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.additive.label_base import BaseAnswers
+    from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
     from hammemo.portable.graph import Operations
     from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.votes.number_answers import NumberAnswers
+
+_SHIFT = 10
+_ABOVE = 2**60
+"""Added before a shift, so that what is shifted is not negative."""
+
+
+def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any:
+    """Return the weighted ratio of each label, by the bytes of rows in each column: (m, L)."""
+    known = base.base.labels
+    scores = [table_score(base.tables, ops, output, codes) for output in range(base.tables.columns.shape[2])]
+    scores = [*[scores[0] * 0] * (len(known) - len(scores)), *scores]
+    above = [score + -int(prior) for score, prior in zip(scores, base.base.prior.tolist(), strict=True)]
+    total = above[0]
+    for one in above[1:]:
+        total = total + one
+    nothing, columns = ops.floats(total * 0), []
+    for place in known.find(base.labels).tolist():
+        if place < 0:
+            columns.append(nothing)
+            continue
+        columns.append(ops.floats(above[place] * len(known) - total) / ops.constant("base.unit"))
+    return ops.stacked(columns) * ops.constant("base.weights")
+
+
+def table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
+    """Return the score of one output, a whole number, by the bytes of rows in each column."""
+    total: Any = None
+    for j in range(len(tables.columns)):
+        own = ops.take(ops.constant(f"base.{output}.column.{j}"), codes[j])
+        total = own + (int(tables.constant[output]) + HAT // 2 + _ABOVE) if total is None else total + own
+    for k, (pair, width) in enumerate(zip(tables.pairs.tolist(), tables.widths.tolist(), strict=True)):
+        (a, right_a), (b, right_b) = (
+            [ops.take(ops.constant(f"base.{name}.{j}"), codes[j]) for name in ("level", "right")] for j in pair
+        )
+        both, at = ops.shifted(right_a * right_b, _SHIFT), a * width + b
+        shares = (both - right_a - right_b + HAT, right_b - both, right_a - both, both)
+        for step, share in zip((0, 1, width, width + 1), shares, strict=True):
+            total = total + share * ops.take(ops.constant(f"base.{output}.pair.{k}"), at + step)
+    return ops.shifted(total, _SHIFT) + -(_ABOVE >> _SHIFT)
+
+
+def base_constants(base: BaseAnswers) -> dict[str, NDArray[Any]]:
+    """Return the constants of `weighted_ratios`."""
+    unit = np.array(float(len(base.base.labels) * NAT))
+    return {"base.unit": unit, "base.weights": base.weights[None, :], **table_constants(base.tables)}
+
+
+def table_constants(tables: StepTables) -> dict[str, NDArray[Any]]:
+    """Return the constants of `table_score`: a byte that lies in no level reads zeros behind its block."""
+    found: dict[str, NDArray[Any]] = {}
+    nowhere = int(np.diff(tables.starts).max(initial=0))
+    for j in set(tables.pairs.ravel().tolist()):
+        found[f"base.level.{j}"] = np.where(tables.levels[j] < 0, nowhere, tables.levels[j]).astype(np.int64)
+        found[f"base.right.{j}"] = tables.rights[j].astype(np.int64)
+    for output in range(tables.columns.shape[2]):
+        for j, column in enumerate(tables.columns):
+            found[f"base.{output}.column.{j}"] = np.ascontiguousarray(column[:, output])
+        for k, width in enumerate(tables.widths.tolist()):
+            own = tables.blocks[tables.starts[k] : tables.starts[k + 1], output]
+            found[f"base.{output}.pair.{k}"] = np.append(own, np.zeros((nowhere + 2) * (width + 1) + 1, np.int64))
+    return found
+
 
 _NOWHERE = 2**62
 """The low end of a leaf: no byte is there."""
@@ -67,11 +143,8 @@ class CodedRows:
         named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
         differences = []
         for j, (first, second) in enumerate(self.pairs):
-            place = ops.add(ops.add(steps[first], ops.multiply(steps[second], ops.word(-1))), ops.word(_MOST))
-            found = ops.take(ops.constant(f"differences.{j}"), place)
-            for step in (steps[first], steps[second]):
-                found = ops.where(ops.less(ops.word(0), step), found, ops.word(0))
-            differences.append(found)
+            found = ops.take(ops.constant(f"differences.{j}"), steps[first] - steps[second] + _MOST)
+            differences.append(ops.where((steps[first] > 0) & (steps[second] > 0), found, 0))
         return [*steps, *named, *differences]
 
     def _steps(self, ops: Operations, j: int, value: Any) -> Any:
@@ -80,10 +153,8 @@ class CodedRows:
         The cuts are stored with their signs changed: those above a value are then less than minus the value.
         """
         n = self.n_cuts[j]
-        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, ops.multiply(value, ops.constant("minus")))
-        return ops.where(
-            ops.equal(value, value), ops.add(ops.multiply(above, ops.word(-1)), ops.word(n + 1)), ops.word(0)
-        )
+        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
+        return ops.where(ops.equal(value, value), above * -1 + (n + 1), 0)
 
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
@@ -124,15 +195,13 @@ class TreeGraph:
         leaves = walked(ops, self.forest, "trees", ops.stacked(codes))
         totals = ops.constant("base")
         for j, place in enumerate(places):
-            totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
+            totals = totals + ops.take(ops.constant(f"names.{j}"), place)
         for k in range(len(self.tuples)):
-            totals = ops.add(totals, ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places)))
+            totals = totals + ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places))
         for tree in range(self.forest.n_trees):
             row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
-            totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
-        if self.base is None:
-            return totals
-        return ops.add(totals, weighted_ratios(self.base, ops, codes))
+            totals = totals + ops.take(ops.constant("leaves"), row)
+        return totals if self.base is None else totals + weighted_ratios(self.base, ops, codes)
 
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes: (m, h)."""
@@ -143,22 +212,20 @@ class TreeGraph:
         (first, *others), searches = self.tuples[k]
         row = places[first]
         for column, search in zip(others, searches, strict=True):
-            found = search.find(ops, ops.add(ops.multiply(row, ops.word(len(self.rows.tokens))), places[column]))
-            known = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), places[column]))
-            row = ops.where(known, found, ops.word(-1))
-        return ops.where(ops.less(ops.word(-1), row), row, ops.word(len(self.constants[f"tuples.{k}"]) - 1))
+            found = search.find(ops, row * len(self.rows.tokens) + places[column])
+            row = ops.where((row > -1) & (places[column] > -1), found, -1)
+        return ops.where(row > -1, row, len(self.constants[f"tuples.{k}"]) - 1)
 
 
 def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
     """Return the leaf of each row in each tree, given the constants of `walk_constants`: (m, trees)."""
-    zeros = ops.stacked([ops.multiply(ops.column(codes, 0), ops.word(0))])
-    at = ops.add(ops.constant(f"{name}.roots"), zeros)
+    at = ops.constant(f"{name}.roots") + ops.stacked([ops.column(codes, 0) * 0])
     for _ in range(forest.depth):
         code = ops.picked(codes, ops.take(ops.constant(f"{name}.column"), at))
-        is_low = ops.less(code, ops.take(ops.constant(f"{name}.low"), at))
-        goes_left = ops.less(code, ops.take(ops.constant(f"{name}.high"), at))
+        is_low = code < ops.take(ops.constant(f"{name}.low"), at)
+        goes_left = code < ops.take(ops.constant(f"{name}.high"), at)
         right = ops.take(ops.constant(f"{name}.right"), at)
-        at = ops.where(is_low, right, ops.where(goes_left, ops.add(at, ops.word(1)), right))
+        at = ops.where(is_low, right, ops.where(goes_left, at + 1, right))
     return at
 
 
@@ -247,3 +314,110 @@ def _names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
     for j in range(len(cells.names)):
         used[whole.table.tuples[j].rows()[:, 0]] = True  # a tuple holds no others
     return whole.table.vocabulary.keep(used)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberGraph:
+    """The predictions of a model as a function of numbers and of the places of names in a list.
+
+    Parameters
+    ----------
+    rows : CodedRows
+    constants : dict of arrays
+    forests : tuple of Forest
+        Those of the parts and, where there are levels, that of the sizes of errors.
+    tables : StepTables
+        The live and the frozen base.
+    n_levels : int
+        How many quantiles come after the prediction.
+    """
+
+    rows: CodedRows
+    constants: dict[str, NDArray[Any]]
+    forests: tuple[Forest, ...]
+    tables: StepTables
+    n_levels: int
+    classes: None = None
+
+    def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
+        """Return the prediction and the quantiles of rows, (m, 1 + levels); columns are those of a `TreeGraph`."""
+        codes = self.rows.codes(ops, values, places)
+        stacked, nowhere = ops.stacked(codes), codes[0] * 0
+
+        def each(name: str, place: int = 0) -> Any:
+            """Return an entry for each row: ONNX Runtime drops factors and terms that are 1 and 0 in float32."""
+            return ops.take(ops.constant(name), nowhere + place)
+
+        bases = [ops.floats(table_score(self.tables, ops, output, codes)) for output in range(2)]
+        total = mean = ops.constant("mean")
+        for part, (live, frozen) in enumerate((bases, [ops.constant("live_mean"), mean])):
+            told = self._told(ops, part, stacked)
+            trust = _least(ops, _most(ops, ops.column(told, 1), ops.constant("zero")), ops.constant("one"))
+            said = live + trust * (frozen - live) + ops.column(told, 0) - mean
+            total = total + each("blend", part) * said
+        found = [total]
+        if self.n_levels:
+            more = ops.column(self._told(ops, 2, stacked), 0)
+            size = _most(ops, ops.constant("size") + more, ops.constant("least_size"))
+            found += [total + size * each("ratios", k) for k in range(self.n_levels)]
+        for step in range(2):  # a power of two may be too large for one factor
+            found = [units * ops.constant(f"unit.{step}") for units in found]
+        return ops.stacked([each("center") + number for number in found])
+
+    def numbers(self, X: Any) -> NDArray[np.float64]:
+        """Return rows as the numbers that a torch module takes: (m, h)."""
+        return self.rows.numbers(X)
+
+    def _told(self, ops: Operations, part: int, codes: Any) -> Any:
+        """Return the sum of what the leaves of a forest say."""
+        leaves, told = walked(ops, self.forests[part], f"trees.{part}", codes), None
+        for tree in range(self.forests[part].n_trees):
+            own = ops.take(ops.constant(f"leaves.{part}"), ops.column(leaves, tree))
+            told = own if told is None else told + own
+        return told
+
+
+def _most(ops: Operations, a: Any, b: Any) -> Any:
+    return ops.where(a < b, b, a)
+
+
+def _least(ops: Operations, a: Any, b: Any) -> Any:
+    return ops.where(b < a, b, a)
+
+
+def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels: NDArray[np.float64]) -> NumberGraph:
+    """Return the graph of a model, or refuse one that has none.
+
+    Parameters
+    ----------
+    answers : NumberAnswers
+    missing : str
+        What takes the place of missing names.
+    names : Vocabulary
+        The names that the graph shall know.
+    levels : ndarray of float64
+        Of the quantiles that it also gives.
+    """
+    errors, half = answers.errors, answers.exponent // 2
+    assert errors is not None
+    tables = answers.design.step_tables(answers.coefficients, answers.codes.step_middles)
+    numbers = {
+        "zero": 0.0,
+        "one": 1.0,
+        "center": [answers.center],
+        "size": errors.mean,
+        "least_size": LEAST_SIZE * errors.mean,
+        **dict(zip(("live_mean", "mean"), answers.means, strict=True)),
+        "blend": answers.blend,
+        "ratios": errors.at(levels),
+        **{f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))},
+    }
+    constants: dict[str, NDArray[Any]] = {name: np.array(number) for name, number in numbers.items()}
+    forests, leaves = answers.forests, answers.leaves
+    if len(levels):
+        forests, leaves = (*forests, errors.forest), (*leaves, errors.leaves[:, None])
+    for part, (forest, own) in enumerate(zip(forests, leaves, strict=True)):
+        constants |= {f"leaves.{part}": own, **walk_constants(forest, f"trees.{part}")}
+    constants |= table_constants(tables)
+    rows = coded_rows(answers.codes, missing, names, constants)
+    return NumberGraph(rows, constants, forests, tables, len(levels))

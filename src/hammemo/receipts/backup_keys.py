@@ -7,14 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hammemo.receipts.strict_json import (
-    TIME_FORMAT,
-    check_hex,
-    check_line,
-    check_names,
-    check_number,
-    check_time,
-)
+from hammemo.receipts import strict_json as strict
 
 
 @dataclass(frozen=True)
@@ -43,8 +36,8 @@ class BackupKey:
     def new(cls, days: float, model: str, database: str) -> BackupKey:
         """Return a random key that expires in some days."""
         made = datetime.now(UTC)
-        expires = (made + timedelta(days=days)).strftime(TIME_FORMAT)
-        return cls(secrets.token_bytes(32), made.strftime(TIME_FORMAT), expires, model, database)
+        expires = (made + timedelta(days=days)).strftime(strict.TIME_FORMAT)
+        return cls(secrets.token_bytes(32), made.strftime(strict.TIME_FORMAT), expires, model, database)
 
     def may_hold(self, database: str, first: int) -> bool:
         """Return whether a subject may be in it whose first row was learnt at a position of a database."""
@@ -57,13 +50,13 @@ class BackupKey:
     @classmethod
     def from_json(cls, given: Any) -> BackupKey:
         """Return what `to_json` returned; ValueError for anything else."""
-        held = check_names(given, cls.__dataclass_fields__, "a backup")
+        held = strict.check_names(given, cls.__dataclass_fields__, "a backup")
         position = held["position"]
         return cls(
-            bytes.fromhex(check_hex(held["secret"], "the key of a backup")),
-            check_time(held["made"], "the time of a backup"),
-            check_time(held["expires"], "the expiry of a backup"),
-            check_line(held["model"], "the model of a backup"),
-            check_line(held["database"], "the database of a backup"),
-            None if position is None else check_number(position, "the version in a backup"),
+            bytes.fromhex(strict.check_hex(held["secret"], "the key of a backup")),
+            strict.check_time(held["made"], "the time of a backup"),
+            strict.check_time(held["expires"], "the expiry of a backup"),
+            strict.check_line(held["model"], "the model of a backup"),
+            strict.check_line(held["database"], "the database of a backup"),
+            None if position is None else strict.check_number(position, "the version in a backup"),
         )

@@ -16,15 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from hammemo.files.atomic import write_private
-from hammemo.receipts.strict_json import (
-    canonical,
-    check_hex,
-    check_line,
-    check_names,
-    check_number,
-    check_truth,
-    read_object,
-)
+from hammemo.receipts import strict_json as strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,20 +60,20 @@ class ErasedSubject:
     @classmethod
     def from_json(cls, given: Any) -> ErasedSubject:
         """Return the record that a JSON object describes; ValueError for anything else."""
-        held = check_names(given, cls.__dataclass_fields__, "the record of an erasure")
+        held = strict.check_names(given, cls.__dataclass_fields__, "the record of an erasure")
         return cls(
-            check_hex(held["op"], "the operation of an erasure", 16),
-            check_hex(held["subject"], "the subject of an erasure", 16),
-            check_line(held["request"], "the request of an erasure", 400),
-            check_truth(held["refit"], "the refit of an erasure"),
-            check_line(held["database"], "the database of an erasure"),
-            check_number(held["position"], "the position of an erasure"),
+            strict.check_hex(held["op"], "the operation of an erasure", 16),
+            strict.check_hex(held["subject"], "the subject of an erasure", 16),
+            strict.check_line(held["request"], "the request of an erasure", 400),
+            strict.check_truth(held["refit"], "the refit of an erasure"),
+            strict.check_line(held["database"], "the database of an erasure"),
+            strict.check_number(held["position"], "the position of an erasure"),
         )
 
 
 def records_path(keys: str | os.PathLike[str], model: str) -> Path:
     """Return the file of a model's records."""
-    return Path(f"{os.fspath(keys)}.erased", f"{check_hex(model, 'the id of a model', MODEL_BYTES)}.jsonl")
+    return Path(f"{os.fspath(keys)}.erased", f"{strict.check_hex(model, 'the id of a model', MODEL_BYTES)}.jsonl")
 
 
 def records_size(keys: str | os.PathLike[str], model: str) -> int:
@@ -120,7 +112,7 @@ def read_records(keys: str | os.PathLike[str], model: str) -> Iterator[ErasedSub
     with path.open("rb") as file:
         while (line := file.readline(_LONGEST_LINE)).endswith(b"\n"):
             try:
-                yield ErasedSubject.from_json(read_object(line[:-1]))
+                yield ErasedSubject.from_json(strict.read_object(line[:-1]))
             except ValueError as error:
                 raise ValueError(f"{path} is damaged: {error}. Put a whole copy in its place.") from None
 
@@ -145,4 +137,4 @@ def needed_records(records: Iterable[ErasedSubject], backups: Iterable[BackupKey
 
 
 def _line(record: ErasedSubject) -> bytes:
-    return canonical(asdict(record)) + b"\n"
+    return strict.canonical(asdict(record)) + b"\n"

@@ -23,17 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from threadpoolctl import threadpool_info
 
 from hammemo.models.digests import PARTS, whole_digest
+from hammemo.receipts import strict_json as strict
 from hammemo.receipts.keys import Keys, is_signed
-from hammemo.receipts.strict_json import (
-    canonical,
-    check_hex,
-    check_line,
-    check_names,
-    check_number,
-    check_time,
-    check_truth,
-    read_object,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,30 +112,30 @@ class Receipt:
     @classmethod
     def from_json(cls, given: Any) -> Receipt:
         """Return the receipt that a JSON object describes; ValueError, with the reason, if it describes none."""
-        held = check_names(given, _ALL_NAMES, "the receipt")
+        held = strict.check_names(given, _ALL_NAMES, "the receipt")
         if held["format"] != FORMAT or type(held["version"]) is not int or held["version"] != VERSION:
             raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
-        before = check_names(held["before"], ("version", "keyed_digest"), "before")
-        after = check_names(held["after"], ("version", "digest", "parts"), "after")
-        parts = check_names(after["parts"], PARTS, "the parts of the digest")
-        removed = check_names(held["removed"], ("rows", "labels", "keyed_hash"), "removed")
-        refitted = check_names(held["refitted"], ("layout", "weights"), "refitted")
+        before = strict.check_names(held["before"], ("version", "keyed_digest"), "before")
+        after = strict.check_names(held["after"], ("version", "digest", "parts"), "after")
+        parts = strict.check_names(after["parts"], PARTS, "the parts of the digest")
+        removed = strict.check_names(held["removed"], ("rows", "labels", "keyed_hash"), "removed")
+        refitted = strict.check_names(held["refitted"], ("layout", "weights"), "refitted")
         previous = held["previous"]
         receipt = cls(
-            check_line(held["request"], "the id of the request"),
-            check_number(before["version"], "the version before"),
-            check_hex(before["keyed_digest"], "the keyed digest before"),
-            check_number(after["version"], "the version after"),
-            {part: check_hex(parts[part], f"the digest of {part}") for part in PARTS},
-            check_number(removed["rows"], "the number of rows"),
-            check_number(removed["labels"], "the number of labels"),
-            check_hex(removed["keyed_hash"], "the keyed hash of the rows"),
-            check_truth(refitted["layout"], "whether the layout was refitted"),
-            check_truth(refitted["weights"], "whether the weights were refitted"),
-            None if previous is None else check_hex(previous, "the hash of the receipt before"),
+            strict.check_line(held["request"], "the id of the request"),
+            strict.check_number(before["version"], "the version before"),
+            strict.check_hex(before["keyed_digest"], "the keyed digest before"),
+            strict.check_number(after["version"], "the version after"),
+            {part: strict.check_hex(parts[part], f"the digest of {part}") for part in PARTS},
+            strict.check_number(removed["rows"], "the number of rows"),
+            strict.check_number(removed["labels"], "the number of labels"),
+            strict.check_hex(removed["keyed_hash"], "the keyed hash of the rows"),
+            strict.check_truth(refitted["layout"], "whether the layout was refitted"),
+            strict.check_truth(refitted["weights"], "whether the weights were refitted"),
+            None if previous is None else strict.check_hex(previous, "the hash of the receipt before"),
             _checked_libraries(held["libraries"]),
-            check_line(held["processor"], "the processor"),
-            check_time(held["time"], "the time"),
+            strict.check_line(held["processor"], "the processor"),
+            strict.check_time(held["time"], "the time"),
             _checked_backups(held["backups"]),
         )
         if after["digest"] != receipt.digest_after:
@@ -193,18 +184,18 @@ class SignedReceipt:
 
     def encoded(self) -> bytes:
         """Return one line of JSON, in canonical form, without the line end."""
-        return canonical(
+        return strict.canonical(
             {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
         )
 
     @classmethod
     def decoded(cls, line: bytes) -> SignedReceipt:
         """Return what `encoded` returned; ValueError, with the reason, for any other bytes. Nothing is verified."""
-        held = check_names(read_object(line), ("receipt", "public_key", "signature"), "it")
+        held = strict.check_names(strict.read_object(line), ("receipt", "public_key", "signature"), "it")
         return cls(
             Receipt.from_json(held["receipt"]),
-            check_hex(held["public_key"], "the public key"),
-            check_hex(held["signature"], "the signature", 64),
+            strict.check_hex(held["public_key"], "the public key"),
+            strict.check_hex(held["signature"], "the signature", 64),
         )
 
 
@@ -228,20 +219,26 @@ def used_processor() -> str:
 
 
 def _message(receipt: Receipt) -> bytes:
-    return f"{FORMAT} {VERSION}\n".encode() + canonical(receipt.to_json())
+    return f"{FORMAT} {VERSION}\n".encode() + strict.canonical(receipt.to_json())
 
 
 def _checked_libraries(given: Any) -> dict[str, str]:
     if not isinstance(given, dict) or not 1 <= len(given) <= 32:
         raise ValueError("libraries is not a JSON object of 1 to 32 versions")
-    return {check_line(name, "a library", 64): check_line(found, "a version", 64) for name, found in given.items()}
+    return {
+        strict.check_line(name, "a library", 64): strict.check_line(found, "a version", 64)
+        for name, found in given.items()
+    }
 
 
 def _checked_backups(given: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list) or len(given) > _MAX_BACKUPS:
         raise ValueError(f"backups is not a list of at most {_MAX_BACKUPS:,}")
-    listed = [check_names(backup, ("name", "expires"), "a backup") for backup in given]
+    listed = [strict.check_names(backup, ("name", "expires"), "a backup") for backup in given]
     return tuple(
-        (check_line(backup["name"], "the name of a backup"), check_time(backup["expires"], "the expiry of a backup"))
+        (
+            strict.check_line(backup["name"], "the name of a backup"),
+            strict.check_time(backup["expires"], "the expiry of a backup"),
+        )
         for backup in listed
     )

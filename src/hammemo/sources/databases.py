@@ -13,26 +13,19 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from hammemo._lazy import needed
 from hammemo.sources.formats import require_arrow
-from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batch, check_names, column_array, shown_names
+from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batches, check_columns, check_names, column_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _EXTRAS: Final = {"psycopg": "follow", "duckdb": "lakes", "deltalake": "lakes"}
 _PLAIN: Final = (str, bool, int, float, date, timedelta, type(None))
-
-
-class RowSource(Protocol):
-    """What yields the rows of a table, some at a time, and is no file."""
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        """Yield all rows; with `columns`, at least these columns of them."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +95,12 @@ class SqlQuery:
         module = _required("duckdb")
         require_arrow("DuckDB")
         with _one_error(module), closing(module.connect(path, read_only=True)) as connection:
-            found, first = connection.sql(self.query), 1
+            found = connection.sql(self.query)
             if found is None:
                 raise ValueError("The query returns no rows: give a SELECT statement.")
             reader = found.to_arrow_reader(BATCH_ROWS)
             check_names(reader.schema.names, "The query")
-            for part in reader:
-                if len(part):
-                    yield _with_plain(arrow_batch(part, "The query", first))
-                    first += len(part)
+            yield from map(_with_plain, arrow_batches(reader, "The query"))
 
 
 @dataclass(frozen=True)
@@ -136,20 +126,18 @@ class DeltaVersion:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows of this version; with `columns`, these columns of them."""
-        module, first = _required("deltalake"), 1
+        module = _required("deltalake")
         require_arrow("Delta")
         with _one_error(module.exceptions, "DeltaError"):
             dataset = module.DeltaTable(self.where, version=self.version).to_pyarrow_dataset()
-        for name in columns or ():
-            if name not in dataset.schema.names:
-                raise ValueError(
-                    f"{self.where} has no column {name!r}; its columns are {shown_names(dataset.schema.names)}."
-                )
+        check_columns(columns, dataset.schema.names, self.where)
         wanted = None if columns is None else list(columns)
-        for part in dataset.to_batches(columns=wanted, batch_size=BATCH_ROWS):
-            if len(part):
-                yield _with_plain(arrow_batch(part, self.where, first))
-                first += len(part)
+        parts = dataset.to_batches(columns=wanted, batch_size=BATCH_ROWS)
+        yield from map(_with_plain, arrow_batches(parts, self.where))
+
+
+RowSource: TypeAlias = SqlQuery | DeltaVersion
+"""A table that does not lie in files that are named."""
 
 
 def _required(name: str) -> Any:

@@ -13,34 +13,27 @@ So each document is in exactly one shard, and whole, however the files are cut; 
 has to be opened to cut a source, only listed.
 
 Files are read piece by piece: memory is bounded by the pieces, the size of a Parquet page and the longest document.
+
+Line ranges: the lines of a file that begin in a range of its bytes, each of them whole.
+
+Cut the bytes of a file anywhere: each line is in exactly one range, the one that its first byte lies in.
+
+Tokenization: from a text to its tokens, and back where a tokenizer.json knows how.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from hammemo.sources.formats import (
-    DOCUMENT_FORMATS,
-    compression_of,
-    file_system,
-    first_page,
-    format_of,
-    json_value,
-    not_utf8,
-    opened_bytes,
-    opened_file,
-    parquet_file,
-    require_arrow,
-    require_reader,
-)
-from hammemo.sources.line_ranges import line_batches
-from hammemo.sources.listing import File, files_of_one_format, listed_files
-from hammemo.sources.shards import Shard, ShardedFiles
-from hammemo.sources.tokenization import text_encoder, tokenizer_text
+from hammemo._lazy import needed
+from hammemo.sources import formats
+from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.contexts import document as token_document
 from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
 
@@ -92,21 +85,20 @@ class Source(ShardedFiles):
         With a tokenizer from a file: its text, so that workers need not find the file.
     """
 
+    reading = ("tokens", "column", "vocabulary")
+
     tokens: str = "ids"
     column: str | None = None
     vocabulary: str = ""
 
     def _can_be_cut(self, file: File) -> bool:
-        return not compression_of(file.path)
-
-    def _reading(self) -> list[str]:
-        return [self.tokens, str(self.column), self.vocabulary]
+        return not formats.compression_of(file.path)
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
         base, path = shard.file.base, shard.file.path
-        if compression_of(path):  # one shard, read from its start
-            with opened_file(base, path, path) as stream:
+        if formats.compression_of(path):  # one shard, read from its start
+            with formats.opened_file(base, path, path) as stream:
                 yield from self.stream_pieces(stream, path)
         else:
             with self._opened(base, path) as stream:
@@ -139,7 +131,11 @@ class Source(ShardedFiles):
 
     def _opened(self, base: str, path: str) -> Any:
         """Return the context of an open file with `seek`; pyarrow reads its own files without Python's lock."""
-        return file_system(base).open_input_file(path) if self.format == "parquet" else opened_bytes(base, path, path)
+        return (
+            formats.file_system(base).open_input_file(path)
+            if self.format == "parquet"
+            else formats.opened_bytes(base, path, path)
+        )
 
     def _line_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
         encode = text_encoder(self.tokens, self.vocabulary)
@@ -147,7 +143,7 @@ class Source(ShardedFiles):
             try:
                 documents = [self._line_document(line, encode, name) for line in lines if line.strip()]
             except UnicodeDecodeError as error:
-                raise not_utf8(name, error) from error
+                raise formats.not_utf8(name, error) from error
             if documents:
                 yield _one_piece(documents)
 
@@ -155,7 +151,7 @@ class Source(ShardedFiles):
         """Return the tokens of a line of text, or of the list or the text in a line of JSON."""
         if self.format != "jsonl":
             return _encoded(line.decode(), encode, name)
-        value = json_value(line, name)
+        value = formats.json_value(line, name)
         if isinstance(value, dict):
             value = _json_field(value, self.column, name)
         if isinstance(value, str):
@@ -165,13 +161,13 @@ class Source(ShardedFiles):
         return _encoded(value, token_document, name) if value else np.empty(0, np.int64)
 
     def _parquet_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
-        with parquet_file(stream, name) as file:
+        with formats.parquet_file(stream, name) as file:
             column = _document_column(file.schema_arrow, self.column, name)
             index = _leaf(file, column)
             groups = [
                 group
                 for group in range(file.num_row_groups)
-                if start <= first_page(file, group) and (stop is None or first_page(file, group) < stop)
+                if start <= formats.first_page(file, group) and (stop is None or formats.first_page(file, group) < stop)
             ]
             if not groups:
                 return
@@ -182,7 +178,7 @@ class Source(ShardedFiles):
                 yield self._arrow_documents(part.column(0), name)
 
     def _arrow_documents(self, rows: Any, name: str) -> Pieces:
-        arrow = require_arrow("Parquet", "compute")
+        arrow = formats.require_arrow("Parquet", "compute")
         kinds = arrow.types
         if not (kinds.is_list(rows.type) or kinds.is_large_list(rows.type)):
             encode = text_encoder(self.tokens, self.vocabulary)
@@ -236,11 +232,11 @@ def open_source(
     >>> documents
     [['the', 'rest'], ['to', 'be', 'or', 'not'], ['to', 'be']]
     """
-    if format not in (None, *DOCUMENT_FORMATS):
+    if format not in (None, *formats.DOCUMENT_FORMATS):
         raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
     files, kind = files_of_one_format(where, listed_files, lambda path: format or _document_format(path))
     for file in files:
-        require_reader(file.path, kind)
+        formats.require_reader(file.path, kind)
     return replace(stream_source(kind, tokens, column), files=files)
 
 
@@ -260,8 +256,8 @@ def stream_source(format: str, tokens: str = "ids", column: str | None = None) -
 
 def _document_format(path: str) -> str:
     """Return the format of a file of documents: whatever is neither Parquet nor JSON is lines of text."""
-    kind = format_of(path, "text")
-    return kind if kind in DOCUMENT_FORMATS else "text"
+    kind = formats.format_of(path, "text")
+    return kind if kind in formats.DOCUMENT_FORMATS else "text"
 
 
 # ---------------------------------------------------------------- text and JSON
@@ -312,7 +308,7 @@ def _json_field(row: dict[str, Any], column: str | None, name: str) -> Any:
 
 def _document_column(schema: Any, name: str | None, path: str) -> str:
     """Return the column that holds the documents."""
-    kinds = require_arrow("Parquet").types
+    kinds = formats.require_arrow("Parquet").types
     if name is None:
         tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
         held = [field.name for field in schema if any(test(field.type) for test in tests)]
@@ -331,3 +327,101 @@ def _leaf(file: Any, column: str) -> int:
     """Return the place, among the stored columns, of the one that holds a column's values."""
     paths = [file.schema.column(i).path.split(".")[0] for i in range(len(file.schema))]
     return paths.index(column)
+
+
+def line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[bytes]]:
+    """Yield the lines that begin in a range of bytes, about a mebibyte at a time, the last one whole."""
+    begin = start
+    if start:  # the line that holds the byte before belongs to an earlier shard, unless that byte ends it
+        stream.seek(start - 1)
+        begin -= 1
+    held, skipping = b"", start > 0
+    while stop is None or begin < stop:
+        read = stream.read(formats.PIECE_BYTES)
+        held += read
+        if skipping:
+            cut = held.find(b"\n") + 1
+            if not cut:
+                begin, held = begin + len(held), b""
+                if not read:
+                    return
+                continue
+            begin, held, skipping = begin + cut, held[cut:], False
+        end = held.rfind(b"\n") + 1 if read else len(held)
+        lines, held = held[:end].split(b"\n"), held[end:]
+        if read:
+            lines.pop()  # what follows the last line's end
+        if stop is not None and begin + end > stop:
+            yield _beginning_before(lines, stop - begin)
+            return
+        if lines:
+            yield lines
+        begin += end
+        if not read:
+            return
+
+
+def _beginning_before(lines: list[bytes], reach: int) -> list[bytes]:
+    """Return the lines of a piece that begin within its first `reach` bytes."""
+    first = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
+    return lines[: int(np.searchsorted(first, reach))]
+
+
+TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
+"""The tokenizers that have a name; any other name is the path of a file of the ``tokenizers`` package."""
+
+_INTEGER_LIMIT: Final = 2**63 - 1
+
+
+@cache
+def text_encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
+    """Return the function from a text to its tokens; `vocabulary` is the text of a tokenizer.json, if it is one."""
+    if name == "ids":
+        return _ids
+    if name == "words":
+        return lambda text: np.array(text.split(), dtype=object)
+    if name == "characters":
+        return lambda text: np.array(list(text.rstrip("\r\n")), dtype=object)
+    if name == "bytes":
+        return lambda text: np.frombuffer(text.rstrip("\r\n").encode(), np.uint8).astype(np.int64)
+    tokenizer = _tokenizers().Tokenizer.from_str(vocabulary)
+    return lambda text: np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+
+
+def tokenizer_text(name: str) -> str:
+    """Return the text of a tokenizer.json file; empty for a tokenizer that has a name of its own."""
+    if name in TOKENIZERS:
+        return ""
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(
+            f"tokens={name!r} is not a tokenizer: use {', '.join(TOKENIZERS)}, or the path of a tokenizer.json file."
+        ) from error
+    _tokenizers()
+    return text
+
+
+def _tokenizers() -> Any:
+    with needed("A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'"):
+        import tokenizers
+    return tokenizers
+
+
+def _ids(text: str) -> NDArray[np.int64]:
+    words = text.split()
+    try:
+        return np.array(words, dtype=np.int64) if words else np.empty(0, np.int64)
+    except (ValueError, OverflowError) as error:
+        shown = next(word for word in words if not _is_id(word))
+        raise ValueError(
+            f"{shown[:40]!r} is not a token id (a whole number of 64 bits). Read text with tokens='words', "
+            "'characters', 'bytes' or a tokenizer.json."
+        ) from error
+
+
+def _is_id(word: str) -> bool:
+    try:
+        return abs(int(word)) <= _INTEGER_LIMIT
+    except ValueError:
+        return False

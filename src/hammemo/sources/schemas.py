@@ -12,6 +12,8 @@ A schema is written with the model file as notes (:func:`hammemo.files.models.sa
 
 A schema knows for each column what the model learnt there: numbers, dates, or names that are strings or whole numbers
 (:mod:`hammemo.sources.kinds`). Which columns are numbers is settled by the first rows that are learnt.
+
+Examples and queries: what a schema makes of the rows and documents of files, some at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources.documents import open_source, stream_source
-from hammemo.sources.examples import Labelled, Queries
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
 from hammemo.sources.kinds import (
     MIXED,
@@ -44,8 +45,7 @@ from hammemo.sources.kinds import (
     with_dates,
     with_numbers,
 )
-from hammemo.sources.tables import Batch, read_table, shown_names
-from hammemo.sources.times import moments_of
+from hammemo.sources.tables import Batch, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import document
@@ -59,6 +59,59 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.sources.databases import RowSource
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Some examples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, h)
+    y : ndarray of shape (m,)
+    columns : tuple of str
+        The names of the positions; empty for sequences.
+    kinds : str
+        What each column holds, the label last; one letter for all where they are the tokens of sequences.
+    batch : Batch or None
+        The rows of the table that they are; None for sequences.
+    first : int
+        The number of the first example of a sequence among all that were read.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    columns: tuple[str, ...]
+    kinds: str
+    batch: Batch | None = None
+    first: int = 1
+
+    def place(self, row: int) -> str:
+        """Return where an example is found, for an error message."""
+        return f"example {self.first + row}" if self.batch is None else self.batch.place(row)
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Some contexts to be answered, and what is known of each: the columns of its row, or the name of its document.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, h)
+    names, columns
+        The columns of the table, or one column: the case or the number of each document.
+    identity : str or None
+        The column that tells which answer is which; None for rows of a table, which are known by their order.
+    documents : list of ndarray or None
+        All tokens of each document, also those before its context; None for rows of a table.
+    """
+
+    X: NDArray[Any]
+    names: tuple[str, ...]
+    columns: tuple[NDArray[Any], ...]
+    identity: str | None = None
+    documents: list[NDArray[Any]] | None = None
+
 
 QUERY_DOCUMENTS: Final = 2**14
 

@@ -8,40 +8,46 @@ are refused (:mod:`hammemo.tokens.missing`).
 
 Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
 can be named.
+
+Times: what a column of a table says about when each row was.
+
+A time is a number, or a date with or without a time of day as ISO 8601 writes it (``2024-01-31``,
+``2024-01-31 12:00:05.25``, ``2024-01-31T12:00Z``), or a value that Parquet keeps as one. Moments of one column can be
+compared: numbers become numbers, all others microseconds since 1970 (times without a zone are taken as UTC). Texts that
+can be read both ways, such as ``20240131``, are numbers, which are in the same order.
+
+Tables in many files, cut into shards that can be read anywhere, and more than once.
+
+A source of rows is a sorted list of CSV, TSV, JSON-lines or Parquet files, on this machine or on object storage, or the
+files of an Arrow dataset. A Parquet file is cut at its row groups: a shard holds those that begin in its bytes. Other
+files are shards as a whole, because a line break in quotes looks like the end of a row to a reader that begins in the
+middle. No file is opened to cut a source, but those of an Arrow dataset that are larger than a shard.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
-from hammemo.sources.formats import (
-    FORMATS,
-    STANDARD_INPUT,
-    TABLE_FORMATS,
-    first_page,
-    format_of,
-    json_lines,
-    not_utf8,
-    opened,
-    parquet_file,
-    require_arrow,
-    seekable,
-)
+from hammemo.sources import formats
+from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
 from hammemo.sources.kinds import date_in, number_in
+from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -91,7 +97,7 @@ class Batch:
                     f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
                     f"delimiter={mark[0]!r}."
                 )
-            raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
+            check_columns([name], self.names, self.where)
         return self.columns[self.names.index(name)]
 
     def place(self, row: int) -> str:
@@ -218,21 +224,21 @@ def read_table(
     >>> batch.names, [values.tolist() for values in batch.columns], batch.numbers.tolist()
     (('colour', 'size'), [['red'], ['007']], [2])
     """
-    shown = "standard input" if where == STANDARD_INPUT else where
-    with opened(where) as stream:
-        kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+    shown = "standard input" if where == formats.STANDARD_INPUT else where
+    with formats.opened(where) as stream:
+        kind = format or formats.format_of(where, "csv" if where == formats.STANDARD_INPUT else None)
         check_table_format(kind, shown)
         yield from stream_batches(stream, shown, kind, header, delimiter, columns, batch_rows)
 
 
 def check_table_format(kind: str, shown: str) -> None:
     """Refuse a format that is not known, or that has no columns."""
-    if kind not in FORMATS:
-        raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
-    if kind not in TABLE_FORMATS:
+    if kind not in formats.FORMATS:
+        raise ValueError(f"format={kind!r} is not known: use one of {', '.join(formats.FORMATS)}.")
+    if kind not in formats.TABLE_FORMATS:
         raise ValueError(
             f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
-            f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
+            f"format of a table with format=, one of {', '.join(formats.TABLE_FORMATS)}."
         )
 
 
@@ -276,7 +282,7 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise not_utf8(where, error) from error
+        raise formats.not_utf8(where, error) from error
     finally:
         text.detach()
 
@@ -321,8 +327,15 @@ def check_names(names: Sequence[str], where: str) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
+def check_columns(wanted: Sequence[str] | None, names: Sequence[str], where: str) -> None:
+    """Refuse columns that are not there."""
+    for name in wanted or ():
+        if name not in names:
+            raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+
+
 def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
-    rows = json_lines(stream, where)
+    rows = formats.json_lines(stream, where)
     names = None if columns is None else tuple(columns)
     while held := list(islice(rows, batch_rows)):
         for number, row in held:
@@ -334,9 +347,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         if names is None:
             names = tuple(held[0][1])
         elif columns is not None:
-            absent = next((name for name in names if not any(name in row for _, row in held)), None)
-            if absent is not None:
-                raise ValueError(f"{where} has no column {absent!r}; its columns are {shown_names([*held[0][1]])}.")
+            found = {name for _, row in held for name in row}
+            check_columns([name for name in names if name not in found], [*held[0][1]], where)
         if columns is None:
             _refuse_new_keys(held, names, where)
         values = [column_array([row.get(name) for _, row in held]) for name in names]
@@ -370,56 +382,261 @@ def _parquet_batches(
     batch_rows: int,
     between: tuple[int, int] | None,
 ) -> Iterator[Batch]:
-    with parquet_file(stream, where) as parquet:
+    with formats.parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         check_names(names, where)
-        for name in columns or ():
-            if name not in names:
-                raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+        check_columns(columns, names, where)
         groups, first = list(range(parquet.num_row_groups)), 1
         if between is not None:
-            groups = [group for group in groups if between[0] <= first_page(parquet, group) < between[1]]
+            groups = [group for group in groups if between[0] <= formats.first_page(parquet, group) < between[1]]
             first += sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
         parts = parquet.iter_batches(
             batch_rows, row_groups=groups, columns=None if columns is None else list(columns), use_threads=False
         )
-        for part in parts if groups else ():
-            yield arrow_batch(part, where, first)
-            first += len(part)
+        yield from arrow_batches(parts if groups else (), where, first)
 
 
 def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
     """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
-    arrow, first = require_arrow("Arrow", "ipc"), 1
+    arrow = formats.require_arrow("Arrow", "ipc")
     try:
         stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         if stream.peek(6)[:6] == b"ARROW1":
-            with seekable(stream) as file:
+            with formats.seekable(stream) as file:
                 reader = arrow.ipc.open_file(file)
                 parts = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         else:
             parts = reader = arrow.ipc.open_stream(stream)
         check_names(reader.schema.names, where)
-        for part in parts:
-            if len(part):
-                yield arrow_batch(part, where, first)
-                first += len(part)
+        yield from arrow_batches(parts, where)
     except arrow.ArrowInvalid as error:
         raise ValueError(
             f"{where} is not an Arrow stream: use another copy of it, or name its format with format=."
         ) from error
 
 
-def arrow_batch(part: Any, where: str, first: int) -> Batch:
-    """Return some rows of Arrow's as a batch; `first` is the number of the first one."""
-    arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
-    return Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+def arrow_batches(parts: Iterable[Any], where: str, first: int = 1) -> Iterator[Batch]:
+    """Yield the record batches of Arrow that hold a row; `first` is the number of the first row."""
+    for part in parts:
+        if len(part):
+            arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
+            yield Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+            first += len(part)
 
 
 def _arrow_column(values: Any) -> NDArray[Any]:
-    kinds = require_arrow("Parquet").types
+    kinds = formats.require_arrow("Parquet").types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_integer(values.type) and not values.null_count and not kinds.is_uint64(values.type):
         return np.asarray(values.to_numpy(zero_copy_only=False)).astype(np.int64)
     return object_array(values.to_pylist())
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def moment_of(value: Any) -> float | int | None:
+    """Return a time as a number; None for what is none.
+
+    Examples
+    --------
+    >>> from hammemo.sources.tables import moment_of
+    >>> moment_of("2.5"), moment_of(7), moment_of("1970-01-01 00:00:01"), moment_of("soon")
+    (2.5, 7, 1000000, None)
+    """
+    if isinstance(value, str):
+        value = _time_in(value.strip())
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _MICROSECOND
+    if isinstance(value, date):
+        return (datetime(value.year, value.month, value.day, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    return value if is_number else None
+
+
+def moments_of(batch: Batch, name: str) -> list[Any]:
+    """Return the times of a column, or refuse a value that is none and name its place."""
+    moments = [moment_of(value) for value in batch.column(name).tolist()]
+    for row, moment in enumerate(moments):
+        if moment is None:
+            value = batch.column(name)[row]
+            found = "has no value" if value is None else f"holds {value!r}, which is no time"
+            raise ValueError(
+                f"{batch.place(row)}: column {name!r} {found}. Write times as 2024-01-31 12:00:00 or as numbers."
+            )
+    return moments
+
+
+def _time_in(text: str) -> Any:
+    for read in (int, float, datetime.fromisoformat):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
+
+
+@dataclass(frozen=True)
+class TableFiles(ShardedFiles):
+    """Rows in files; made by `open_table`. What has these methods can be learnt by engines.
+
+    Parameters
+    ----------
+    files : tuple of File
+        In canonical order: sorted by path.
+    format : {"csv", "tsv", "jsonl", "parquet"}
+    header, delimiter
+        As in :func:`hammemo.sources.tables.read_table`.
+    """
+
+    reading = ("header", "delimiter")
+
+    header: bool = True
+    delimiter: str | None = None
+
+    def without_files(self) -> TableFiles:
+        """Return how shards are read, without the list of all files."""
+        return replace(self, files=())
+
+    def _can_be_cut(self, file: File) -> bool:  # noqa: ARG002
+        return self.format == "parquet"
+
+    def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows of a shard, some at a time; with `columns`, at least these columns of them."""
+        file = shard.file
+        with opened_file(file.base, file.path, file.path) as stream:
+            between = (shard.start, shard.stop) if self.format == "parquet" else None
+            yield from stream_batches(
+                stream, file.path, self.format, self.header, self.delimiter, columns, between=between
+            )
+
+
+@dataclass(frozen=True)
+class Fragment(Shard):
+    """A file of an Arrow dataset, or some row groups of it.
+
+    Parameters
+    ----------
+    rows : pyarrow.dataset.Fragment
+    first : int
+        The number of its first row.
+    """
+
+    rows: Any = None
+    first: int = 1
+
+
+@dataclass(frozen=True)
+class DatasetFiles(TableFiles):
+    """The files of an Arrow dataset; values that names of folders say are columns, too.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.FileSystemDataset or None
+        None where only shards are read.
+    schema : pyarrow.Schema
+    """
+
+    dataset: Any = None
+    schema: Any = None
+
+    def shards(self, shard_bytes: int | None = None) -> list[Shard]:
+        """Cut the source: files of Parquet that are larger than a shard at their row groups."""
+        size, shards = self.shard_size(shard_bytes), list[Shard]()
+        fragments = {fragment.path: fragment for fragment in self.dataset.get_fragments()}
+        for file in self.files:
+            fragment = fragments[file.path]
+            parts, first, start = [fragment], 1, 0
+            if file.size > size and hasattr(fragment, "split_by_row_group"):
+                parts = fragment.split_by_row_group() or parts
+            for number, part in enumerate(parts, 1):
+                stop = -(-file.size * number // len(parts))
+                shards.append(Fragment(file, start, stop, part, first))
+                first += part.count_rows() if len(parts) > 1 else 0
+                start = stop
+        return shards
+
+    def without_files(self) -> DatasetFiles:
+        """Return how shards are read, without the list of all files."""
+        return replace(self, files=(), dataset=None)
+
+    def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows of a shard, some at a time; with `columns`, these columns of them."""
+        assert isinstance(shard, Fragment)
+        check_names(self.schema.names, shard.file.path)
+        wanted = None if columns is None else list(columns)
+        parts = shard.rows.to_batches(self.schema, columns=wanted, batch_size=BATCH_ROWS, use_threads=False)
+        yield from arrow_batches(parts, shard.file.path, shard.first)
+
+
+def open_table(
+    where: Any,
+    *,
+    format: str | None = None,  # noqa: A002
+    header: bool = True,
+    delimiter: str | None = None,
+) -> TableFiles:
+    r"""Return the source of the rows in files, folders, globs, addresses on object storage, or an Arrow dataset.
+
+    Parameters
+    ----------
+    where : str, path, several of them, or pyarrow.dataset.Dataset
+        As in :func:`hammemo.sources.documents.open_source`. It is read more than once, so standard input, pipes and
+        datasets without files are refused.
+    format : {"csv", "tsv", "jsonl", "parquet"}, optional
+        By default what the names end in.
+    header, delimiter
+        As in :func:`hammemo.sources.tables.read_table`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo.sources.tables import open_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("colour,size\nred,7\n")
+    ...     _ = Path(folder, "b.csv").write_text("colour,size\nblue,8\n")
+    ...     source = open_table(folder)
+    ...     [batch.columns[0].tolist() for shard in source.shards() for batch in source.batches(shard)]
+    [['red'], ['blue']]
+    """
+    if isinstance(where, TableFiles):
+        return where
+    if hasattr(where, "get_fragments"):
+        return _dataset_files(where)
+    if not isinstance(where, (str, os.PathLike, list, tuple)):
+        raise TypeError(
+            f"A table for engines is read more than once: name files, folders, globs or an Arrow dataset of files, not "
+            f"a {type(where).__name__}. Write other rows to Parquet files first."
+        )
+    files, kind = files_of_one_format(where, _listed, lambda path: format or format_of(path))
+    for file in files:
+        check_table_format(kind, file.path)
+        require_reader(file.path, kind)
+    return TableFiles(files, kind, header, delimiter)
+
+
+def _listed(place: str) -> list[File]:
+    """Return the files at a place, or refuse what cannot be read twice."""
+    if place == STANDARD_INPUT or (os.path.exists(place) and not os.path.isfile(place) and not os.path.isdir(place)):
+        shown = "Standard input" if place == STANDARD_INPUT else place
+        raise ValueError(f"{shown} can be read once, and engines read a table twice: write the rows to a file first.")
+    return listed_files(place)
+
+
+def _dataset_files(dataset: Any) -> DatasetFiles:
+    if not getattr(dataset, "files", None):
+        raise ValueError(
+            "The Arrow dataset has no files, and engines read a table twice, in other processes, too: write it to "
+            "Parquet files first (pyarrow.dataset.write_dataset)."
+        )
+    require_arrow("An Arrow dataset", "dataset")
+    found = dataset.filesystem.get_file_info(dataset.files)
+    lost = next((entry.path for entry in found if not entry.is_file), None)
+    if lost is not None:
+        raise FileNotFoundError(f"{lost} does not exist, and the Arrow dataset lists it.")
+    files = sorted((File("", entry.path, entry.size, entry.mtime_ns or 0) for entry in found), key=lambda f: f.path)
+    return DatasetFiles(tuple(files), dataset.format.default_extname, dataset=dataset, schema=dataset.schema)

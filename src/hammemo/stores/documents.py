@@ -67,6 +67,9 @@ NO_CASE: Final = (0, 0)
 """The case of a document that was learnt without one."""
 
 
+_OF_EACH: Final = ("counts", "words", "cases")
+
+
 @dataclass(frozen=True, eq=False)
 class Documents(Cached):
     """Some documents, one after the other, each with its hash.
@@ -182,9 +185,7 @@ class Documents(Cached):
             self.lengths[places],
             tuple(way for way, is_used in zip(self.ways, used_ways.tolist(), strict=True) if is_used),
             (np.cumsum(used_ways) - 1)[way_codes],
-            self.counts[places],
-            self.words[places],
-            self.cases[places],
+            *(getattr(self, name)[places] for name in _OF_EACH),
         )
 
     def below(self, threshold: int) -> Documents:
@@ -219,19 +220,6 @@ class Documents(Cached):
         return found
 
 
-NONE: Final = Documents(
-    Vocabulary(),
-    np.empty(0, np.uint8),
-    np.empty(0, np.int64),
-    (),
-    np.empty(0, np.int64),
-    np.empty(0, np.int64),
-    np.empty(0, np.uint64),
-    np.empty((0, 2), np.uint64),
-)
-"""No documents."""
-
-
 def _no_cases(n: int) -> NDArray[np.uint64]:
     return np.zeros((n, 2), np.uint64)
 
@@ -250,12 +238,9 @@ def summed(parts: Sequence[Documents]) -> Documents:
     together = Documents(
         tokens,
         np.concatenate([new[part.codes] for new, part in zip(known, parts, strict=True)]),
-        np.concatenate([part.lengths for part in parts]),
-        ways,
-        np.concatenate([new[part.way_codes] for new, part in zip(known_ways, parts, strict=True)]),
-        np.concatenate([part.counts for part in parts]),
-        np.concatenate([part.words for part in parts]),
-        np.concatenate([part.cases for part in parts]),
+        ways=ways,
+        way_codes=np.concatenate([new[part.way_codes] for new, part in zip(known_ways, parts, strict=True)]),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in ("lengths", *_OF_EACH)},
     )
     order, firsts = _distinct_order(together)
     sums = np.add.reduceat(together.counts[order], firsts)
@@ -443,3 +428,6 @@ def not_kept() -> NotStoredError:
         "A document to be forgotten was not learnt in this form, or not that many times. Nothing was changed. "
         "Give each document whole, as it was learnt: with the same short, pad and classes."
     )
+
+
+NONE: Final = Documents.of_keys({}, 0)

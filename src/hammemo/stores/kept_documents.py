@@ -45,9 +45,8 @@ from hammemo.stores.documents import (
     not_kept,
     summed,
 )
-from hammemo.stores.kept import EVERYTHING, Kept, ModelStore, highest_threshold
+from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
-from hammemo.stores.layered_counts import LayeredCounts
 from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting

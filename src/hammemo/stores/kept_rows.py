@@ -20,8 +20,7 @@ import numpy as np
 from hammemo._arrays.integers import distinct_numbers, narrow, object_array
 from hammemo._versions import cached_property
 from hammemo.memories.errors import never_stored
-from hammemo.stores.kept import EVERYTHING, Kept, ModelStore, highest_threshold
-from hammemo.stores.layered_counts import LayeredCounts
+from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, highest_threshold
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, as_label
 from hammemo.tokens.distinct import distinct_order, example_words, window_words
 from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes

@@ -247,7 +247,7 @@ def _number_tokens(values: NDArray[np.float64], lacking: NDArray[np.bool_]) -> N
 
 
 def _few_numbers(columns: list[NDArray[Any]], kinds: str) -> dict[int, NDArray[np.float64]]:
-    """Return the tokens of columns of numbers, for a question of few rows: all at once, as each call takes microseconds.
+    """Return the tokens of columns of numbers, for a question of few rows: all at once, each call takes microseconds.
 
     These are columns whose values are numbers or missing by their type.
     """

@@ -4,6 +4,12 @@ A *block* is a flat array of tokens in which pieces of documents follow one anot
 context only; every later one is the target of the h tokens before it. A document that is longer than a block continues
 in the next one with its last h tokens repeated, so no window is lost, none is counted twice, and none crosses the
 boundary between two documents: the examples are those of :func:`hammemo.windows`, in any cutting.
+
+A uniform sample of rows that come batch by batch, in space that does not grow with their number.
+
+Every row draws a random number, and those with the smallest numbers are kept, in the order in which they came: so every
+set of that many rows is equally likely, and fewer rows are kept whole. How the rows are cut into batches changes
+nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +24,61 @@ from hammemo._arrays.integers import pieces
 from hammemo._versions import cached_property
 from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
 from hammemo.tokens.event_frames import case_words
-from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
+
+
+class UniformSample:
+    """The rows that are kept, as columns: arrays of the same length, such as contexts and labels.
+
+    Parameters
+    ----------
+    most : int
+        How many rows are kept.
+    seed : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.streams import UniformSample
+    >>> sample = UniformSample(3, seed=0)
+    >>> for batch in (np.arange(5), np.arange(5, 9)):
+    ...     sample.add(sample.draw(len(batch)), batch)
+    >>> len(sample), len(sample.columns[0])
+    (3, 3)
+    """
+
+    def __init__(self, most: int, seed: int) -> None:
+        self._most = most
+        self._rng = np.random.Generator(np.random.Philox(seed % 2**64))
+        self._numbers = np.empty(0)
+        self.columns: tuple[NDArray[Any], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def draw(self, n: int) -> NDArray[np.float64]:
+        """Return the numbers of n more rows, which `add` takes with them."""
+        return self._rng.random(n)
+
+    def may_stay(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return for which of these numbers a row could be kept; the other rows need not be made."""
+        full = len(self) == self._most
+        return numbers < self._numbers.max() if full and len(self) else np.full(len(numbers), not full)
+
+    def add(self, numbers: NDArray[np.float64], *columns: NDArray[Any]) -> None:
+        """Take rows with their numbers, and let go of those that have larger numbers than enough others."""
+        numbers = np.append(self._numbers, numbers)
+        if self.columns:
+            columns = tuple(joined([held, more]) for held, more in zip(self.columns, columns, strict=True))
+        if len(numbers) > self._most:
+            kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
+            numbers, columns = numbers[kept], tuple(column[kept] for column in columns)
+        self._numbers, self.columns = numbers, columns
 
 
 BLOCK_TOKENS = 2**18
@@ -95,7 +149,7 @@ class Block:
 
 
 class WindowSample:
-    """A uniform sample (:mod:`hammemo.tokens.sampling`) of the windows of blocks that pass through.
+    """A uniform sample (:mod:`hammemo.tokens.streams`) of the windows of blocks that pass through.
 
     Parameters
     ----------

@@ -135,6 +135,15 @@ class Vocabulary(Cached):
         """Return the tokens in canonical order."""
         return [*self.ints.tolist(), *self.floats.tolist(), *self.strings.tolist()]
 
+    def at(self, rank: int) -> Token:
+        """Return the token of a rank, without a list of all of them."""
+        for part in self._parts():
+            if rank < len(part):
+                token: Token = part[rank : rank + 1].tolist()[0]
+                return token
+            rank -= len(part)
+        raise IndexError(rank)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and all(
             np.array_equal(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)

@@ -16,7 +16,7 @@ from hammemo.kernels import Bag, PositionalHamming, Suffixes
 from hammemo.memories import Exact
 from hammemo.memories.exact.live import rows
 from hammemo.memories.exact.sum import SignedSum
-from hammemo.paper.experiments.drawing import zipf_stream
+from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:

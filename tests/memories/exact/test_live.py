@@ -19,9 +19,9 @@ from contract_checks.batches import examples
 from hammemo import NO_TOKEN, NotStoredError, memories
 from hammemo._arrays.native import native
 from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories.exact.live.live import Steps
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.live.rows import LiveRows
-from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo._arrays.native import native
-from hammemo.memories.exact.segments import packed
+from hammemo.memories.exact.segments import entries as packed
 
 needs_compiled = pytest.mark.skipif(native() is None, reason="there is no compiled code to compare")
 sizes = st.sampled_from([1, 2, 7, 127, 128, 129, 255, 256, 300])

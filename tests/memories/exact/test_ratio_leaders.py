@@ -14,8 +14,8 @@ from contract_checks.batches import examples
 from hammemo import NotStoredError, memories
 from hammemo._arrays.native import native
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories.exact.live.live import mean_rule
 from hammemo.memories.exact.live.rows import LiveRows
-from hammemo.memories.exact.live.rules import mean_rule
 from hammemo.memories.exact.reader import RuleRanker, SparseCounts
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.tokens.contexts import Contexts, Examples

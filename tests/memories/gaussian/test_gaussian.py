@@ -10,8 +10,7 @@ import pytest
 from hammemo import MeMoClassifier
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Exact, Gaussian
-from hammemo.memories.gaussian.codes import GaussianCodes
-from hammemo.memories.gaussian.encoding import encode
+from hammemo.memories.gaussian.codes import GaussianCodes, encode
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 

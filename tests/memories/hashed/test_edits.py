@@ -16,8 +16,8 @@ from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo._arrays.native import native
 from hammemo.kernels import SiteKernel, Suffixes
 from hammemo.memories import Hashed
-from hammemo.memories.hashed.centring import centred
-from hammemo.memories.hashed.paged_rows import PAGE_BYTES, PagedRows
+from hammemo.memories.hashed.raw_rows import centred
+from hammemo.memories.hashed.tables import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
@@ -391,5 +391,5 @@ def test_rows_centred_by_the_compiled_loop_are_those_of_numpy(
     reader: Any = memory.reader()
     queries = Contexts.of(table_of([(tokens, "") for tokens in asked])[0])
     scores = reader._row_scores(queries, np.array(weights))
-    assert scores.tobytes() == reader.plain_scores(queries, np.array(weights)).tobytes()
+    assert scores.tobytes() == reader._sums(reader.layout.rows(queries), np.array(weights)).tobytes()
     assert reader._score_table is None

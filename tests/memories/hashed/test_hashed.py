@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hammemo import LayoutError, MemoryClassifier, NotStoredError
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.readers import _narrow_signed
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes
@@ -261,7 +261,7 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
     assert vars(tables)["_score_table"]
     np.testing.assert_array_equal(few[0], tables.winners(contexts, weights, divisor))
     np.testing.assert_array_equal(few[1], tables.leaders(contexts[:9], weights, divisor, 3))
-    np.testing.assert_array_equal(scores, tables.plain_scores(Contexts.of(X), weights))
+    np.testing.assert_array_equal(scores, tables._sums(tables.layout.rows(Contexts.of(X)), weights))
 
 
 # ---------------------------------------------------------------- buckets and reserved rows per site

@@ -13,8 +13,7 @@ import hammemo
 from hammemo.cli import reproduce as commands
 from hammemo.cli.app import app
 from hammemo.paper.experiments import throughput
-from hammemo.paper.experiments.paper_report import PAPER_DEVIATIONS, lines, report
-from hammemo.paper.experiments.report import evaluation, reproduction
+from hammemo.paper.experiments.report import PAPER_DEVIATIONS, evaluation, lines, report, reproduction
 from hammemo.paper.experiments.synthetic import planted_quantities
 from hammemo.paper.experiments.wikitext import MEASURES, PAPER, TaskSettings
 

@@ -17,9 +17,9 @@ from hammemo.cli.app import app
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.paper.baselines import SuffixBackoff
-from hammemo.paper.experiments import throughput, vocabulary, wikitext
-from hammemo.paper.experiments.drawing import zipf_examples
+from hammemo.paper.experiments import throughput, wikitext
 from hammemo.paper.experiments.figures import wikitext_figure
+from hammemo.paper.experiments.measuring import zipf_examples
 from hammemo.paper.experiments.report import reproduction
 from places import SHARED
 
@@ -169,7 +169,7 @@ def evaluated(settings: wikitext.TaskSettings) -> dict[str, Any]:
         "protocol": vars(throughput.Protocol()),
         "inference": [],
         "throughput": [],
-        "full_vocabulary": vocabulary.run(task, (16,), n_test=20),
+        "full_vocabulary": wikitext.whole_vocabulary(task, (16,), n_test=20),
     }
 
 
@@ -274,7 +274,7 @@ def test_devices_that_are_not_here_are_refused(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(RuntimeError, match="no CUDA device"):
             throughput.inference_table(iter([]), np.empty((0, 4)), "cuda")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(SystemExit, match=r"hammemo\[torch\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"hammemo\[torch\]"):
         throughput.require_torch()
 
 
@@ -316,7 +316,7 @@ def test_inference_prints_rows(arguments: list[str], monkeypatch: pytest.MonkeyP
 def test_the_whole_vocabulary_as_candidates() -> None:
     task = wikitext.build_task(small_lines())
     told: list[tuple[int, int]] = []
-    rows = vocabulary.run(task, (64,), n_test=20, on_progress=lambda done, total: told.append((done, total)))
+    rows = wikitext.whole_vocabulary(task, (64,), n_test=20, on_progress=lambda done, total: told.append((done, total)))
     assert [row["method"] for row in rows] == ["exact", "MeMo, d = 64"]
     assert rows[0]["agreement"] == 100
     assert rows[0]["labels"] == len(task.vocabulary)

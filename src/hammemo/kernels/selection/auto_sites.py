@@ -24,8 +24,8 @@ from hammemo._arrays.threads import in_threads
 from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
+from hammemo.kernels.selection.features import SMOOTHING, SiteRatios
 from hammemo.kernels.selection.growth import MAX_COLUMNS, Growth, looked_at
-from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,10 @@ files. `memory` holds a sum of them, and readers answer from it. Other packages 
 deeper.
 """
 
-from hammemo.memories.exact.free_rows import columns_in, token_rows, with_free_rows
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
 from hammemo.memories.exact.memory import Exact, InSegments, head_state, restore_in_segments
-from hammemo.memories.exact.reader import DenseCounts, SparseCounts
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts, columns_in, token_rows, with_free_rows
 from hammemo.memories.exact.rows import Entries, applied
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker, WholeTable, dense_values
 from hammemo.memories.exact.segments.entries import SiteRows, added_rows, entries_in

@@ -35,8 +35,7 @@ from hammemo.memories.base import Memory
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
 from hammemo.memories.exact.segments.digest import SumState
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, MIN_TIMES_LARGER, SignedSum
-from hammemo.memories.exact.table import CountTable
-from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
+from hammemo.memories.exact.table import CountTable, holds_trees, table_of_trees
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -138,12 +137,6 @@ class Exact(InSegments):
     """The tables of the sites without a position."""
     _small_streams: int = 0
     """How many small streams were learnt one after another."""
-
-    def hold(self, table: CountTable) -> None:
-        """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
-        if self.sites.free:
-            raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self.edited(lambda memory: setattr(memory, "signed_sum", SignedSum.of(table)))
 
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in segments has counted, in place of all that is stored at sites with positions."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hammemo.memories.exact.live.live import Live
     from hammemo.memories.exact.sum import SignedSum
     from hammemo.memories.exact.table import CountTable
-    from hammemo.memories.ranker import Divisor
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -113,21 +112,11 @@ class Rows(Cached):
         scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
 
-    def leaders(
-        self,
-        contexts: Contexts,  # noqa: ARG002
-        weights: NDArray[np.float64],  # noqa: ARG002
-        divisor: Divisor,  # noqa: ARG002
-        k: int,  # noqa: ARG002
-    ) -> NDArray[np.int64] | None:
+    def leaders(self, *_: Any, **__: Any) -> NDArray[np.int64] | None:
         """Return the columns of the k best weighted sums over a divisor, (m, k); None where all scores are as fast."""
         return None
 
-    def single(
-        self,
-        weights: NDArray[np.float64],  # noqa: ARG002
-        divisor: Divisor,  # noqa: ARG002
-    ) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, *_: Any, **__: Any) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best weighted sum, or None."""
         return None
 
@@ -148,16 +137,11 @@ class Rows(Cached):
         """Return the live table with these rows, which is made if need be; None where there can be none."""
         return None
 
-    def shared_leaders(
-        self,
-        contexts: Contexts,  # noqa: ARG002
-        shared: SharedWeightRule,  # noqa: ARG002
-        k: int,  # noqa: ARG002
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    def shared_leaders(self, *_: Any, **__: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
         """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
         return None
 
-    def shared_single(self, shared: SharedWeightRule) -> Callable[[Sequence[Any]], int] | None:  # noqa: ARG002
+    def shared_single(self, *_: Any, **__: Any) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best label by a rule, or None."""
         return None
 

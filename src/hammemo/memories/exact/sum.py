@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -57,27 +57,8 @@ MIN_TIMES_LARGER: Final = 8
 """How many times as many examples a table holds that is much larger."""
 
 
-class StoredTerm(Protocol):
-    """A term in memory: a table of counts, or a live one. It never changes."""
-
-    @property
-    def as_live(self) -> Live | None:
-        """The live table that it is, if it is one."""
-
-    @property
-    def total(self) -> CountTable:
-        """The canonical table."""
-
-    @property
-    def label_counts(self) -> LabelCounts:
-        """The labels that have examples, and how many."""
-
-    @property
-    def n_examples(self) -> int:
-        """How many examples there are."""
-
-    def count_of(self, label: Token) -> int:
-        """Return how many examples a label has."""
+StoredTerm: TypeAlias = Live | CountTable
+"""A table, live or plain."""
 
 
 @dataclass(frozen=True, eq=False)

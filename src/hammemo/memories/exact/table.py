@@ -4,20 +4,28 @@ The table is an immutable value in canonical form: the vocabulary holds the toke
 the token tuples it held, in lexicographic order, and a row lists its labels in order with positive counts. Two tables
 add to the table of both multisets, and subtract as long as no entry becomes negative; either way the result is again in
 canonical form, so equal multisets have equal tables however they were reached.
+
+The count table of rows that trees cut: each row is counted once a tree, at its leaf.
+
+The sites of a forest are (tree, level), and a cell of a level holds what its leaves hold. So counts at leaves give the
+counts of all levels, and no context of cells is made. The table is that of
+:meth:`~hammemo.memories.exact.table.CountTable.of` for the contexts of cells.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import narrow, pieces, ranges, sorted_find, sum_by_key
+from hammemo._arrays.integers import narrow, pieces, ranges, row_pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
+from hammemo.kernels.cells import Cells, TreeCells
+from hammemo.kernels.cells.forest import LEVELS
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.exact.segments.entries import SiteRows, added_rows
 from hammemo.memories.label_counts import LabelCounts
@@ -407,3 +415,46 @@ def _check_entries(table: CountTable) -> None:
             totals += np.bincount(table.entry_labels[entries], table.entry_counts[entries], n_labels)
         if (totals > table.label_counts.counts).any():
             raise ValueError("a site counts more examples of a label than the label has")
+
+
+def holds_trees(cells: Cells, sites: Sites) -> TypeGuard[TreeCells]:
+    """Return whether sites are those that an automatic kernel makes of names and trees."""
+    return isinstance(cells, TreeCells) and not sites.free and sites.positions == tuple(cells.sites())
+
+
+def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountTable:
+    """Return the table of the cells of rows, whose sites are names and trees."""
+    examples = examples.with_used_labels()
+    if not len(examples):
+        return CountTable.empty(sites)
+    contexts, n_labels = examples.contexts, len(examples.labels)
+    used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
+    used[contexts.ranks[:, cells.names]] = True
+    numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
+    vocabulary = contexts.vocabulary.keep(used[:-1]).union(numbers)
+    ranks = np.full(len(used), -1)
+    ranks[:-1][used[:-1]] = vocabulary.find(contexts.vocabulary.keep(used[:-1]))
+    rows = [
+        counted_rows(*TupleSet.collect(ranks[contexts.ranks[:, list(site)]], len(vocabulary)), examples)
+        for site in cells.name_sites
+    ]
+    of_cells = vocabulary.find(numbers)
+    for counts in _site_counts(cells, examples):
+        known = TupleSet(len(vocabulary), (of_cells[: len(counts)],))
+        keys = np.flatnonzero(counts)
+        rows.append(SiteRows.of_keys(known, keys, counts.ravel()[keys], n_labels))
+    label_counts = LabelCounts(examples.labels, examples.label_counts())
+    return CountTable.of_rows(sites, label_counts, (vocabulary, examples.labels), rows)
+
+
+def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[NDArray[np.int64]]:
+    """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
+    forest, n_labels = cells.forest, len(examples.labels)
+    total = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)
+    for part in row_pieces(len(examples), forest.n_trees):
+        leaves = cells.leaves(examples.contexts[part])
+        total += forest.counts(leaves, examples.label_ranks[part], examples.multiplicity[part], n_labels)
+    ends = np.cumsum(forest.cell_sizes.ravel()).reshape(forest.cell_sizes.shape)
+    for tree in range(forest.n_trees):
+        for level in range(len(LEVELS)):
+            yield total[ends[level, tree] - forest.cell_sizes[level, tree] : ends[level, tree]]

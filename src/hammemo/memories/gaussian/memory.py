@@ -42,11 +42,8 @@ from scipy import sparse
 
 from hammemo._arrays.integers import sum_by_key
 from hammemo.memories.base import Memory
-from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes
-from hammemo.memories.gaussian.devices import Device, DeviceReader
-from hammemo.memories.gaussian.encoding import site_codes
-from hammemo.memories.gaussian.given import PROJECTION, GivenRows
-from hammemo.memories.gaussian.readers import CompiledGaussian, GaussianReader
+from hammemo.memories.gaussian.codes import CODE_BITS, PROJECTION, CodeCache, GaussianCodes, GivenRows, site_codes
+from hammemo.memories.gaussian.readers import CompiledGaussian, Device, DeviceReader, GaussianReader
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:

@@ -2,6 +2,49 @@ r"""What answers queries for a Gaussian memory: two-stage retrieval, or one prod
 
 Two-stage retrieval reads :math:`r = C^\top \phi(q)` and decodes :math:`\widetilde S_c = \langle z_c, r \rangle`; fused,
 :math:`CZ` is formed once. The memory itself is read in float64; the compiled forms are float32.
+
+How far a Gaussian memory's scores are from the exact ones: standard errors, from the memory alone.
+
+With weights w, the decoded score of label c is :math:`V_c = \sum_{c'} G_{c'} \langle z_{c'}, z_c \rangle`, where
+:math:`G_c = \sum_k w_k \sum_x N_{k,c}(x) \, S \langle P_{q_k}, P_x \rangle` is the score before decoding,
+:math:`P_x = W u_x` the projected code of x, and :math:`q_k` what site k of the query holds. One site alone is the case
+of one weight that is not zero. Over the draw of untied codes, :math:`V_c` has mean
+:math:`S_c = \sum_k w_k N_{k,c}(q_k)`, and its variance is known in closed form.
+
+*Decoding.* Given G, the terms are uncorrelated; :math:`\lVert z_c \rVert^2` has mean 1 and variance 2/d, and
+:math:`\langle z_{c'}, z_c \rangle` mean 0 and variance 1/d. So decoding adds
+:math:`\bigl(E \sum_{c'} G_{c'}^2 + E\,G_c^2\bigr) / d`.
+
+*Context sketch.* :math:`G_c = S \sum_i w_i^\top (U^\top B_c U) w_i` is a quadratic form in the :math:`d_h` rows
+:math:`w_i` of W, where row x of U is :math:`u_x` and :math:`B_c = \sum_k w_k e_{q_k} N_{k,c}^\top`, a matrix over the
+features with trace :math:`S_c`. Let :math:`\bar B_c` be its symmetric part. Given U the form has variance
+:math:`\tfrac2{d_h} \lVert U^\top \bar B_c U \rVert_F^2` around :math:`\mathrm{tr}(U^\top \bar B_c U)`, which has
+variance :math:`\tfrac2d \lVert \bar B_c \rVert_F^2`; and :math:`UU^\top` is a Wishart matrix, so
+:math:`E \lVert U^\top \bar B_c U \rVert_F^2 = (1 + \tfrac1d) \lVert \bar B_c \rVert_F^2 + \tfrac1d S_c^2`. Together
+
+.. math:: \mathrm{Var}\,V_c = \frac{E \sum_{c'} G_{c'}^2 + E\,G_c^2}{d}
+    + 2 \kappa \lVert \bar B_c \rVert_F^2 + \frac{2 S_c^2}{d\,d_h},
+    \qquad \kappa = \frac1d + \frac1{d_h} + \frac1{d\,d_h},
+
+.. math:: 2 \lVert \bar B_c \rVert_F^2 = \sum_{k,l} w_k w_l \bigl[ N_{k,c}(q_l) N_{l,c}(q_k)
+    + \mathbf 1\{q_k = q_l\} \langle N_{k,c}, N_{l,c} \rangle \bigr].
+
+*What takes the place of the unknown.* With the retrieved vector :math:`r = \sum_k w_k S\, C_k^\top P_{q_k}`, the square
+:math:`\lVert r \rVert^2` has mean :math:`E \sum_{c'} G_{c'}^2`; :math:`V_c` stands for :math:`G_c` and :math:`S_c`;
+:math:`S P_{q_l}^\top C_k z_c` has mean :math:`N_{k,c}(q_l)`; and because :math:`S \langle C_k z_c, C_l z_c \rangle` has
+mean :math:`(1 + \tfrac1d) \langle N_{k,c}, N_{l,c} \rangle + \tfrac1d \sum_{c'} \langle N_{k,c'}, N_{l,c'} \rangle`
+and :math:`S \langle C_k, C_l \rangle_F` has that last sum as its mean,
+
+.. math:: \frac{S \langle C_k z_c, C_l z_c \rangle - S \langle C_k, C_l \rangle_F / d}{1 + 1/d}
+
+has mean :math:`\langle N_{k,c}, N_{l,c} \rangle`. What is left is of the order of the squares of 1/d and
+:math:`1/d_h`, beside variances of the order of these. Tied codes have no such error: their scores are biased.
+
+The paper's memory on a torch device, such as a GPU: block k of C is :math:`(N_k P)^\top Z`, scores are products.
+
+The state stays where it is without a device, a float64 matrix in main memory: files, digests and merging do not know of
+devices. A batch's counts go to the device, its block of C comes back; questions are encoded and answered there. Numbers
+are float32, or float64 with ``exact=True``: sums of whole steps are then the same to the bit as NumPy's.
 """
 
 from __future__ import annotations
@@ -10,17 +53,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes
-from hammemo.memories.gaussian.encoding import encode, site_keys
-from hammemo.memories.gaussian.errors import standard_errors
-from hammemo.memories.gaussian.given import PROJECTION, GivenRows
+from hammemo.memories.gaussian.codes import (
+    PROJECTION,
+    CodeCache,
+    GaussianCodes,
+    GivenRows,
+    encode,
+    site_codes,
+    site_keys,
+)
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.label_counts import Frame
@@ -231,3 +281,134 @@ class CompiledGaussian(Compiled):
         shapes = {"C": (p, codes.d), "Z": (n_labels, codes.d)} if "C" in stored else {"CZ": (p, n_labels)}
         matrices = tuple(stored.finite(name, "float32", shape) for name, shape in shapes.items())
         return cls(frame, codes, input_codes, matrices)
+
+
+def standard_errors(
+    blocks: NDArray[np.float64],
+    codes: NDArray[np.float64],
+    decoder: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the standard errors of each weighted site, and of their sum, for one query.
+
+    Parameters
+    ----------
+    blocks : ndarray of shape (S, d_h, d)
+        The memory matrix, site by site.
+    codes : ndarray of shape (S, d_h)
+        The projected code of what each site of the query holds; zeros where it holds nothing.
+    decoder : ndarray of shape (K, d)
+        Output codes of the labels asked for.
+    weights : ndarray of shape (S,)
+
+    Returns
+    -------
+    errors : ndarray of shape (S, K)
+    total_errors : ndarray of shape (K,)
+    """
+    n_sites, _, d = blocks.shape
+    held = codes.any(axis=1)  # a site that holds nothing adds nothing, for certain
+    same = (codes[:, None] == codes).all(axis=2) & held  # equal codes, equal features
+    decoded = blocks @ decoder.T  # C_k z_c : (S, d_h, K)
+    counts = n_sites * np.einsum("li,kic->klc", codes, decoded)  # estimates of N_kc(q_l)
+    retrieved = n_sites * np.einsum("ki,kij->kj", codes, blocks)
+    overlaps = n_sites * np.einsum("kic,lic->klc", decoded, decoded)
+    products = n_sites * np.einsum("kij,lij->kl", blocks, blocks, optimize=True)
+    energies = (overlaps - products[:, :, None] / d) / (1 + 1 / d) * same[:, :, None]
+    forms = counts * counts.transpose(1, 0, 2) + energies  # (S, S, K)
+    own = np.arange(n_sites)
+    alone = _variances(np.square(retrieved).sum(axis=1)[:, None], counts[own, own], forms[own, own], blocks.shape)
+    paired = weights[:, None] * weights
+    together = _variances(
+        np.square(weights @ retrieved).sum(),
+        np.einsum("k,kc->c", weights, counts[own, own]),
+        np.einsum("kl,klc->c", paired, forms),
+        blocks.shape,
+    )
+    return weights[:, None] * np.sqrt(alone), np.sqrt(together)
+
+
+def _variances(
+    energy: NDArray[np.float64], scores: NDArray[np.float64], form: NDArray[np.float64], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the variances, from the energy of what was retrieved, the scores and twice the norm of the form."""
+    _, d_h, d = shape
+    kappa = 1 / d + 1 / d_h + 1 / (d * d_h)
+    squares = np.square(scores)
+    return np.asarray((energy + squares) / d + kappa * np.maximum(form, 0) + 2 * squares / (d * d_h))
+
+
+class Device:
+    """A torch device, and the products that a Gaussian memory needs on it.
+
+    Parameters
+    ----------
+    name : str
+        As torch names it: ``"cuda"``, ``"cuda:1"``, ``"mps"``, ``"cpu"``.
+    exact : bool
+        Whether numbers are float64.
+    """
+
+    def __init__(self, name: str, exact: bool) -> None:
+        with needed(f"device={name!r} needs torch: pip install 'hammemo[torch]'. Or leave out device= to use NumPy."):
+            import torch
+        self._torch = torch
+        self._dtype = torch.float64 if exact else torch.float32
+        try:
+            self._place = torch.device(name)
+            torch.zeros(1, dtype=self._dtype, device=self._place)
+        except (AssertionError, RuntimeError, TypeError) as error:
+            why = str(error).split("\n", 1)[0].rstrip(".")
+            raise ValueError(
+                f"device={name!r} cannot be used by torch here ({why}): use another one, or leave out device=."
+            ) from error
+
+    def placed(self, array: NDArray[Any]) -> Any:
+        """Return an array on the device, floats in the precision of the products."""
+        if array.dtype.kind == "f":
+            return self._torch.as_tensor(array, dtype=self._dtype, device=self._place)
+        return self._torch.as_tensor(np.ascontiguousarray(array, np.int64), device=self._place)
+
+    def block(self, counts: sparse.csr_array, codes: NDArray[Any], outputs: NDArray[Any]) -> NDArray[np.float64]:
+        """Return one site's block of C of a batch, from its counts (labels by values).
+
+        Shapes
+        ------
+        counts : (L, n); codes : (n, d_h); outputs : (L, d); returned : (d_h, d)
+        """
+        entries = counts.tocoo()
+        places = self.placed(np.stack(entries.coords))
+        held = self._torch.sparse_coo_tensor(
+            places, self.placed(entries.data), counts.shape, is_coalesced=True, check_invariants=False
+        )
+        sums = self._torch.sparse.mm(held, self.placed(codes))
+        return np.asarray((sums.T @ self.placed(outputs)).cpu().numpy(), np.float64)
+
+    def encoded(self, reader: GaussianReader, contexts: Contexts, weights: NDArray[np.float64]) -> Any:
+        """Return what `encode` returns, as a tensor."""
+        blocks, placed = [], {}
+        dtype = np.float64 if self._dtype is self._torch.float64 else np.float32
+        for weight, (codes, index) in zip(
+            weights, site_codes(contexts, reader.sites, reader.input_codes, dtype), strict=True
+        ):
+            if id(codes) not in placed:  # sites of one position share their codes
+                zero = np.zeros((1, codes.shape[1]), codes.dtype)  # the code of nothing: index -1
+                placed = {id(codes): self.placed(np.concatenate([codes, zero]))}
+            blocks.append(placed[id(codes)][self.placed(index % (len(codes) + 1))] * float(weight * len(weights)))
+        return self._torch.cat(blocks, dim=1)
+
+
+class DeviceReader(GaussianReader):
+    """A reader whose scores are computed on a device."""
+
+    device: Device
+
+    @cached_property
+    def _placed(self) -> tuple[Any, Any]:
+        return self.device.placed(self.matrix), self.device.placed(np.ascontiguousarray(self.decoder.T))
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the decoded scores by two-stage retrieval."""
+        matrix, decoder = self._placed
+        keys = self.device.encoded(self, contexts, weights)
+        return np.asarray((keys @ matrix @ decoder).cpu().numpy(), np.float64)

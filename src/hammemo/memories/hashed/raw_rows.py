@@ -1,24 +1,41 @@
-"""The raw counts of a hashed memory as its readers see them: labels in canonical order, declared ones included.
+r"""From the compiled table of one version of a hashed memory to that of a later one.
+
+Versions share the pages that no edit touched, so what differs between two of them is found by comparing the others,
+whatever happened in between. Beside the edited rows themselves there is the centring: it subtracts the sum M of a
+label over all buckets of a site, divided by their number less one, and rounds. So where M changed, any bucket may have
+another value in that label's column, though few do; that one column is computed for both versions and compared.
+
+Then the compiled table is copied with new numbers in those rows. That is about ten times as fast as computing all of
+them, and gives the same table to the byte.
+
+Centred counts in fixed point.
+
+A bucket adds up the counts of several features. With T its count of a label, M the sum of that label over all B buckets
+of the site, :math:`(BT - M)/(B - 1)` is unbiased for each feature's own count (:mod:`hammemo.memories.hashed.memory`).
+It is rounded to quarters of a count, so that sums are exact in any order.
+
+The raw counts of a hashed memory as its readers see them: labels in canonical order, declared ones included.
 
 They are read row by row from the pages of a version, or put together as whole tables when those are worth it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.memories.budget import CompileBudget
+from hammemo.memories.ranker import CompileBudget
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories.hashed.layout import RowLayout
+    from hammemo.memories.hashed.native_table import NativeTable
     from hammemo.memories.hashed.tables import Tables
     from hammemo.tokens.contexts import Contexts
-
 
 CELLS_A_CALL: Final = 4096
 """What a call costs beside its rows, in cells of a table."""
@@ -108,3 +125,99 @@ class RawRows(Cached):
         high = self.read(rows).astype(np.float64)
         n_own, _ = self.layout.sizes
         return np.where((rows < n_own)[:, :, None], high, 0.0), high
+
+
+FRACTION_BITS = 2
+"""Scores are whole multiples of 2^-FRACTION_BITS counts."""
+
+
+def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
+    """Return fixed-point rows: reserved counts as they are, bucket counts centred and rounded to the nearest."""
+    exact = counts.astype(np.int64)
+    rows = exact << FRACTION_BITS
+    shared = exact[n_reserved:]
+    rows[n_reserved:] = centred_counts(shared, shared.sum(axis=0), len(shared))
+    return rows
+
+
+def centred_counts(
+    shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int | NDArray[np.int64]
+) -> NDArray[np.int64]:
+    r"""Return bucket rows, centred by the sums over all buckets of their sites, in fixed point.
+
+    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
+    whole number, halves up. The product BT may need more than 64 bits, so it is computed as
+    :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53. A
+    single bucket tells nothing of any of its features: zero.
+    """
+    others = np.maximum(buckets, 2) - 1
+    doubled = (shared - sums) << (FRACTION_BITS + 1)
+    values = (shared << FRACTION_BITS) + (doubled + others) // (2 * others)
+    return np.where(buckets == 1, 0, values) if np.min(buckets) == 1 else values
+
+
+@dataclass(frozen=True, eq=False)
+class PreviousTable:
+    """A version whose rows were compiled.
+
+    Parameters
+    ----------
+    raw : RawRows
+        The counts.
+    weights : ndarray of shape (S,)
+    table : NativeTable
+        Its centred counts, with these weights.
+    """
+
+    raw: RawRows
+    weights: NDArray[np.float64]
+    table: NativeTable
+
+    def table_of(
+        self, raw: RawRows, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
+    ) -> NativeTable | None:
+        """Return the table of another version, or None where it has to be made of all rows.
+
+        That is so where labels came or went, counts became wider, weights changed, or most rows did.
+        """
+        if not np.array_equal(weights, self.weights) or not np.array_equal(raw.source, self.raw.source):
+            return None
+        rows = []
+        for k in range(len(weights)):
+            changed = self._changed(k, raw)
+            if changed is None:
+                return None
+            rows.append(changed)
+        if 2 * sum(map(len, rows)) > raw.layout.first_rows[-1]:
+            return None
+        values = [centred_site_rows(raw, k, part) for k, part in enumerate(rows)]
+        return self.table.replaced(rows, values, divisor)
+
+    def _changed(self, k: int, raw: RawRows) -> NDArray[np.int64] | None:
+        """Return the rows of site k whose centred counts may differ, or None where the tables have another shape."""
+        mine, theirs = raw.tables.sites[k], self.raw.tables.sites[k]
+        if mine is theirs:
+            return np.empty(0, np.int64)
+        edited = mine.changed_rows(theirs)
+        if edited is None:
+            return None
+        sums = raw.tables.shared_sums[k], self.raw.tables.shared_sums[k]
+        columns = np.flatnonzero(sums[0] != sums[1])
+        tables = zip((mine, theirs), sums, strict=True)
+        after, before = (
+            centred_counts(table.shared.columns(columns), part[columns], raw.layout.buckets[k])
+            for table, part in tables
+        )
+        return np.union1d(edited, len(mine.own) + np.flatnonzero((after != before).any(axis=1)))
+
+
+def centred_site_rows(raw: RawRows, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return some rows of one site in fixed point, those of buckets centred.
+
+    Shapes
+    ------
+    rows : (n,); returned : (n, L)
+    """
+    counts = raw.site_rows(k, rows)
+    shared = centred_counts(counts, raw.shared_sums[k], raw.layout.buckets[k])
+    return np.where((rows >= len(raw.layout.own(k)))[:, None], shared, counts << FRACTION_BITS)

@@ -19,19 +19,7 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays, is_ascending
 from hammemo._arrays.integers import narrow, sorted_find
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.tokens.hashing import (
-    FLOAT,
-    IDENTITY_BYTES,
-    INTEGER,
-    STRING,
-    fold,
-    hash_numbers,
-    key_words,
-    number_identities,
-    unhash_numbers,
-    vocabulary_hashes,
-    vocabulary_identities,
-)
+from hammemo.tokens import hashing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 
 if TYPE_CHECKING:
@@ -65,12 +53,12 @@ class TokenList:
         """Return the list with these arrays, checked: undo `arrays`."""
         hashes = stored.ascending("hashes", "uint64")
         kinds = stored.take("kinds", "uint8", (len(hashes),))
-        if (kinds > STRING).any():
+        if (kinds > hashing.STRING).any():
             raise ValueError("a reserved token is of no known kind")
-        identities = np.zeros((len(hashes), IDENTITY_BYTES), np.uint8)
-        for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")) if key is None else ():
-            words = unhash_numbers(hashes[kinds == kind], seed, name)
-            identities[kinds == kind] = number_identities(words, seed, None, name)
+        identities = np.zeros((len(hashes), hashing.IDENTITY_BYTES), np.uint8)
+        for kind, name in ((hashing.INTEGER, "integers"), (hashing.FLOAT, "floats")) if key is None else ():
+            words = hashing.unhash_numbers(hashes[kinds == kind], seed, name)
+            identities[kinds == kind] = hashing.number_identities(words, seed, None, name)
         identities[:, 0] = kinds
         mask = _digest_mask(kinds, keyed=key is not None)
         identities[:, 1:][mask] = stored.take("digests", "uint8", (int(mask.sum()),))
@@ -84,7 +72,7 @@ class TokenList:
         def identities(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
             mask = np.zeros(len(vocabulary), bool)
             mask[asked] = True
-            return vocabulary_identities(vocabulary.keep(mask), seed, key)
+            return hashing.vocabulary_identities(vocabulary.keep(mask), seed, key)
 
         return self._confirmed(hashes, identities)
 
@@ -93,7 +81,7 @@ class TokenList:
     ) -> NDArray[np.int64]:
         """Return the place of each integer with these hashes, -1 where it is not here: (n,)."""
         words = integers.view(np.uint64)
-        return self._confirmed(hashes, lambda asked: number_identities(words[asked], seed, key))
+        return self._confirmed(hashes, lambda asked: hashing.number_identities(words[asked], seed, key))
 
     def _confirmed(
         self, hashes: NDArray[np.uint64], identities: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
@@ -107,8 +95,8 @@ class TokenList:
 
 def _digest_mask(kinds: NDArray[np.uint8], *, keyed: bool) -> NDArray[np.bool_]:
     """Return which bytes behind the kind are a digest: 32 of a string and, under a key, 16 of a number."""
-    lengths = np.where(kinds == STRING, IDENTITY_BYTES - 1, 16 if keyed else 0)
-    return np.asarray(np.arange(IDENTITY_BYTES - 1) < lengths[:, None])
+    lengths = np.where(kinds == hashing.STRING, hashing.IDENTITY_BYTES - 1, 16 if keyed else 0)
+    return np.asarray(np.arange(hashing.IDENTITY_BYTES - 1) < lengths[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +149,13 @@ def group_sites(sites: Sites) -> list[tuple[int, ...]]:
 
 def site_words(seed: int, site: tuple[int, ...]) -> tuple[int, int]:
     """Return the odd multiplier that spreads hashes over the buckets of a site, and where folding its tuples starts."""
-    low, high = key_words(seed, "site", *site)
+    low, high = hashing.key_words(seed, "site", *site)
     return low | 1, high
 
 
 def none_reserved(sites: Sites) -> Reserved:
     """Return that nothing has a row of its own."""
-    empty = TokenList(np.empty(0, np.uint64), np.empty((0, IDENTITY_BYTES), np.uint8))
+    empty = TokenList(np.empty(0, np.uint64), np.empty((0, hashing.IDENTITY_BYTES), np.uint8))
     return reserved_places(sites, 0, empty, [np.empty((0, len(site)), np.int64) for site in group_sites(sites)])
 
 
@@ -176,7 +164,7 @@ def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence
     hashes = []
     for site, rows in zip(group_sites(sites), places, strict=True):
         columns = [tokens.hashes[column] for column in rows.T]
-        hashes.append(columns[0] if len(site) == 1 else fold(columns, site_words(seed, site)[1]))
+        hashes.append(columns[0] if len(site) == 1 else hashing.fold(columns, site_words(seed, site)[1]))
     return Reserved(tuple(hashes), tokens, tuple(places))
 
 
@@ -191,7 +179,7 @@ def site_hashes(
             columns.append((hashes[:, site[0]], held[:, site[0]]))
             continue
         start = site_words(seed, site)[1]
-        columns.append((fold([hashes[:, r] for r in site], start), np.asarray(held[:, list(site)].all(axis=1))))
+        columns.append((hashing.fold([hashes[:, r] for r in site], start), np.asarray(held[:, list(site)].all(axis=1))))
     return columns
 
 
@@ -199,8 +187,8 @@ def token_columns(contexts: Contexts, seed: int, key: bytes | None) -> tuple[NDA
     """Return the hash of each token, and whether there is one: (m, h), (m, h)."""
     if contexts.integers is not None:
         integers = contexts.integers.astype(np.int64, copy=False)
-        return hash_numbers(integers.view(np.uint64), seed, key), integers != NO_TOKEN
-    known = vocabulary_hashes(contexts.vocabulary, seed, key)
+        return hashing.hash_numbers(integers.view(np.uint64), seed, key), integers != NO_TOKEN
+    known = hashing.vocabulary_hashes(contexts.vocabulary, seed, key)
     return np.append(known, np.uint64(0))[contexts.ranks], contexts.ranks >= 0  # rank -1 reads the last entry
 
 
@@ -227,7 +215,7 @@ def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | N
     weights = np.repeat(examples.multiplicity, len(single))
     totals = np.bincount(ranks.ravel() + 1, weights, len(vocabulary) + 1)[1:]
     present = np.flatnonzero(totals > 0)
-    best = present[_heaviest(vocabulary_hashes(vocabulary, seed, key)[present], totals[present], number)]
+    best = present[_heaviest(hashing.vocabulary_hashes(vocabulary, seed, key)[present], totals[present], number)]
     return (best if contexts.integers is None else vocabulary.ints[best])[:, None]
 
 
@@ -302,7 +290,7 @@ def _listed(
 ) -> Reserved:
     """Return features as places in a list of their tokens, groups in the order of hashes."""
     vocabulary, groups = features
-    hashes = vocabulary_hashes(vocabulary, seed, key)
+    hashes = hashing.vocabulary_hashes(vocabulary, seed, key)
     distinct, keep = np.unique(hashes, return_index=True)
     if len(distinct) < len(hashes):  # two tokens of different groups have one hash: features with the second one go
         mask = np.zeros(len(hashes), bool)
@@ -315,7 +303,7 @@ def _listed(
         return _listed((vocabulary.keep(used), groups), sites, seed, key)
     place = np.empty(len(hashes), np.int64)
     place[keep] = np.arange(len(keep))
-    tokens = TokenList(distinct, vocabulary_identities(vocabulary, seed, key)[keep], key is not None)
+    tokens = TokenList(distinct, hashing.vocabulary_identities(vocabulary, seed, key)[keep], key is not None)
     unordered = reserved_places(sites, seed, tokens, [place[rows] for rows in groups])
     ordered = [rows[np.argsort(h)] for h, rows in zip(unordered.hashes, unordered.places, strict=True)]
     return reserved_places(sites, seed, tokens, ordered)

@@ -10,6 +10,15 @@ are two sums over rows, label by label, that edits keep up to date:
 Labels are given columns as they come, and there are spare columns, all zeros. So a new label takes one of those and
 most of the time copies nothing, and a label whose last example goes leaves a column of zeros: a spare one. What is
 written to files, and what readers show, has labels in canonical order.
+
+The counts of one site of a hashed memory: rows of reserved features, then buckets.
+
+A table never changes: an edit makes another one, which shares the pages that it does not touch.
+
+Rows of counts that never change: as narrow as the counts allow, in pages, so that versions share most of them.
+
+An edit of a few cells copies the pages that hold them and shares the others. An edit of many cells makes one new table,
+whose pages are views of it.
 """
 
 from __future__ import annotations
@@ -19,15 +28,283 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.memories.hashed.paged_rows import column_index
+from hammemo.memories.errors import never_stored
+from hammemo.tokens.contexts import MAX_EXAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.hashed.layout import Cells
-    from hammemo.memories.hashed.site_table import SiteTable
+    from hammemo.memories.label_counts import LabelCounts
+
+PAGE_BYTES = 2**12
+"""What a page takes at the most, if it has more than one row: small enough to be copied in a microsecond."""
+
+
+class PagedRows:
+    """Rows of counts, in columns; their user gives each label one.
+
+    Parameters
+    ----------
+    whole : ndarray of unsigned integers, shape (rows, columns)
+        The counts; not to be changed afterwards.
+    """
+
+    __slots__ = ("_page_rows", "_pages", "_whole", "dtype", "shape")
+
+    def __init__(self, whole: NDArray[Any]) -> None:
+        self.shape = whole.shape
+        self.dtype = whole.dtype
+        self._page_rows = max(1, PAGE_BYTES // max(1, whole.shape[1] * whole.itemsize))
+        self._whole: NDArray[Any] | None = whole
+        self._pages: tuple[NDArray[Any], ...] | None = None
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    @property
+    def pages(self) -> tuple[NDArray[Any], ...]:
+        """The pages, in order."""
+        pages = self._pages
+        if pages is None:
+            assert self._whole is not None
+            step = self._page_rows
+            pages = self._pages = tuple(self._whole[start : start + step] for start in range(0, len(self), step))
+        return pages
+
+    def whole(self) -> NDArray[Any]:
+        """Return all rows as one array, which may be shared: it is not to be changed."""
+        whole = self._whole
+        if whole is None:
+            whole = self._whole = np.concatenate(self.pages)
+        return whole
+
+    def row(self, row: int) -> NDArray[Any]:
+        """Return one row, which may be shared: it is not to be changed."""
+        page, place = divmod(row, self._page_rows)
+        return self.pages[page][place]  # type: ignore[no-any-return]
+
+    def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return some rows as one array; a version whose pages were never put together is read page by page."""
+        if self._whole is None and len(rows) < len(self.pages):
+            return np.array([self.row(row) for row in rows.tolist()], self.dtype).reshape(len(rows), self.shape[1])
+        return np.asarray(self.whole()[rows])
+
+    def columns(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some columns of all rows."""
+        parts = [part[:, columns] for part in (self.pages if self._whole is None else (self._whole,))]
+        return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
+
+    def changed_rows(self, before: PagedRows) -> NDArray[np.int64] | None:
+        """Return which rows differ from those of another version, or None where its pages are of another shape.
+
+        Pages that both versions share are equal, so only the others are compared.
+        """
+        if (self.shape, self.dtype) != (before.shape, before.dtype):
+            return None
+        changed = [np.empty(0, np.int64)]
+        for page, (mine, theirs) in enumerate(zip(self.pages, before.pages, strict=True)):
+            if mine is not theirs:
+                changed.append(page * self._page_rows + np.flatnonzero((mine != theirs).any(axis=1)))
+        return np.concatenate(changed)
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts of some cells."""
+        whole = self._whole
+        if whole is not None:
+            return np.asarray(whole[rows, columns].astype(np.int64))
+        counts = np.empty(len(rows), np.int64)
+        for page, mask in self._by_page(rows):
+            counts[mask] = self.pages[page][rows[mask] - page * self._page_rows, columns[mask]]
+        return counts
+
+    def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> PagedRows:
+        """Return the rows with counts added to distinct cells, wider if the sums need it."""
+        if not len(rows):
+            return self
+        totals = self.at(rows, columns) + counts
+        needed = np.min_scalar_type(int(totals.max()))
+        wider = needed.itemsize > self.dtype.itemsize
+        if wider or len(rows) * self._page_rows > len(self):  # most pages would be copied
+            changed = self.whole().astype(needed if wider else self.dtype)
+            changed[rows, columns] = totals
+            return PagedRows(changed)
+        pages = list(self.pages)
+        for page, mask in self._by_page(rows):
+            pages[page] = pages[page].copy()
+            pages[page][rows[mask] - page * self._page_rows, columns[mask]] = totals[mask]
+        return self._of_pages(tuple(pages))
+
+    def plus_one(self, row: int, column: int, count: int) -> PagedRows:
+        """Return the rows with a count added to one cell, or raise `NotStoredError` where it would become negative."""
+        page, place = divmod(row, self._page_rows)
+        pages = self.pages
+        changed = pages[page].copy()
+        total = int(changed[place, column]) + count
+        if total < 0:
+            raise never_stored()
+        if total >> 8 * changed.itemsize:
+            return self.plus(np.array([row]), np.array([column]), np.array([count]))
+        changed[place, column] = total
+        return self._of_pages((*pages[:page], changed, *pages[page + 1 :]))
+
+    def arranged(self, source: NDArray[np.int64]) -> PagedRows:
+        """Return the columns `source`, where -1 stands for a new one of zeros."""
+        placed = np.zeros((len(self), len(source)), self.dtype)
+        self.copy_to(placed, source)
+        return PagedRows(placed)
+
+    def copy_to(self, out: NDArray[Any], source: NDArray[np.int64]) -> None:
+        """Write the columns `source` of all rows into an array of zeros, where -1 stands for one that stays zero."""
+        held = np.flatnonzero(source >= 0)
+        there, here = column_index(held, len(source)), column_index(source[held], self.shape[1])
+        first = 0
+        for part in self.pages if self._whole is None else (self._whole,):
+            out[first : first + len(part), there] = part[:, here]
+            first += len(part)
+
+    def _of_pages(self, pages: tuple[NDArray[Any], ...]) -> PagedRows:
+        rows = object.__new__(PagedRows)
+        rows.shape, rows.dtype, rows._page_rows = self.shape, self.dtype, self._page_rows
+        rows._whole, rows._pages = None, pages
+        return rows
+
+    def _by_page(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+        """Yield each page that holds some of the rows, and which of them."""
+        if len(rows) == 1:
+            yield int(rows[0]) // self._page_rows, slice(None)
+            return
+        page_of = rows // self._page_rows
+        for page in np.unique(page_of).tolist():
+            yield page, page_of == page
+
+
+def column_index(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
+    """Return an index of these columns among `width`; all of them in order, the usual case, need no copy."""
+    return slice(None) if len(columns) == width and (columns == np.arange(width)).all() else columns
+
+
+class SiteTable:
+    """The counts of one site: rows of reserved features, then buckets."""
+
+    __slots__ = ("own", "shared")
+
+    def __init__(self, own: PagedRows, shared: PagedRows) -> None:
+        self.own = own
+        self.shared = shared
+
+    @classmethod
+    def of(cls, own: NDArray[Any], shared: NDArray[Any]) -> SiteTable:
+        """Return the table with these rows."""
+        return cls(PagedRows(own), PagedRows(shared))
+
+    @classmethod
+    def empty(cls, reserved: int, buckets: int) -> SiteTable:
+        """Return a table without columns."""
+        return cls.of(np.zeros((reserved, 0), np.uint8), np.zeros((buckets, 0), np.uint8))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.own) + len(self.shared)
+
+    def stacked(self, source: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the columns `source` of all rows as one new array, where -1 stands for zeros."""
+        rows = np.zeros((self.n_rows, len(source)), np.promote_types(self.own.dtype, self.shared.dtype))
+        self.own.copy_to(rows[: len(self.own)], source)
+        self.shared.copy_to(rows[len(self.own) :], source)
+        return rows
+
+    def row(self, row: int) -> NDArray[Any]:
+        """Return one row, which may be shared: it is not to be changed."""
+        n_own = len(self.own)
+        return self.own.row(row) if row < n_own else self.shared.row(row - n_own)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some rows."""
+        counts = np.empty((len(rows), self.own.shape[1]), np.int64)
+        is_own = rows < len(self.own)
+        counts[is_own] = self.own.rows(rows[is_own])
+        counts[~is_own] = self.shared.rows(rows[~is_own] - len(self.own))
+        return counts
+
+    def changed_rows(self, before: SiteTable) -> NDArray[np.int64] | None:
+        """Return which rows differ from those of another version, or None where its tables have another shape."""
+        own, shared = self.own.changed_rows(before.own), self.shared.changed_rows(before.shared)
+        return None if own is None or shared is None else np.concatenate([own, shared + len(self.own)])
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts of some cells."""
+        counts = np.empty(len(rows), np.int64)
+        is_own = rows < len(self.own)
+        counts[is_own] = self.own.at(rows[is_own], columns[is_own])
+        counts[~is_own] = self.shared.at(rows[~is_own] - len(self.own), columns[~is_own])
+        return counts
+
+    def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> SiteTable:
+        """Return the table with counts added to distinct cells."""
+        is_own = rows < len(self.own)
+        return SiteTable(
+            self.own.plus(rows[is_own], columns[is_own], counts[is_own]),
+            self.shared.plus(rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own]),
+        )
+
+    def plus_one(self, row: int, column: int, count: int) -> SiteTable:
+        """Return the table with a count added to one cell: what `plus` does, for single examples."""
+        n_own = len(self.own)
+        if row < n_own:
+            return SiteTable(self.own.plus_one(row, column, count), self.shared)
+        return SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
+
+    def covers(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> bool:
+        """Return whether no count of another table's columns `theirs` is larger than that in the column `mine` here."""
+        parts = ((self.own, other.own), (self.shared, other.shared))
+        here, there = column_index(mine, self.own.shape[1]), column_index(theirs, other.own.shape[1])
+        return all(bool((part.whole()[:, here] >= taken.whole()[:, there]).all()) for part, taken in parts)
+
+    def merged(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int) -> SiteTable:
+        """Return the sum with another table, whose columns `theirs` stand at `mine` here; or the difference."""
+        return SiteTable(
+            _merged(self.own, other.own, mine, theirs, sign), _merged(self.shared, other.shared, mine, theirs, sign)
+        )
+
+    def arranged(self, source: NDArray[np.int64]) -> SiteTable:
+        """Return the columns `source`, where -1 stands for a new one."""
+        return SiteTable(self.own.arranged(source), self.shared.arranged(source))
+
+
+def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_labels: LabelCounts) -> SiteTable:
+    """Return the table of site k, checked, with columns for the labels that have examples."""
+    n_labels, held = len(all_labels.labels), all_labels.counts > 0
+    own = stored.whole_numbers(f"own.{k}", (reserved, n_labels), below=MAX_EXAMPLES)
+    shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
+    if not stored.trusted:
+        totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
+        if (totals > all_labels.counts).any():
+            raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
+    return SiteTable.of(own, shared) if held.all() else SiteTable.of(own[:, held], shared[:, held])
+
+
+def _merged(
+    part: PagedRows, other: PagedRows, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int
+) -> PagedRows:
+    if not other.shape[0] or not len(theirs):
+        return part
+    here, added = column_index(mine, part.shape[1]), other.whole()[:, column_index(theirs, other.shape[1])]
+    needed = part.dtype
+    if sign > 0:
+        largest = np.min_scalar_type(int(part.whole().max()) + int(added.max()))  # holds every sum
+        needed = largest if largest.itemsize > needed.itemsize else needed
+    changed = part.whole().astype(needed)
+    if sign > 0:
+        changed[:, here] += added.astype(needed, copy=False)
+    else:
+        changed[:, here] -= added.astype(needed, copy=False)
+    return PagedRows(changed)
+
 
 _SPARE = 4  # columns for which one more is made when columns run out
 

@@ -23,20 +23,11 @@ from scipy import stats
 from hammemo._versions import cached_property
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import generator, in_parallel
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import table, unseen
+from hammemo.paper.experiments.measuring import generator, in_parallel, table, unseen
 from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.paper.memo import MeMoClassifier
-from hammemo.paper.theory.bounds import (
-    context_bound,
-    data_context_bound,
-    data_recovery,
-    output_bound,
-    recovery,
-    sharp_context_bound,
-    square_recovery,
-)
+from hammemo.paper.theory import bounds as theory
 from hammemo.paper.theory.decomposition import count_norms, decompose
 from hammemo.tokens.hashing import key_words
 
@@ -134,16 +125,16 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
         np.abs(error[0]) for error in (parts.context_error, parts.output_interference, parts.decoded - parts.ideal)
     )
     observed = (parts.largest_class, float(parts.ideal_energy[0]), parts.n_observed_labels)
-    whole = recovery(n, d, d_h, parts.largest_class, energy, margin, delta)
-    square = square_recovery(n, d, h, *observed, margin, delta)
-    from_counts, certain = data_recovery(parts.ideal, *norms, d, d_h, delta)
+    whole = theory.recovery(n, d, d_h, parts.largest_class, energy, margin, delta)
+    square = theory.square_recovery(n, d, h, *observed, margin, delta)
+    from_counts, certain = theory.data_recovery(parts.ideal, *norms, d, d_h, delta)
     if (whole.guaranteed or square.guaranteed or certain[0]) and not parts.agrees[0] and score.max() <= whole.total:
         raise AssertionError("A winner was guaranteed and lost although no bound was violated.")
     bounds: dict[str, tuple[Any, NDArray[np.float64]]] = {
-        "context": (context_bound(n, d, d_h, parts.largest_class, delta).value, context),
-        "context, sharp": (sharp_context_bound(n, d, d_h, parts.largest_class, delta), context),
-        "context, from counts": (data_context_bound(parts.ideal, *norms, d, d_h, delta)[0], context),
-        "output": (output_bound(n, d, energy, delta), output),
+        "context": (theory.context_bound(n, d, d_h, parts.largest_class, delta).value, context),
+        "context, sharp": (theory.sharp_context_bound(n, d, d_h, parts.largest_class, delta), context),
+        "context, from counts": (theory.data_context_bound(parts.ideal, *norms, d, d_h, delta)[0], context),
+        "output": (theory.output_bound(n, d, energy, delta), output),
         "score": (whole.total, score),
         "score, square": (square.total, score),
         "score, from counts": (from_counts[0], score),

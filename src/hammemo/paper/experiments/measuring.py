@@ -1,18 +1,38 @@
 """What experiments share: times, spreads over draws, and tables as text.
 
 A row is a dictionary of plain numbers and strings, so that it can be printed, kept as JSON and averaged.
+
+What experiments draw with: generators named by seed and purpose, Zipf tokens, and tasks on several cores.
+
+What every experiment leaves behind: numbers for programs, a table for people, and how they came about.
+
+``results.json`` and ``results.csv`` depend on the settings only, so that equal settings give equal bytes; all that
+differs from run to run (times, versions, the machine) is in ``manifest.json``.
 """
 
 from __future__ import annotations
 
+import csv
+import json
+import platform
+import sys
 import time
+from importlib.metadata import version
 from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from hammemo.files.atomic import replacement, write_file
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
 Row = dict[str, Any]
 
@@ -122,3 +142,100 @@ def table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template:
         names = " | ".join(rows[0]).replace("_", " ") if rows else ""
     shown = (" | ".join(map(cell, row.values())) if template is None else cells(template, row) for row in rows)
     return [heading(names), *(f"| {line} |" for line in shown)]
+
+
+Result = TypeVar("Result")
+
+
+def generator(seed: int, *purpose: int | str) -> np.random.Generator:
+    """Return a generator that depends on the seed and the purpose only, so that no draw depends on another."""
+    return np.random.Generator(np.random.Philox(key=np.array(key_words(seed, *purpose), np.uint64)))
+
+
+def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return tokens with the frequencies of text: token i occurs about 1 / (i + 1) as often as token 0."""
+    shares = np.cumsum(1.0 / np.arange(1, n_tokens + 1))
+    rng = np.random.default_rng(seed)
+    pieces = [
+        np.searchsorted(shares, rng.random(min(2**20, length - first)) * shares[-1])
+        for first in range(0, length, 2**20)
+    ]
+    return np.concatenate(pieces)
+
+
+def zipf_examples(
+    n: int, n_labels: int = 64, *, n_tokens: int = 33_278, h: int = 8, seed: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return contexts and labels whose frequencies fall as one over their rank, where no text is at hand.
+
+    Shapes
+    ------
+    returned : (n, h), (n,)
+    """
+    return zipf_stream(n * h, n_tokens, seed).reshape(n, h), zipf_stream(n, n_labels, seed + 1)
+
+
+def in_parallel(
+    function: Callable[..., Result],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int,
+    on_progress: Callable[[int, int], None] = unseen,
+) -> Iterator[Result]:
+    """Yield ``function(*task)`` for each task, in order, computed in `jobs` processes.
+
+    `on_progress` is told how many tasks are done, and of how many. The results do not depend on `jobs`.
+    """
+    outcomes = Parallel(n_jobs=jobs, return_as="generator")(delayed(_alone)(function, task) for task in tasks)
+    for done, outcome in enumerate(outcomes, 1):
+        on_progress(done, len(tasks))
+        yield outcome
+
+
+def _alone(function: Callable[..., Result], task: tuple[Any, ...]) -> Result:
+    with threadpool_limits(1):  # one thread a process: the cores are shared out already, and sums keep their order
+        return function(*task)
+
+
+_PACKAGES = ("hammemo", "numpy", "scipy", "scikit-learn")
+
+
+def write_records(
+    folder: Path, results: dict[str, Any], tables: dict[str, list[dict[str, Any]]], seconds: float
+) -> None:
+    """Write the results, their tables in long form, and a manifest.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    results : dict
+        Everything, as plain numbers; its "settings" go into the manifest too.
+    tables : dict
+        Rows by the name of their table.
+    seconds : float
+        How long the run took.
+    """
+    _write_json(folder / "results.json", results)
+    write_csv(folder / "results.csv", tables)
+    manifest = {
+        "settings": results["settings"],
+        "seconds": round(seconds, 1),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in _PACKAGES},
+    }
+    _write_json(folder / "manifest.json", manifest)
+
+
+def write_csv(path: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Write all tables into one file, with a column that names the table."""
+    rows = [{"table": name, **row} for name, table in tables.items() for row in table]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    with replacement(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    write_file(path, [(json.dumps(value, indent=2) + "\n").encode()])

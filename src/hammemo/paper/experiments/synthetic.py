@@ -26,9 +26,8 @@ import numpy as np
 from scipy import sparse, stats
 
 from hammemo.memories.gaussian.codes import GaussianCodes
-from hammemo.paper.experiments.drawing import generator, in_parallel
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import unseen
+from hammemo.paper.experiments.measuring import generator, in_parallel, unseen
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:

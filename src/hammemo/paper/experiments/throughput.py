@@ -18,11 +18,11 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
+from hammemo._lazy import needed
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.drawing import zipf_examples
-from hammemo.paper.experiments.measuring import Row, seconds, table
+from hammemo.paper.experiments.measuring import Row, seconds, table, zipf_examples
 from hammemo.paper.experiments.wikitext import Task, TaskSettings, draw_sample
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.vocabulary import Vocabulary
@@ -187,10 +187,8 @@ def _gpu_clock(torch: Any) -> Callable[[], float]:
 
 def require_torch() -> Any:
     """Return torch, or say what to install."""
-    try:
+    with needed("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'"):
         import torch
-    except ModuleNotFoundError as error:
-        raise SystemExit("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'") from error
     return torch
 
 

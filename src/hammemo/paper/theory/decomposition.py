@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import cached_property
 from hammemo.kernels.sites import Sites, collect_sites
 from hammemo.memories import Exact, Gaussian
-from hammemo.memories.gaussian.encoding import encode
+from hammemo.memories.gaussian.codes import encode
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import Feature, features_of
 from hammemo.votes import Sum

@@ -102,7 +102,7 @@ class Numbers:
         """Return the token that has this number."""
         if number >= len(self.first):
             return self._late_tokens[number - len(self.first)]
-        return _token_at(self.first, number)
+        return self.first.at(number)
 
     def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
         """Return the number of each token, -1 where it has none."""
@@ -166,7 +166,7 @@ class LabelNumbers(Numbers):
         other = self._in_order[late] if 0 <= late < len(self._in_order) else None
         if one is None or other is None:
             return (-1 if other is None else other[2]) if one is None else one
-        is_after = _order(_token_at(self.first, one)) > other[:2]
+        is_after = _order(self.first.at(one)) > other[:2]
         return one if is_after == last else other[2]
 
     def insert(self, label: Token) -> int:
@@ -186,12 +186,3 @@ def rank_before(vocabulary: Vocabulary, token: Token) -> int:
     parts: list[NDArray[Any]] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
     before = sum(len(part) for part in parts[:kind])
     return before + int(np.searchsorted(parts[kind], value))
-
-
-def _token_at(vocabulary: Vocabulary, rank: int) -> Token:
-    for part in (vocabulary.ints, vocabulary.floats, vocabulary.strings):
-        if rank < len(part):
-            token: Token = part[rank : rank + 1].tolist()[0]
-            return token
-        rank -= len(part)
-    raise IndexError(rank)

@@ -18,10 +18,9 @@ from scipy import sparse
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._versions import Remembered, cached_property
-from hammemo.memories.budget import CompileBudget
-from hammemo.memories.exact.live.rules import has_rule, mean_rule
+from hammemo.memories.exact.live.live import has_rule, mean_rule
 from hammemo.memories.exact.rows import Entries, Matrix, Rows, SharedWeightRule, TableRows
-from hammemo.memories.ranker import Divisor, is_one_number, single_answer
+from hammemo.memories.ranker import CompileBudget, Divisor, is_one_number, single_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,7 +1,24 @@
-"""The entries of a segment: label and count side by side, or rows packed in bits.
+r"""The entries of a segment: label and count side by side, or rows packed in bits.
 
 A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes where rows are
-packed (:mod:`hammemo.memories.exact.segments.packed`).
+packed (:mod:`hammemo.memories.exact.segments.entries`).
+
+Rows of entries packed in bits: a quarter of the room where rows are long.
+
+A row is its number of entries and then blocks of 128 of them, the last one of what is left. A block is
+
+- two bytes: how many bytes follow;
+- how far it goes: its last label minus the last label before it (-1 before the first), so that a search for one
+  label passes over blocks that end before it;
+- a *stream* of the gaps between labels, :math:`l_i - l_{i-1} - 1`, and a stream of the counts less one.
+
+A stream has one byte b, how many bits its numbers take, one byte for how many are larger, the low b bits of all numbers
+one after the other, and of each larger one its place (a byte) and what is above its low bits. The b is taken, from 0 to
+32, that needs the least room; the smallest among equals. Numbers outside of streams, and those above the bits, have
+seven bits a byte, the lowest first, and the highest bit of a byte says that another one follows.
+
+After the last row come eight bytes more, because compiled code reads eight at a time. It does the same as the functions
+here (``src/native/segments/packed_rows.hpp``), and is tested against them.
 """
 
 from __future__ import annotations
@@ -12,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow, ranges, sum_by_key
+from hammemo._arrays.native import native
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.errors import never_stored
-from hammemo.memories.exact.segments.packed import PADDING, packed_rows, unpacked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +41,157 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
 
     Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+PADDING: Final = 8
+_BLOCK: Final = 128
+_MAX_BITS: Final = 32
+_NUMBER_LIMIT: Final = 2**55
+"""Gaps, and counts less one, are below it."""
+
+
+def packed_rows(
+    lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return rows packed one after the other, without what comes after the last, and where each ends.
+
+    Shapes
+    ------
+    lengths : (r,), from 1; labels, counts : (n,), labels ascending in each row; returned : (bytes,), (r,)
+    """
+    compiled = native()
+    if compiled is not None:
+        return compiled.pack_rows(*(np.ascontiguousarray(array, np.int64) for array in (lengths, labels, counts)))
+    packed, ends, first = bytearray(), [], 0
+    for length in lengths.tolist():
+        here = slice(first, first + length)
+        packed += _packed_row(labels[here].tolist(), counts[here].tolist())
+        ends.append(len(packed))
+        first = here.stop
+    return np.frombuffer(bytes(packed), np.uint8), np.array(ends, np.int64)
+
+
+def unpacked_rows(
+    packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the lengths of rows, and their labels and counts one after the other; refuse what cannot be a row.
+
+    A row that starts where it stops has no entry.
+
+    Shapes
+    ------
+    packed : (bytes,), with the eight after the last row; starts, stops : (r,); returned : (r,), (n,), (n,)
+    """
+    compiled = native()
+    if compiled is not None:
+        first, last = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(stops, np.int64)
+        return compiled.unpack_rows(packed, first, last, n_labels)
+    lengths, labels, counts = list[int](), list[int](), list[int]()
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        if not 0 <= start <= stop <= len(packed) - PADDING:
+            raise ValueError("a row lies outside")
+        row = _unpacked_row(packed[start:stop].tobytes(), n_labels) if start < stop else ([], [])
+        lengths.append(len(row[0]))
+        labels += row[0]
+        counts += row[1]
+    return np.array(lengths, np.int64), np.array(labels, np.int64), np.array(counts, np.int64)
+
+
+def _packed_row(labels: Sequence[int], counts: Sequence[int]) -> bytes:
+    row, before = bytearray(_number(len(labels))), -1
+    for first in range(0, len(labels), _BLOCK):
+        names = labels[first : first + _BLOCK]
+        gaps = [label - last - 1 for label, last in zip(names, [before, *names], strict=False)]
+        block = _number(names[-1] - before) + _stream(gaps) + _stream([c - 1 for c in counts[first : first + _BLOCK]])
+        row += len(block).to_bytes(2, "little") + block
+        before = names[-1]
+    return bytes(row)
+
+
+def _number(value: int) -> bytes:
+    written = bytearray()
+    while value >= 128:
+        written.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*written, value])
+
+
+def _stream(values: Sequence[int]) -> bytes:
+    def size(bits: int) -> int:
+        above = [value >> bits for value in values if value >> bits]
+        return (len(values) * bits + 7) // 8 + sum(1 + len(_number(value)) for value in above)
+
+    bits = min(range(_MAX_BITS + 1), key=size)
+    low = sum((value & (1 << bits) - 1) << place * bits for place, value in enumerate(values))
+    larger = [(place, value >> bits) for place, value in enumerate(values) if value >> bits]
+    start = bytes([bits, len(larger)]) + low.to_bytes((len(values) * bits + 7) // 8, "little")
+    return start + b"".join(bytes([place]) + _number(above) for place, above in larger)
+
+
+class _Bytes:
+    """Bytes that are taken one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 0
+
+    def take(self, n: int) -> bytes:
+        """Return the next bytes."""
+        if self.place + n > len(self.data):
+            raise _wrong()
+        self.place += n
+        return self.data[self.place - n : self.place]
+
+    def number(self) -> int:
+        """Return the next number of seven bits a byte; it has nine of them at most."""
+        value = 0
+        for shift in range(0, 63, 7):
+            (byte,) = self.take(1)
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise _wrong()
+
+    def stream(self, n: int) -> list[int]:
+        """Return the next stream, of n numbers."""
+        bits, n_larger = self.take(2)
+        if bits > _MAX_BITS:
+            raise _wrong()
+        low = int.from_bytes(self.take((n * bits + 7) // 8), "little")
+        values = [low >> place * bits & (1 << bits) - 1 for place in range(n)]
+        for _ in range(n_larger):
+            (place,) = self.take(1)
+            above = self.number()
+            if place >= n or above >> 63 - bits:
+                raise _wrong()
+            values[place] |= above << bits
+        return values
+
+
+def _unpacked_row(data: bytes, n_labels: int) -> tuple[list[int], list[int]]:
+    row = _Bytes(data)
+    left, before, labels, counts = row.number(), -1, list[int](), list[int]()
+    if not 1 <= left <= n_labels:
+        raise _wrong()
+    while left:
+        block = _Bytes(row.take(int.from_bytes(row.take(2), "little")))
+        span, n = block.number(), min(left, _BLOCK)
+        gaps, others = block.stream(n), block.stream(n)
+        names = [before + int(last) + 1 + place for place, last in enumerate(np.cumsum(np.array(gaps, object)))]
+        if max(*gaps, *others) >= _NUMBER_LIMIT or names[-1] - before != span or names[-1] >= n_labels:
+            raise _wrong()
+        if block.place != len(block.data):
+            raise _wrong()
+        labels += names
+        counts += [other + 1 for other in others]
+        before, left = names[-1], left - n
+    if row.place != len(data):
+        raise _wrong()
+    return labels, counts
+
+
+def _wrong() -> ValueError:
+    return ValueError("a packed row cannot be one")
+
 
 _MAX_LOOPED_ROWS: Final = 32
 """Rows up to which each is read by itself, which is faster than all at once."""
@@ -61,13 +229,6 @@ class SiteRows:
     def named(self, tokens: NDArray[np.int64], labels: NDArray[np.int64]) -> SiteRows:
         """Return the rows with other ranks for tokens and labels, which keep their order."""
         return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
-
-    def between(self, first: int, stop: int) -> SiteRows:
-        """Return the rows whose first token has a rank from `first` to before `stop`."""
-        rows = slice(*np.searchsorted(self.tuples[:, 0], [first, stop]).tolist())
-        starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
-        return SiteRows(self.tuples[rows], self.lengths[rows], self.labels[entries], self.counts[entries])
 
 
 class PlainEntries:
