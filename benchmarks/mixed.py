@@ -5,6 +5,7 @@
     python -m benchmarks.mixed --data FOLDER --by-time [--learners ours LightGBM]
     python -m benchmarks.mixed --scikit-learn [--learners ours LightGBM]
     python -m benchmarks.mixed --data FOLDER --without base trees tuples
+    python -m benchmarks.mixed --data FOLDER --questions [--sets spambase hr]
 
 A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
 
@@ -15,7 +16,8 @@ size of the model and, for ours, whether forgetting a tenth and refitting gives 
 to the byte; where there are more rows than a model keeps, nothing is said. ``--by-time`` takes the ``*-full.csv.gz``
 files, in the order of time: the last quarter is for testing. ``--scikit-learn`` takes wine, digits and breast-cancer,
 which come with that package, as frames and as arrays. ``--without`` measures ours beside ours without parts: without
-the additive base, without trees, without tuples of names.
+the additive base, without trees, without tuples of names. ``--questions`` compares `predict` of one row of a frame, of
+ten and of the test rows with LightGBM's, which is given its categories ready made: medians of processor time, in turns.
 
 A learner that is not installed is left out: ``pip install --group benchmarks``.
 """
@@ -410,6 +412,23 @@ def _prices(sets: dict[str, dict[str, Row]]) -> list[str]:
     return lines
 
 
+def asked(name: str, read: Callable[[], Any], seed: int) -> str:
+    """Return the processor time of questions of one row, of ten and of all test rows: ours, LightGBM's, and the ratio."""
+    X, y = read()
+    train, test = next(splits(y, seed))
+    ours, theirs = MemoryClassifier().fit(X.iloc[train], y[train]), Categories(_lightgbm()).fit(X.iloc[train], y[train])
+    line = [name]
+    for n, rounds in ((1, 200), (10, 100), (len(test), 7)):
+        took: tuple[list[float], list[float]] = ([], [])
+        for turn in range(rounds):
+            rows = X.iloc[np.resize(np.roll(test, -turn * n), n)]
+            for times, model, given in zip(took, (ours, theirs.learner), (rows, theirs.given(rows)), strict=True):
+                times.append(seconds(model.predict, given))
+        mine, other = (float(np.median(times[1:])) * 1000 for times in took)
+        line.append(f"{mine:.2f} / {other:.2f} ms, {mine / other:.2f}")
+    return " | ".join(line)
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--data", type=Path)
@@ -421,6 +440,7 @@ def main() -> None:
     parser.add_argument(
         "--without", nargs="+", choices=("base", "trees", "tuples"), help="ours, and ours without these"
     )
+    parser.add_argument("--questions", action="store_true", help="the price of predict beside LightGBM's")
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     given = parser.parse_args()
@@ -433,6 +453,12 @@ def main() -> None:
         pattern = "*-full.csv.gz" if given.by_time else "*.csv"
         paths = sorted(given.data.glob(pattern), key=lambda path: path.stat().st_size)
         tables = {path.name.split(".")[0]: partial(read_table, path) for path in paths}
+    if given.questions:
+        print(heading("set | one row | ten rows | the test rows"))
+        for name, read in tables.items():
+            if not given.sets or name in given.sets:
+                print(f"| {asked(name, read, given.seed)} |", flush=True)
+        return
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(NAMES))
     for name, read in tables.items():

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
-from hammemo.kernels.cells import TreeCells, plain_trees
+from hammemo.kernels.cells import TreeCells, codes, plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag
 from hammemo.memories import Exact, Hashed
@@ -280,6 +280,39 @@ def test_compiled_trees_are_those_of_the_plain_twin(are_labels: bool, seed: int)
     leaves = np.empty((20, 1), np.int32)
     native.Forest(column, step, right, starts, names).leaves(rows, leaves)
     assert np.array_equal(leaves, plain_trees.leaves(column, step, right, starts, names, rows))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 200))
+def test_compiled_bags_are_those_of_the_plain_twin(seed: int, tree: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(0, 50))
+    words, counts = rng.integers(0, 2**64, n, np.uint64), rng.integers(0, rng.choice([2, 40, 2**40]), n)
+    np.testing.assert_array_equal(copies_in_bag(words, counts, tree), plain_trees.copies_in_bag(words, counts, tree))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(253, 6, 0.05), (15, 6, 0.05), (3, 2, 0.2), (0, 1, 0.0)]))
+def test_compiled_cuts_are_those_of_the_plain_twin(seed: int, rules: tuple[int, int, float]) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(0, 300))
+    drawn = [rng.normal(size=n), rng.integers(-20, 20, n), rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n)]
+    column = codes.CountedValues.of(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
+    cuts, places = codes.halved(column, *rules)
+    plain = codes.plain_halved(column, *rules)
+    np.testing.assert_array_equal(places, np.flatnonzero(~np.isnan(plain)))
+    np.testing.assert_array_equal(cuts, plain[places])
+
+
+def test_compiled_cuts_refuse_what_is_no_column() -> None:
+    values, upto, found = np.array([1.0, 2.0]), np.array([3, 5]), np.empty(4)
+    for wrong in (values[::-1].copy(), np.array([1.0, np.nan]), np.array([1.0, np.inf]), values[:1]):
+        with pytest.raises(ValueError, match=r"ascend|one sum"):
+            native.halved_cuts(wrong, upto, 2, 0.05, 2, found)
+    for sums in (np.array([3, 3]), np.array([0, 1]), np.array([3, 2**60])):
+        with pytest.raises(ValueError, match="ascend"):
+            native.halved_cuts(values, sums, 2, 0.05, 2, found)
+    for least, band, rows in ((0, 0.05, 2), (2, 0.5, 2), (2, -0.1, 2), (2, np.nan, 2), (2, 0.05, -1)):
+        with pytest.raises(ValueError, match="a range needs"):
+            native.halved_cuts(values, upto, least, band, rows, found)
 
 
 @pytest.mark.examples(6)

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
         Table = compiled.Table
         TooWideError = compiled.TooWideError
         add_row_shares = staticmethod(compiled.add_row_shares)
+        copies_in_bag = staticmethod(compiled.copies_in_bag)
         grow_tree = staticmethod(compiled.grow_tree)
+        halved_cuts = staticmethod(compiled.halved_cuts)
         number_features = staticmethod(compiled.number_features)
         inverse_root = staticmethod(compiled.inverse_root)
         label_shares = staticmethod(compiled.label_shares)

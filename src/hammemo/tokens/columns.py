@@ -111,7 +111,8 @@ def category_places(X: Any) -> set[int]:
 
 def _wide_columns(X: Any) -> list[NDArray[Any]]:
     """Return the columns of a wide frame of pandas: numbers of one type at once, because each access takes 15 µs."""
-    types, found = X.dtypes.tolist(), {}
+    types: list[Any] = X.dtypes.tolist()
+    found: dict[int, NDArray[Any]] = {}
     for dtype in {dtype for dtype in types if isinstance(dtype, np.dtype) and dtype.kind in "iuf"}:
         places = [j for j, own in enumerate(types) if own == dtype]
         of_type = X if len(places) == len(types) else X.iloc[:, places]

@@ -118,7 +118,7 @@ def quantile_cuts(
     >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
     array([256., 512., 768.])
     """
-    return _halved(_CountedValues.of(values, counts), most, least, band)[0]
+    return halved(CountedValues.of(values, counts), most, least, band)[0]
 
 
 def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -134,11 +134,11 @@ def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
     >>> np.searchsorted(cuts, [1.0, 2.0, 3.0], side="right").tolist()
     [63, 126, 253]
     """
-    return _placed(_CountedValues.of(values, counts))
+    return _placed(CountedValues.of(values, counts))
 
 
-def _placed(column: _CountedValues) -> NDArray[np.float64]:
-    return _filled(*_halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
+def _placed(column: CountedValues) -> NDArray[np.float64]:
+    return _filled(*halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
 
 
 def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
@@ -148,14 +148,14 @@ def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float
     return np.maximum.accumulate(found)
 
 
-class _CountedValues(NamedTuple):
+class CountedValues(NamedTuple):
     """The distinct values of a column, ascending, and how many rows have at most each of them."""
 
     distinct: NDArray[np.float64]
     upto: NDArray[np.int64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], counts: NDArray[np.int64]) -> _CountedValues:
+    def of(cls, values: NDArray[np.float64], counts: NDArray[np.int64]) -> CountedValues:
         """Return those of values that occur so often; missing ones are left out."""
         present = ~np.isnan(values)
         distinct, ranks = np.unique(values[present], return_inverse=True)
@@ -163,15 +163,13 @@ class _CountedValues(NamedTuple):
         return cls(distinct, np.cumsum(weights))
 
 
-def _halved(
-    column: _CountedValues, most: int, least: int, band: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return cuts as `quantile_cuts` does, and the place of each among `most`: compiled, or the plain twin.
 
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
     """
     if (loops := native()) is None:
-        found = _plain_halved(column, most, least, band)
+        found = plain_halved(column, most, least, band)
     else:
         found = np.full(most, np.nan)
         loops.halved_cuts(*column, least, band, _BAND_ROWS, found)
@@ -179,7 +177,7 @@ def _halved(
     return found[places], places
 
 
-def _plain_halved(column: _CountedValues, most: int, least: int, band: float) -> NDArray[np.float64]:
+def plain_halved(column: CountedValues, most: int, least: int, band: float) -> NDArray[np.float64]:
     """Return the cuts at their places, NaN elsewhere."""
     distinct, upto = column
     ends, found = np.append(0, upto), np.full(most, np.nan)
@@ -269,11 +267,11 @@ class ColumnCodes:
                 names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
                 ordered += ordered_parts(kind, values[ranks])
-        counted = [_CountedValues.of(part, counts) for part in ordered]
+        counted = [CountedValues.of(part, counts) for part in ordered]
         cuts = [_placed(column) for column in counted]
         halvings = max(2, -(-n_bits // max(len(ordered), 1)))  # enough to tell rows apart
         most = min(MAX_CUTS, 2**halvings - 1)
-        hash_cuts = tuple(_halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        hash_cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
         return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
 
     @property
