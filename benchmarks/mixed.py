@@ -413,7 +413,7 @@ def _prices(sets: dict[str, dict[str, Row]]) -> list[str]:
 
 
 def asked(name: str, read: Callable[[], Any], seed: int) -> str:
-    """Return the processor time of questions of one row, of ten and of all test rows: ours, LightGBM's, and the ratio."""
+    """Return the processor time of questions of one row, of ten and of all test rows: ours, LightGBM's, the ratio."""
     X, y = read()
     train, test = next(splits(y, seed))
     ours, theirs = MemoryClassifier().fit(X.iloc[train], y[train]), Categories(_lightgbm()).fit(X.iloc[train], y[train])
