@@ -44,7 +44,7 @@ def moments_of(batch: Batch, name: str) -> list[Any]:
     for row, moment in enumerate(moments):
         if moment is None:
             value = batch.column(name)[row]
-            found = "has no value" if value is None else f"holds {value!r}, which is no time"
+            found = "has no value" if value is None else f"holds {value!r}, which is not a time"
             raise ValueError(
                 f"{batch.place(row)}: column {name!r} {found}. Write times as 2024-01-31 12:00:00 or as numbers."
             )

@@ -39,7 +39,7 @@ def audit_folder(
     """
     with one_line_errors():
         if log is None and not folder.is_dir():
-            raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
+            raise UsageError(f"{folder} is not a folder: name the one that hammemo serve uses.")
         from hammemo_server.models.host import store_of
 
         store = store_of(folder, log, replica=True)

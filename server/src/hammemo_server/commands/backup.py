@@ -44,7 +44,7 @@ def back_up_folder(
         if target.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
         if log is None and not folder.is_dir():
-            raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
+            raise UsageError(f"{folder} is not a folder: name the one that hammemo serve uses.")
         store = _store(folder, log)
         places = [(t, m) for t in store.tenants() for m in store.names(t) if tenant in (None, t) and model in (None, m)]
         if not places:
@@ -67,7 +67,7 @@ class LossOptions:
         bool,
         typer.Option(
             "--original-lost",
-            help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
+            help="The database that was backed up is lost: drop its keys, so that nothing can read it later.",
         ),
     ] = False
     receipts: Annotated[
@@ -80,7 +80,7 @@ class LossOptions:
 
 def restore_files(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A backup, or a folder: then the newest of each model in it.")
+        Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     to: Annotated[

@@ -145,4 +145,4 @@ def _refusing(what: str) -> Iterator[None]:
     except OSError as error:
         raise LogError(f"The lists cannot be {what}: {error.strerror}.") from error
     except LockedError:
-        raise LogError("Another process changes the lists for too long.") from None
+        raise LogError("Another process has been changing the lists for too long: try again later.") from None

@@ -233,7 +233,7 @@ def _inference_lines(results: Mapping[str, Row]) -> Iterator[Row]:
     yield _line("section 6.2: fused is faster than two-stage, d = 1024", paper, ours, verdict=_HOLDS[fast > slow])
     panel = [row["mega_queries"] for row in results["wikitext"]["throughput"]]
     ours = f"{min(panel):.2f} to {max(panel):.2f} Mq/s"
-    yield _line("Figure 2, right: queries a second on a CPU", "figure only", ours, verdict="other processor")
+    yield _line("Figure 2, right: queries per second on a CPU", "figure only", ours, verdict="other processor")
 
 
 def _single_draw_error(sd: float, draws: int) -> float:

@@ -58,7 +58,7 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
             *(_deviations(results, codebooks) if whole else []),
             "Figure 2 of the paper, from this run:",
             "",
-            f"![Top-1 accuracy, agreement with the exact classifier, and queries a second]({figure})",
+            f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
             "",
             *_other_lengths(results["table"]),
             "## Inference on this machine",
@@ -72,7 +72,8 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
             "",
             *throughput.table_lines(results["inference"], beside_paper=True),
             "",
-            "Million queries a second by fused MeMo in batches of 512, on one core. The paper shows them in a figure, "
+            "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows them in a "
+            "figure, "
             "for an Intel Core i7-13700H:",
             "",
             *panel_lines(results["throughput"]),
