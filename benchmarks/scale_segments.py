@@ -309,7 +309,7 @@ def _kept(what: str, folder: Path, segments: int, limit: int) -> Row:
 
 LEARNT = """{engine:10} {examples:,} examples, {groups} groups ({resumed} done before), {seconds:.0f} s, \
 {all_cpu_seconds:.0f} processor seconds ({task_cpu_seconds:.0f} learning); peak RssAnon {driver_mebibytes:.0f} MiB \
-driver, {worker_mebibytes:.0f} MiB a worker
+driver, {worker_mebibytes:.0f} MiB per worker
            {learnt_mega_tokens:.2f} million tokens a processor second learnt; {runs} runs with {run_entries:,} \
 entries, {run_entries_a_token:.2f} a token; {added_mega_entries:.2f} million of these a processor second of all else; \
 {entries_a_token:.2f} entries a token in the end"""

@@ -86,7 +86,7 @@ def test_rows_decide_which_columns_are_numbers_when_it_chooses(tmp_path: Path) -
         clf = chosen(model, 3)
         assert clf.state.columns.kinds == "sns"
         assert clf.digest() == online(X, y).digest()
-        with pytest.raises(Malformed, match="Column 1 holds numbers, and 'b' is none"):
+        with pytest.raises(Malformed, match="Column 1 holds numbers, and 'b' is not one"):
             done(model, Edit("3", "learn", [["1", "b", "2"]] * 2, ["same", "same"]))
         done(model, Edit("4", "forget", X, y))
         for n in range(4):

@@ -181,5 +181,5 @@ def test_rows_of_a_subject(served: ServedTable) -> None:
     assert n is not None
     assert served.client.describe("served")["examples"] == 51 - n[0]
     served.sql("alter table {} add column more int")
-    with pytest.raises(FollowError, match="whose its rows are"):
+    with pytest.raises(FollowError, match="which person a row belongs to"):
         served.once()

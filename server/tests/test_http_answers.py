@@ -378,7 +378,7 @@ def test_a_model_with_numbers_learns_forgets_and_answers(client: Client, tmp_pat
         client.forget("numbers", rows[part], labels[part])
         clf.forget(table(rows[part]), labels[part])
     check()
-    with pytest.raises(ServerError, match="holds numbers, and 'old' is none") as refused:
+    with pytest.raises(ServerError, match="holds numbers, and 'old' is not one") as refused:
         client.learn("numbers", [["old", 1.5, "cook"]], ["yes"])
     assert refused.value.status == 422
     check()

@@ -234,7 +234,7 @@ def test_a_broken_file_leaves_the_tokens_as_they_were(tmp_path: Path, caplog: py
         path.write_text(content, encoding="utf-8", errors="surrogateescape")
         tokens.look()
         assert tokens.caller(token) is not None
-        with pytest.raises(ValueError, match="is no token file"):
+        with pytest.raises(ValueError, match="is not a token file"):
             read_entries(path)
     path.unlink()
     tokens.look()

@@ -108,7 +108,7 @@ def test_a_tensor_for_each_column(server: serving.Running, client: Any, binary: 
 
 def test_columns_are_named(client: Any) -> None:
     for names, text in (
-        (("colour", "weight"), "'weight' is no column"),
+        (("colour", "weight"), "'weight' is not a column"),
         (("colour", "colour"), "'size' has no tensor"),
         (("colour", "size", "size"), "there twice"),
     ):

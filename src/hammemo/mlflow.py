@@ -109,7 +109,7 @@ def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type
     flavors = Model.load(folder).flavors
     if FLAVOR not in flavors:
         raise ValueError(
-            f"{model_uri} is no model of hammemo; it has the flavors {', '.join(sorted(flavors))}. "
+            f"{model_uri} is not a model of hammemo; it has the flavors {', '.join(sorted(flavors))}. "
             "Use mlflow.pyfunc.load_model."
         )
     return load(os.path.join(folder, flavors[FLAVOR]["data"]), key=key, trust=trust)

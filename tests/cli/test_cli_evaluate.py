@@ -214,7 +214,7 @@ def test_lines_of_text_are_documents(tmp_path: Path) -> None:
         (("--holdout", "2"), "--holdout 2.0 is a share above 0 and below 1", 1),
         (("--layout", "other.model"), "may have seen the held-out data", 2),
         (("--plot", "a.txt"), "ends in .png, .svg or .pdf", 2),
-        (("--time", "d", "--columns", "a"), "holds 'soon', which is no time. Write times as", 1),
+        (("--time", "d", "--columns", "a"), "holds 'soon', which is not a time. Write times as", 1),
         (("--time", "nowhere"), "has no column 'nowhere'", 1),
         (("--folds", "1000"), "--folds 1000 of 120 rows", 1),
     ],

@@ -134,4 +134,4 @@ def test_all_parameters_of_the_paper_s_model_are_options(tmp_path: Path) -> None
     for option in (["--tied"], ["--exact"], ["--d", "8"], ["--d-h", "8"]):
         refused = CliRunner().invoke(app, ["fit", str(table), "--label", "y", "--out", str(model), *option])
         assert refused.exit_code == 2
-        assert f"{option[0]} is about the gaussian memory" in refused.output
+        assert f"{option[0]} is for the gaussian memory" in refused.output

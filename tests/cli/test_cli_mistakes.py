@@ -243,7 +243,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("refit", 2, ["MODEL is missing (a model file)."]),
     ("refit nowhere.model", 1, ["nowhere.model does not exist"]),
     ("refit compiled.model", 1, ["compiled", "compiled from"]),
-    ("refit digests.model fruit.csv", 2, ["'fruit.csv' is too much"]),
+    ("refit digests.model fruit.csv", 2, ["'fruit.csv' is one argument too many"]),
     ("refit digests.model --out folder", 1, ["cannot be written"]),
     # merge
     ("merge fruit.model", 2, ["--out"]),
@@ -252,13 +252,13 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("merge fruit.model fruit.csv --out m", 1, ["not a model of hammemo"]),
     ("merge fruit.model compiled.model --out m", 1, ["compiled"]),
     ("merge fruit.model --minus nowhere.model --out m", 1, ["nowhere.model does not exist"]),
-    ("merge fruit.model --minus fruit.model --minus fruit.model --out m", 1, ["not part"]),
+    ("merge fruit.model --minus fruit.model --minus fruit.model --out m", 1, ["cannot be subtracted"]),
     # explain
     ("explain", 2, ["MODEL is missing", "hammemo explain --help"]),
     ("explain fruit.model red", 1, ["colour, size"]),
     ("explain fruit.model red small --plot votes.xyz", 1, ["--plot votes.xyz", ".png"]),
     # inspect
-    ("inspect fruit.model hashed.model", 2, ["'hashed.model' is too much", "hammemo inspect --help"]),
+    ("inspect fruit.model hashed.model", 2, ["'hashed.model' is one argument too many", "hammemo inspect --help"]),
     ("inspect nowhere.model", 1, ["nowhere.model", "Name a file"]),
     ("inspect fruit.csv", 1, ["not a model of hammemo"]),
     ("inspect folder", 1, ["folder", "Name a file"]),

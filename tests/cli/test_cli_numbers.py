@@ -138,7 +138,7 @@ def test_what_is_no_number_is_refused_with_its_place_and_the_way_out(file: Path)
         for words in ("bad.csv, line 3", "'price'", "'cheap'", "--numeric"):
             assert words in said
     said = run("explain", model, "old", "1", "cook", "007", code=1).stderr
-    assert "'age' holds numbers, and 'old' is none" in said
+    assert "'age' holds numbers, and 'old' is not one" in said
     said = run("explain", model, "--columns", "age", "1", "1", "cook", "007", code=1).stderr
     assert "--columns names 1 columns" in said
     assert model.read_bytes() == before

@@ -295,7 +295,7 @@ def test_options_that_do_not_go_together(shop: Path) -> None:
     assert "name its file with --receipt" in run("verify", "shop.model", "--public-key", "public", code=2).stderr
     assert "line of 1 to 200" in forget("--request", "", code=1).stderr
     assert (
-        "is no key file"
+        "is not a key file"
         in run("forget", "shop.model", "gone.csv", "--receipt", "r", "--keys", "rest.csv", code=1).stderr
     )
 
@@ -304,7 +304,7 @@ def test_options_that_do_not_go_together(shop: Path) -> None:
 def test_a_key_file_is_private_and_never_replaced(shop: Path) -> None:
     assert stat.S_IMODE((shop / "keys").stat().st_mode) == 0o600
     assert run("keys", "public", "keys").stdout == (shop / "public").read_text(encoding="utf-8")
-    assert "there already" in run("keys", "new", "keys", code=1).stderr
+    assert "exists already" in run("keys", "new", "keys", code=1).stderr
     (shop / "keys").chmod(0o644)
     assert "chmod 600" in forget(code=1).stderr
     assert "cannot be written" in run("keys", "new", "no/such/folder", code=1).stderr

@@ -398,5 +398,5 @@ def test_a_missing_label_or_a_wrong_number_is_named_with_its_file(tmp_path: Path
     with pytest.raises(ValueError, match=r"1\.csv, line 2: column 'answer' has no value"):
         learnt(where)
     where = csv(tmp_path / "u", "1,2,yes\n", "x,2,no\n")
-    with pytest.raises(ValueError, match=r"1\.csv, line 2: column 'a' holds numbers, and 'x' is none"):
+    with pytest.raises(ValueError, match=r"1\.csv, line 2: column 'a' holds numbers, and 'x' is not one"):
         learnt(where, {"numeric": ["a"]})

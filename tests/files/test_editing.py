@@ -268,7 +268,7 @@ def test_a_confirmed_forget_does_not_come_back(tmp_path: Path) -> None:
     assert wait_until(lambda: json.loads(lock.read_text() or "{}").get("pid") == add.pid, patience(60))
     refused = command("forget", "f.model", "melon.csv", "--wait", "0.5").communicate()
     assert f"Error: f.model is locked by process {add.pid} on " in refused[1]
-    assert "say with --wait how many seconds" in refused[1]
+    assert "set --wait to more seconds" in refused[1]
     forget = command("forget", "f.model", "melon.csv")
     assert forget.stderr.readline().startswith(f"Waiting for process {add.pid} on ")
     assert "1 example added" in add.communicate("colour,size,fruit\nblue,tiny,berry\n")[0]

@@ -75,7 +75,7 @@ def test_a_table_in_segments_comes_with_its_sketch() -> None:
     )
     before = memory.state_bytes()
     for wrong in (None, other, memory):
-        with pytest.raises(ValueError, match="belongs a sketch of this layout"):
+        with pytest.raises(ValueError, match="needs a sketch of this layout"):
             memory.set_terms(memory.terms, wrong)
     with pytest.raises(ValueError, match="keeps nothing beside its table"):
         memory.exact_.set_terms(memory.terms, memory.sketch_)

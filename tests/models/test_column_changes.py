@@ -309,7 +309,7 @@ def test_one_row_has_the_tokens_of_a_table() -> None:
         row = ["u", value]
         clf.learn_one(row, "a").forget([row], ["a"]).partial_fit([row], ["a"], choose=False).forget_one(row, "a")
         assert clf.digest() == before
-    with pytest.raises(ValueError, match=r"Column 1 holds numbers, and '7\.5' is none"):
+    with pytest.raises(ValueError, match=r"Column 1 holds numbers, and '7\.5' is not one"):
         clf.learn_one(["u", "7.5"], "a")
 
 

@@ -213,7 +213,7 @@ def test_another_kind_is_refused_where_it_is_learnt_and_warned_of_where_it_is_as
     clf = MemoryClassifier().fit(X, y)
     wrong = X.astype({"length": object})
     wrong.loc[0, "length"] = "long"
-    with pytest.raises(ValueError, match="'length' holds numbers, and 'long' is none"):
+    with pytest.raises(ValueError, match="'length' holds numbers, and 'long' is not one"):
         clf.partial_fit(wrong, y)
     with pytest.raises(ValueError, match="'length'"):
         MemoryClassifier(missing="refuse").fit(X.assign(length=np.nan), y)

@@ -63,7 +63,7 @@ def test_arrays_of_other_types_are_refused_where_numbers_were_learnt(values: Any
 
 def test_numbers_are_refused_where_dates_were_learnt() -> None:
     X = table(day=pd.Timestamp("2026-01-01"))
-    with pytest.raises(ValueError, match=r"Column 'day' holds dates, and np.float64\(1.5\) is none|and 1.5 is none"):
+    with pytest.raises(ValueError, match=r"Column 'day' holds dates, and (np.float64\()?1.5\)? is not one"):
         MemoryClassifier().fit(X, LABELS).partial_fit(X.assign(day=1.5), LABELS)
 
 

@@ -323,7 +323,7 @@ def test_the_command_plans_for_sequences_too(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--label", "last", "--budget", "1 MiB"], "has no column 'last'; its columns are first, second, next"),
-        (["--label", "next"], "either --budget '2 MiB' or --agreement 0.99"),
+        (["--label", "next"], "--budget '2 MiB' or --agreement 0.99"),
         (["--label", "next", "--budget", "2 parsecs"], "2 parsecs"),
         (["--budget", "1 MiB"], "with --label, or learn sequences with --h"),
         (["--label", "next", "--agreement", "0.9", "--kernel", "moons"], "'moons' is not known"),

@@ -388,7 +388,7 @@ def test_receipts_are_a_chain(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no receipt"):
         file.read()
     file.path.write_bytes(lines[0] + b"{}\n")
-    with pytest.raises(ValueError, match=r"line 2, is no receipt: it does not have the entries"):
+    with pytest.raises(ValueError, match=r"line 2, is not a receipt: it does not have the entries"):
         file.read()
 
 
@@ -451,7 +451,7 @@ def test_a_key_file_is_its_owners(tmp_path: Path) -> None:
         os.umask(old)
     assert read_keys(path) == keys
     assert keys.named["backup"].expires == "2027-01-01T00:00:00Z"
-    with pytest.raises(FileExistsError, match="keys that are replaced are lost"):
+    with pytest.raises(FileExistsError, match="replaced keys are lost"):
         new_key_file(path)
     path.chmod(0o640)
     with pytest.raises(ValueError, match="chmod 600"):
@@ -485,7 +485,7 @@ def test_every_damaged_key_file_is_refused_and_no_secret_is_shown(tmp_path: Path
         try:
             found = read_keys(path)
         except ValueError as error:
-            assert "is no key file" in str(error)  # noqa: PT017
+            assert "is not a key file" in str(error)  # noqa: PT017
             assert secret not in str(error)  # noqa: PT017
         else:
             assert found != keys or bytes(changed) == text.rstrip()

@@ -113,7 +113,7 @@ def test_a_model_of_another_flavor_is_refused(tmp_path: Path) -> None:
     mlflow.pyfunc.save_model(
         str(tmp_path / "other"), loader_module="json", data_path=str(tmp_path / "data"), pip_requirements=[]
     )
-    with pytest.raises(ValueError, match=r"no model of hammemo.*mlflow\.pyfunc\.load_model"):
+    with pytest.raises(ValueError, match=r"not a model of hammemo.*mlflow\.pyfunc\.load_model"):
         tracked.load_model(str(tmp_path / "other"))
 
 

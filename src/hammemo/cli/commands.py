@@ -186,7 +186,7 @@ def _given(error: Any) -> str:
 def _plainer(message: str) -> str:
     """Return a message of click with the way out, where there is one."""
     if match := re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)\.?", message):
-        return f"{match[1]!r} is too much: put quotes around a value that has blanks, or leave it out."
+        return f"{match[1]!r} is one argument too many: put quotes around a value with spaces, or leave it out."
     if match := re.fullmatch(r"Option '?(--?[\w-]+)'? requires an argument\.?", message):
         return f"{match[1]} needs a value after it."
     if match := re.fullmatch(r"Option '?(--?[\w-]+)'? does not take a value\.?", message):

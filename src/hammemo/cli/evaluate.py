@@ -194,7 +194,7 @@ def _print(found: Evaluation | NumberEvaluation) -> None:
     labels = "" if n_labels is None else f"{counted(n_labels, 'label')}; "
     typer.echo(
         f"{counted(found.n_asked, 'answer')}, {found.split}; {labels}"
-        f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s a fit."
+        f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s per fit."
     )
     table = Table()
     table.add_column("")

@@ -47,7 +47,7 @@ def results_folder(holds: str) -> Any:
 def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick: bool) -> Any:
     """Return an experiment's settings: those of a first look, or those with this number of draws."""
     if quick and number is not None:
-        raise UsageError(f"{name} {number} does not go with --quick, which has a number of its own: leave out one.")
+        raise UsageError(f"{name} {number} does not go with --quick, which sets another number: leave out one of them.")
     if quick:
         return kind.quick(seed)
     return kind(seed) if number is None else kind(seed, number)

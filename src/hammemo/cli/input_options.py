@@ -195,5 +195,5 @@ def column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     """
     names = tuple(next(csv.reader([text]), []))
     if not names or not all(names):
-        raise UsageError(f"{option} {text!r} has an empty name in it: write the names with commas between, as in A,B.")
+        raise UsageError(f"{option} {text!r} contains an empty name: separate names by single commas, as in A,B.")
     return names

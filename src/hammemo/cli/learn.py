@@ -154,7 +154,7 @@ def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: s
 
     if layout is None:
         return schema
-    refuse({"numeric": numeric}, "is settled by --layout: leave it out")
+    refuse({"numeric": numeric}, "is fixed by --layout: leave it out")
     return replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
 
 
@@ -217,7 +217,7 @@ def _learnt(facts: dict[str, Any]) -> str:
     if facts.get("tokens"):
         learnt += f" from {counted(facts['tokens'], 'token')}"
     if groups > 1:
-        learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB a worker"
+        learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB per worker"
     return f"{learnt}; {resumed:,} of {counted(groups, 'group')} done before" if resumed else learnt
 
 

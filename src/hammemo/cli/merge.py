@@ -42,7 +42,9 @@ def merge_models(
                 "other's name, the same --memory, --kernel and --seed."
             ) from error
         except NotStoredError as error:
-            raise NotStoredError(f"{path} is not part of what is merged: nothing was written.") from error
+            raise NotStoredError(
+                f"{path} cannot be subtracted: its examples are not in the sum. Nothing was written."
+            ) from error
 
     with one_line_errors():
         check_model_writable(out)

@@ -155,7 +155,7 @@ def memory_of(
     gaussian = {option: value for option, value in gaussian.items() if value is not None}
     if gaussian and name != "gaussian":
         option = f"--{next(iter(gaussian)).replace('_', '-')}"
-        raise UsageError(f"{option} is about the gaussian memory, and --memory is {name}: use --memory gaussian.")
+        raise UsageError(f"{option} is for the gaussian memory, and --memory is {name}: use --memory gaussian.")
     if name == "auto":
         if (buckets, reserved) == (BUCKETS, RESERVED) and (key is None or has_digests):
             return "auto"

@@ -65,7 +65,7 @@ def plan_files(
 
     with one_line_errors():
         if (wanted.budget is None) == (wanted.agreement is None):
-            raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
+            raise UsageError("Give one of the two: --budget '2 MiB' or --agreement 0.99.")
         _refuse_what_is_planned(parameters)
         schema, classes = sequences.refined(given.new_schema(label, h))
         if isinstance(schema, TableSchema):

@@ -69,5 +69,5 @@ def _listed(path: Path, classes: NDArray[Any]) -> NDArray[Any]:
         return np.array(lines, object)
     wrong = next((line for line in lines if not line.lstrip("-").isdecimal()), None)
     if wrong is not None:
-        raise ValueError(f"{path} holds {wrong!r}, and the labels of the model are whole numbers: one a line.")
+        raise ValueError(f"{path} holds {wrong!r}, and the labels of the model are whole numbers: write one per line.")
     return np.array([int(line) for line in lines], object)

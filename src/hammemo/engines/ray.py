@@ -79,7 +79,7 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
         except ray.exceptions.RayError as error:
             raise RuntimeError(
-                f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory a worker, "
+                f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory per worker, "
                 "smaller groups, and resume= so that nothing done is repeated."
             ) from error
 

@@ -73,8 +73,8 @@ def locked(
             lock.acquire(timeout=-1 if wait is None else max(wait - PATIENCE, 0))
         except Timeout:
             raise LockedError(
-                f"{os.fspath(path)} is locked by {_holder(name)}, and was for {wait:g} seconds: nothing was changed. "
-                "Try again when that process has ended, or say with wait= how many seconds to wait."
+                f"{os.fspath(path)} is locked by {_holder(name)}, and was not free after {wait:g} seconds: nothing "
+                "was changed. Try again when that process has ended, or set wait= to more seconds."
             ) from None
     try:
         yield

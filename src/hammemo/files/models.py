@@ -253,7 +253,7 @@ def load(
     """
     remote = isinstance(path, str) and is_address(path)
     if cache is not None and not remote:
-        raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
+        raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is not on one.")
     registry, seen = Registry(trust), ""
     with refusing(path):
         for left in reversed(range(folders.MAX_HEAD_READS)):

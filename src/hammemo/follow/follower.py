@@ -201,7 +201,7 @@ class Follower:
             shown = ", ".join(column.name for column in followed.all)
             raise FollowError(
                 f"{followed.table} ({shown}) is not what the model follows: a column has another type, or the options "
-                "are others than at the first start. Change that back, or follow the table with a new model."
+                "differ from those of the first start. Change that back, or follow the table with a new model."
             )
         self._followed = followed
         self.source.publish(options.where)

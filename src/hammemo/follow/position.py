@@ -30,7 +30,7 @@ def lsn_number(text: str) -> int:
     (4318771016, '1/16B3748')
     """
     if not re.fullmatch(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}", text):
-        raise ValueError(f"{text[:40]!r} is no place in PostgreSQL's log, such as 0/16B3748.")
+        raise ValueError(f"{text[:40]!r} is not a position in PostgreSQL's log, such as 0/16B3748.")
     high, low = text.split("/")
     return (int(high, 16) << 32) + int(low, 16)
 

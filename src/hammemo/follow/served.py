@@ -82,8 +82,9 @@ class ServedTarget:
         synced: Synced = self._downloaded().sync(*table[:2], dry_run=True)
         if followed.subject is not None and not synced.is_equal:
             raise FollowError(
-                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would be needed), and it does not "
-                "tell whose its rows are, so it cannot be repaired. Delete it on the server and start again."
+                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would be needed), and a server "
+                "does not tell which person a row belongs to, so the model cannot be repaired. Delete it on the "
+                "server and start again."
             )
         learn: Any
         gone: Any
@@ -176,8 +177,8 @@ def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedT
 
 def _too_large(table: str) -> str:
     return (
-        f"A change of {table} has more than {_ROWS:,} rows, and a server takes so many in one edit, so that readers "
-        "see all of a transaction or nothing. Follow with a model file and serve that, or write smaller "
+        f"A change of {table} has more than {_ROWS:,} rows, the most that a server takes in one edit, and readers "
+        "must see all of a transaction or nothing. Follow with a model file and serve that, or write smaller "
         "transactions."
     )
 

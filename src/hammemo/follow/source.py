@@ -189,7 +189,7 @@ class FollowedSource:
             if time.monotonic() < last:
                 time.sleep(0.05)
                 continue
-            raise FollowError(f"Another follower reads the slot {self.slot}: stop it first, or leave it to its work.")
+            raise FollowError(f"Another follower reads the slot {self.slot}: stop it first.")
 
     # The table
 
@@ -203,10 +203,10 @@ class FollowedSource:
             *self._name,
         )
         if found is None:
-            raise FollowError(f"There is no table {self.table} in this database, or its schema is not shown to you.")
+            raise FollowError(f"There is no table {self.table} in this database, or you may not see its schema.")
         self._oid, kind, persistence, level = found
         if kind not in "rp" or persistence != "p":
-            raise FollowError(f"{self.table} is no ordinary table whose changes are in the log: use hammemo sync.")
+            raise FollowError(f"{self.table} is not an ordinary table whose changes are in the log: use hammemo sync.")
         if level != "logical":
             raise FollowError(f"wal_level is {level}: set wal_level = logical and restart PostgreSQL.")
         self._check_identity(is_partitioned=kind == "p")
@@ -214,7 +214,7 @@ class FollowedSource:
         names = [n for n in known if n not in (label, subject)] if columns is None else list(columns)
         for name in [*names, label, *([subject] if subject else [])]:
             if name not in known:
-                raise column_error(self.table, name, "is not there (or is generated, and so not in the log)")
+                raise column_error(self.table, name, "does not exist (or is generated, so the log does not have it)")
         chosen = tuple(known[name] for name in names)
         if is_target and known[label].kind not in ("whole", "float"):
             raise FollowError(f"Column {label!r} of {self.table} holds no numbers: use label= for names.")
@@ -243,7 +243,8 @@ class FollowedSource:
             self._oid,
         ):
             raise FollowError(
-                f"{self.table} has tables that inherit from it, which the log does not tell: use hammemo sync."
+                f"{self.table} has tables that inherit from it, and the log does not report their changes: use "
+                "hammemo sync."
             )
         has_key = self.one("select 1 from pg_index where indrelid = %s and indisprimary", self._oid)
         if is_partitioned and not has_key:
@@ -330,13 +331,13 @@ class FollowedSource:
         )
         if facts[0] or in_schemas or [oid for oid, _ in tables] != [self._oid]:
             raise FollowError(
-                f"The publication {name} is not for {self.table} alone: updates of other tables may fail by it, and "
+                f"The publication {name} is not for {self.table} alone: it may make updates of other tables fail, and "
                 f"this slot would read them. {way_out}."
             )
         if tables[0][1]:
             raise FollowError(
                 f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every UPDATE and DELETE of "
-                f"{self.table} fails by it. {way_out}; hammemo leaves out columns itself."
+                f"{self.table} fails. {way_out}; hammemo leaves out columns itself."
             )
         if not facts[1] or not facts[2]:
             raise FollowError(f"The publication {name} does not send all changes. {way_out}.")
@@ -350,7 +351,7 @@ class FollowedSource:
             return None
         confirmed, status, plugin, database, held = found
         if plugin != "pgoutput" or database != self.one("select current_database()")[0]:
-            raise FollowError(f"The slot {self.slot} is for {plugin} in the database {database}: it is not ours.")
+            raise FollowError(f"The slot {self.slot} is for {plugin} in the database {database}, not for hammemo.")
         number = lsn_number(confirmed) if confirmed else 0
         return Slot(number, status or "lost", held or 0)
 

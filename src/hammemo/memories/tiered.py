@@ -181,7 +181,7 @@ class Tiered(InSegments):
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store a table in segments and a sketch of the same examples, in place of all that is stored."""
         if not isinstance(companion, Hashed) or companion.layout() != self.sketch_.layout():
-            raise ValueError(f"Beside a table in segments belongs a sketch of this layout, and {companion!r} is none.")
+            raise ValueError(f"A table in segments needs a sketch of this layout, and {companion!r} is not one.")
         sketch = companion.snapshot()
 
         def hold(memory: Tiered) -> None:

@@ -243,5 +243,5 @@ def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
     raise LayoutError(
         f"Column {mine.shown(at)} holds {here} here and {there} there: give both tables the same types, or both models "
-        "the same numeric=[…]; empty_like() takes the kinds over."
+        "the same numeric=[…]; empty_like() copies the kinds."
     )

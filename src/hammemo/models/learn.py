@@ -180,7 +180,7 @@ def _with_batch(
     refuse_to_record(before)
     examples, declared, dtype = _labelled(rows, classes, before)
     if layout is not None and before is not None:
-        raise ValueError("layout= is settled at the first call; this model has learnt already.")
+        raise ValueError("layout= is fixed at the first call, and this model has already learnt rows.")
     if before is None:
         columns, n_labels = rows.columns, len(examples.labels.union(Vocabulary.of(declared)))
         if layout is not None:

@@ -115,7 +115,7 @@ def _lists(labels: Vocabulary, given: Any, m: int, name: str, known: str) -> Lis
     if given is None or isinstance(given, ListedLabels):
         return None
     if not _is_list(given):
-        raise ValueError(f"{name}={given!r} is not known: {known}a list of labels, or one list of labels a query.")
+        raise ValueError(f"{name}={given!r} is not known: {known}a list of labels, or one list of labels per query.")
     if isinstance(given, (set, frozenset, dict)) or not _is_list(next(iter(given), None)):
         return None
     lists = list(given)

@@ -202,12 +202,13 @@ class Predictor(Answering):
         ranker = self._asked.ranker
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
-                "Of models of tables with numbers only those with trees, exact counts in memory and at most "
-                f"{MAX_DENSE_LABELS} labels have a graph. Serve this one with hammemo, or fit with numeric='none' on "
+                "Of the models of tables with numbers, only those with trees, exact counts in memory and at most "
+                f"{MAX_DENSE_LABELS} labels can be exported. Serve this one with hammemo, or fit with numeric='none' "
+                "on "
                 "columns that you have cut yourself."
             )
         if tokens is not None:
-            raise ValueError("A model of a table with numbers carries its names: leave out tokens=.")
+            raise ValueError("A model of a table with numbers stores its names: leave out tokens=.")
         return tree_graph(ranker, self.cells, self.missing, self.classes_)
 
     def tensors(self) -> dict[str, NDArray[Any]]:

@@ -232,16 +232,15 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         learnt = edits.read(X, y, state, sample_weight)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
-                "The window was begun with times= and goes on without: give times= in every call, because the system's "
-                "clock may not be the one they were read from."
+                "Earlier calls gave times=, and this one does not: give times= in every call, because the system's "
+                "clock may differ from theirs."
             )
         self._by_the_clock = times is None and (reset or self._by_the_clock)
         m = len(learnt.labels)
         when = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
         if np.any(np.diff(when, prepend=oldest) < 0):
             raise ValueError(
-                "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
-                "Sort the examples by time."
+                "times must not decrease, in one call or from one call to the next: sort the examples by time."
             )
         if classes is None:
             edit(model, lambda _: edits.learn(state, learnt))

@@ -73,8 +73,8 @@ class ModelSettings(NamedTuple):
             return vote
         if not isinstance(vote, LogLinear):
             raise ValueError(
-                f"class_weight= multiplies the odds of labels, and the scores of vote={vote!r} are none that it can "
-                "multiply: use vote='log-linear', or leave out class_weight."
+                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: use vote='log-linear', "
+                "or leave out class_weight."
             )
         if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")

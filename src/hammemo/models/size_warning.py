@@ -24,7 +24,7 @@ def warn_if_large(memory: Memory) -> bool:
     if nbytes >= WARNING_BYTES:
         warnings.warn(
             f"The exact counts of memory='auto' take {nbytes / WARNING_BYTES:.1f} GiB and grow with what is learnt. "
-            "memory=Hashed(buckets, reserved) has a size that does not grow; memory='exact' says that this is meant.",
+            "memory=Hashed(buckets, reserved) has a size that does not grow; memory='exact' turns this warning off.",
             UserWarning,
             stacklevel=3,
         )

@@ -99,7 +99,7 @@ class Plan:
         return {**report, "options": [option.to_dict() for option in self.options]}
 
     def __str__(self) -> str:
-        header = ("memory", "state", "agreement (%)", "certified (%)", "queries a second")
+        header = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
         rows = [header, *(_cells(option) for option in self.options)]
         widths = [max(len(row[j]) for row in rows) for j in range(len(header))]
         lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -111,7 +111,7 @@ class Plan:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("", "memory", "state", "agreement (%)", "certified (%)", "queries a second", "why")
+        table = Table("", "memory", "state", "agreement (%)", "certified (%)", "queries per second", "why")
         for option in self.options:
             table.add_row("→" if option.chosen else "", *(Text(cell) for cell in _cells(option)), Text(option.why))
         return Group(Text(self._title()), table, *(Text(note) for note in self.notes))

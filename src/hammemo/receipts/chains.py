@@ -66,7 +66,7 @@ class ReceiptFile:
     def read(self) -> list[SignedReceipt]:
         """Return all receipts; ValueError where a line is none or the chain is broken. Signatures are not checked."""
         if self.path.stat().st_size > _MAX_FILE_BYTES:
-            raise ValueError(f"{self.path} has more than {_MAX_FILE_BYTES:,} bytes: it is no file of receipts.")
+            raise ValueError(f"{self.path} has more than {_MAX_FILE_BYTES:,} bytes: it is not a file of receipts.")
         lines = self.path.read_bytes().split(b"\n")
         if lines.pop():
             raise ValueError(f"{self.path} does not end with a whole line: it was cut or changed.")
@@ -77,7 +77,7 @@ class ReceiptFile:
             try:
                 receipts.append(SignedReceipt.decoded(line))
             except ValueError as error:
-                raise ValueError(f"{self.path}, line {number}, is no receipt: {error}.") from None
+                raise ValueError(f"{self.path}, line {number}, is not a receipt: {error}.") from None
             if number > 1 and receipts[-1].receipt.previous != receipts[-2].hash:
                 raise ValueError(
                     f"{self.path}, line {number}, does not name the receipt before it: one was changed or left out."

@@ -184,7 +184,7 @@ def read_keys(path: str | os.PathLike[str]) -> Keys:
     try:
         keys = Keys.decoded(text)
     except ValueError as error:
-        raise ValueError(f"{path} is no key file: {error}. `hammemo keys new` writes one.") from None
+        raise ValueError(f"{path} is not a key file: {error}. `hammemo keys new` writes one.") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f"{path} may be read by others, and holds secret keys: chmod 600 it.")
     return keys
@@ -195,9 +195,7 @@ def new_key_file(path: str | os.PathLike[str]) -> Keys:
     require_ed25519()
     with locked(path):
         if os.path.lexists(path):
-            raise FileExistsError(
-                f"{os.fspath(path)} is there already, and keys that are replaced are lost: name another file."
-            )
+            raise FileExistsError(f"{os.fspath(path)} exists already, and replaced keys are lost: name another file.")
         keys = Keys.new()
         write_private(path, [keys.encoded()])
     return keys

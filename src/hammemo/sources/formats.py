@@ -85,7 +85,7 @@ def format_of(where: str, default: str | None = None) -> str:
     if found is None:
         shown = "Standard input" if where == STANDARD_INPUT else where
         raise ValueError(
-            f"{shown} does not tell its format by its name: name it with format=, one of {', '.join(FORMATS)}."
+            f"{shown} has no ending that tells its format: name it with format=, one of {', '.join(FORMATS)}."
         )
     return found
 
@@ -270,7 +270,7 @@ def json_value(line: bytes, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         shown = line[:40].decode("utf-8", "replace").strip()
         raise ValueError(
-            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value a line (jq -c '.[]' makes lines of "
+            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value per line (jq -c '.[]' makes lines of "
             "an array)."
         ) from error
     if any(sign in line for sign in _MAYBE_SURROGATES):

@@ -324,7 +324,7 @@ class TableSchema:
             names = tuple(name for name in batch.names if name != self.label or n == h)
             if len(names) != h:
                 raise ValueError(
-                    f"{batch.where} has {len(names)} columns to ask about ({shown_names(names)}), and the model was "
+                    f"{batch.where} has {len(names)} columns ({shown_names(names)}), and the model was "
                     f"fitted on {h}: name the {h} with columns=."
                 )
             return names

@@ -94,7 +94,7 @@ class Batch:
             mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
             if mark is not None:
                 raise ValueError(
-                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
+                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} separates values, use "
                     f"delimiter={mark[0]!r}."
                 )
             check_columns([name], self.names, self.where)
@@ -130,8 +130,9 @@ class Batch:
         for row in np.flatnonzero(np.isnan(found)).tolist():
             if not is_missing(values[row]):
                 raise ValueError(
-                    f"{self.place(row)}: column {name!r} holds {ColumnKind(kind).word}, and {values[row]!r} is none. "
-                    "Leave the value empty if it is missing, or fit again with numeric= and a list without this column."
+                    f"{self.place(row)}: column {name!r} holds {ColumnKind(kind).word}, and {values[row]!r} is not "
+                    "one. Leave the value empty if it is missing, or fit again with numeric= and a list without this "
+                    "column."
                 )
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
@@ -268,7 +269,7 @@ def stream_batches(
 
 def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, batch_rows: int) -> Iterator[Batch]:
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ValueError(f"delimiter={delimiter!r} is not one character that can stand between values.")
+        raise ValueError(f"delimiter={delimiter!r} is not one character that can separate values.")
     text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
     rows = _csv_rows(csv.reader(text, delimiter=delimiter, strict=True), where)
     try:
@@ -304,8 +305,8 @@ def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where:
     for number, row in rows:
         if len(row) != len(names):
             raise ValueError(
-                f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. Mend the line; a "
-                "value that holds the delimiter is put in quotes."
+                f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. Correct the line; "
+                "put quotes around a value that contains the delimiter."
             )
     columns = (
         object_array([value or None for value in column]) for column in zip(*(row for _, row in rows), strict=True)
@@ -361,7 +362,8 @@ def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, .
         new = next((key for key in row if key not in known), None)
         if new is not None:
             raise ValueError(
-                f"{where}, line {number} has {new!r}, which the first line has not: name what is read with columns=."
+                f"{where}, line {number} has {new!r}, which the first line does not have: name the columns to read "
+                "with columns=."
             )
 
 
@@ -463,7 +465,7 @@ def moments_of(batch: Batch, name: str) -> list[Any]:
     for row, moment in enumerate(moments):
         if moment is None:
             value = batch.column(name)[row]
-            found = "has no value" if value is None else f"holds {value!r}, which is no time"
+            found = "has no value" if value is None else f"holds {value!r}, which is not a time"
             raise ValueError(
                 f"{batch.place(row)}: column {name!r} {found}. Write times as 2024-01-31 12:00:00 or as numbers."
             )

@@ -171,7 +171,7 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
             continue
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
         if kind == ColumnKind.NAMES:
-            advice = "its values are taken for names, so almost nothing that was learnt of it matches later: numeric="
+            advice = "its values are read as names, so almost none of them will match later: numeric="
             advice += "[…] makes it a number, and so does a data frame; numeric='none' says that names are meant."
         elif has_types and n_distinct == len(column):
             advice = "if these are ids, leave the column out."
@@ -338,7 +338,7 @@ def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple
 def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
     for _, value in _present(column, lacking):
         raise ValueError(
-            f"{where} holds {ColumnKind(kind).word}, and {value!r} is none. Convert it, or fit a new model with "
+            f"{where} holds {ColumnKind(kind).word}, and {value!r} is not one. Convert it, or fit a new model with "
             "numeric='none' or a list of the columns that are numbers."
         )
 

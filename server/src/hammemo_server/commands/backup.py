@@ -64,7 +64,7 @@ class LossOptions:
         bool,
         typer.Option(
             "--original-lost",
-            help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
+            help="The database that was backed up is lost: drop its keys, so that nothing can read it later.",
         ),
     ] = False
     receipts: Annotated[
@@ -77,7 +77,7 @@ class LossOptions:
 
 def restore_files(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A backup, or a folder: then the newest of each model in it.")
+        Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     to: Annotated[
@@ -120,7 +120,7 @@ def restore_files(
 def models_of(folder: Path, log: str | None, tenant: str | None, model: str | None) -> tuple[Store, list[Place]]:
     """Return where the logs of a folder are, and the tenants and names of the models that were asked for."""
     if log is None and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder: name the one that hammemo serve is given.")
+        raise UsageError(f"{folder} is not a folder: name the one that hammemo serve is given.")
     from hammemo_server.models.host import store_of
 
     store = store_of(folder, log, replica=True)

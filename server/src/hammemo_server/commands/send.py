@@ -115,7 +115,7 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
         if sending.in_one_step and given.is_log:
             raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
         if sending.sync and given.subject is not None:
-            raise UsageError("--sync compares rows, and a model does not tell whose these are: leave --subject out.")
+            raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
         base = sending.op or uuid.uuid4().hex
         sent, version, receipts = _sent(url, model, given, sending, base)
         if sending.receipt is not None:

@@ -36,7 +36,7 @@ class SentFiles:
     ] = None
     label: Annotated[str | None, option("COLUMN", "The column with the labels.")] = None
     subject: Annotated[
-        str | None, option("COLUMN", "The column that says whose a row or case is; it is not learnt.")
+        str | None, option("COLUMN", "The column with the person of each row or case; it is not learnt.")
     ] = None
     columns: Annotated[str | None, option("A,B,…", "The columns of the context.", "those of the model, or all")] = None
     file_format: Annotated[str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")] = (
@@ -162,6 +162,6 @@ def _subjects(batch: Batch, name: str) -> Iterator[str]:
     for row, value in enumerate(_plain(batch, name)):
         if value is None or value == "" or isinstance(value, float):
             raise ValueError(
-                f"{batch.place(row)}: the subject is missing or no text: every row belongs to one subject."
+                f"{batch.place(row)}: the subject is missing or not a text: every row belongs to one subject."
             )
         yield str(value)

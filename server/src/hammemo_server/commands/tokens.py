@@ -27,7 +27,7 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token f
 def add(
     file: File,
     role: Annotated[list[str], option("NAME", "read, learn, forget, admin, audit or metrics (repeatable).")],
-    tenant: Annotated[str, option("NAME", "The tenant whose models it opens.")] = "default",
+    tenant: Annotated[str, option("NAME", "The tenant that owns the models.")] = "default",
     name: Annotated[str, option("TEXT", "What it is for.")] = "",
     days: Annotated[float | None, option("DAYS", "Days until it expires.", "never", min=0)] = None,
 ) -> None:

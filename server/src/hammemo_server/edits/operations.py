@@ -398,14 +398,12 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
         return LoggedRefit()
     if edit.kind == "forget_subject":
         if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
-            raise Malformed("forget_subject names one subject, and no rows: the model knows which are the subject's.")
+            raise Malformed("forget_subject names one subject, and no rows: the model knows the subject's rows.")
         return LoggedRefit()
     if edit.kind == "apply":
         return _checked_change(edit, limits)
     if edit.kind not in ("learn", "forget"):
-        raise Malformed(
-            f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget', to 'apply' or a 'refit'."
-        )
+        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is 'learn', 'forget', 'apply' or 'refit'.")
     if edit.documents:
         return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
     if problem := _shape_problem(edit.rows, edit.labels):

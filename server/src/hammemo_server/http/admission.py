@@ -86,7 +86,7 @@ class Admission:
     >>> admission.enter("acme")
     Traceback (most recent call last):
     ...
-    hammemo_server.edits.operations.TooMany: 1 requests of this tenant are being answered, the most at once: ask again later.
+    hammemo_server.edits.operations.TooMany: 1 requests of this tenant are being answered, the most at once: try again later.
     >>> admission.leave("acme"); admission.enter("acme")
     """  # noqa: E501
 
@@ -103,11 +103,11 @@ class Admission:
         if rate is None:  # tenants come from the token file, so there are few
             rate = self._rates[tenant] = Rate(limits.rate)
         if not rate.take():
-            raise TooMany(f"This tenant may send {limits.rate:g} requests a second: ask again later.")
+            raise TooMany(f"This tenant may send {limits.rate:g} requests per second: try again later.")
         if inside >= limits.at_once:
-            raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: ask again later.")
+            raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: try again later.")
         if self._all >= limits.at_once_in_all:
-            raise Unavailable("The server answers as many requests as it may at once: ask again later.")
+            raise Unavailable("The server answers as many requests as it may at once: try again later.")
         self._inside[tenant] = inside + 1
         self._all += 1
 

@@ -255,7 +255,7 @@ def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
     if not isinstance(lists, list) or not lists or not isinstance(lists[0], list):
         return lists
     if len(lists) != n or not all(isinstance(entry, list) for entry in lists):
-        raise Malformed(f"{name} has {len(lists)} lists or labels for {n} rows: give one list a row, or one for all.")
+        raise Malformed(f"{name} has {len(lists)} lists or labels for {n} rows: give one list per row, or one for all.")
     return lists[block]
 
 

@@ -79,7 +79,7 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = read(call.body)
             if edit.gone is not None and "forget" not in call.caller.roles:
-                raise Refused(403, "forbidden", "This token has not the role forget.")
+                raise Refused(403, "forbidden", "This token does not have the role forget.")
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 

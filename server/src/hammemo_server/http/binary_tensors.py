@@ -81,7 +81,7 @@ def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
         return _strings(tensor.name, data)
     dtype = _NUMBERS.get(tensor.datatype, np.dtype(np.uint8))  # else BOOL
     if size % dtype.itemsize:
-        raise Malformed(f"The tensor {tensor.name!r} has {size} bytes, which are no whole number of its values.")
+        raise Malformed(f"The tensor {tensor.name!r} has {size} bytes, which is not a whole number of its values.")
     values = np.frombuffer(data, dtype)
     if tensor.datatype == "BOOL":
         if (values > 1).any():

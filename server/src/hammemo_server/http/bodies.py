@@ -47,7 +47,7 @@ Op: TypeAlias = Annotated[
 
 Subjects: TypeAlias = Annotated[
     list[str],
-    Meta(description="Whose each row or document is, 1 to 256 characters each; only for a model with subjects."),
+    Meta(description="The subject of each row or document, 1 to 256 characters each; only for a model with subjects."),
 ]
 
 
@@ -163,14 +163,14 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     exclude: Annotated[
         Literal["seen"] | Lists | ListName | None,
         Meta(
-            description="Labels to leave out: one list for all rows, one list a row, or the name of a list. 'seen' "
+            description="Labels to leave out: one list for all rows, one list per row, or the name of a list. 'seen' "
             "leaves out the tokens of the row itself, such as items that were clicked already."
         ),
     ] = None
     allow: Annotated[
         Lists | ListName | None,
         Meta(
-            description="The only labels that are allowed: one list for all rows, one list a row, or the name of a "
+            description="The only labels that are allowed: one list for all rows, one list per row, or the name of a "
             'list, such as {"list": "in_stock"}.'
         ),
     ] = None

@@ -104,7 +104,7 @@ class TooLong(Refused):
 
     def __init__(self, operation: Operation, seconds: float) -> None:
         if operation.edits:
-            code, then = "unfinished", "It goes on: send it again, with the same op, to learn how it ended."
+            code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
         else:
             code, then = "too_long", "Send fewer rows, or ask for less."
         super().__init__(504, code, f"There was no answer within {seconds:g} seconds. {then}")
@@ -129,7 +129,7 @@ class Endpoint:
             if operation.role is not None:
                 call.caller = service.caller(scope)
                 if operation.role not in call.caller.roles:
-                    raise Refused(403, "forbidden", f"This token has not the role {operation.role}.")
+                    raise Refused(403, "forbidden", f"This token does not have the role {operation.role}.")
                 service.admission.enter(call.caller.tenant)
                 entered = call.caller.tenant
             call.model = model_name(scope)
@@ -174,7 +174,7 @@ class Endpoint:
     async def _answer(self, call: Call) -> Answer | None:
         operation, service = self._operation, self._service
         if operation.edits and service.draining:
-            raise Unavailable("The server is about to end: send this to the next one.")
+            raise Unavailable("The server is stopping: send this again later.")
         if operation.body in ("json", "tensors"):
             # Triton's client says no type at all.
             check_content_type(call.scope, JSON, *((BYTES, b"") if operation.body == "tensors" else ()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SAYS: Final = {
     400: "What was sent is no request that can be read",
     401: "No token, or one that is not known",
-    403: "The token has not the role, or a page of another site asks",
+    403: "The token does not have the role, or the request comes from a page of another site",
     404: "There is no such model for this tenant, no such subject in it, or no such list",
     405: "This path does not take this method",
     408: "The body came too slowly",
@@ -34,7 +34,7 @@ _SAYS: Final = {
     429: "Too many requests of this tenant",
     504: "No answer within the time for it; an edit goes on",
     507: "The tenant stores as much as it may",
-    503: "The disk is full, the server is about to end or too busy",
+    503: "The disk is full, the server is stopping or too busy",
 }
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
 _IN_PATH: Final = {"model": _NAME, "alias": _NAME, "list": _NAME, "version": {"type": "string"}}

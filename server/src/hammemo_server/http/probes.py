@@ -40,7 +40,7 @@ async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Say whether questions can be answered; models that are open answer without the disk."""
     host = service.host
     if service.draining:
-        raise Unavailable("The server is about to end.")
+        raise Unavailable("The server is stopping.")
     if not await _within(host.health.answers.value(), late=bool(host.opened())):
         raise Unavailable("No question can be answered: the folder is gone, or no model opens.")
     return Answer(encoded({"ready": True}))
@@ -48,7 +48,7 @@ async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 async def _ready_for_edits(service: Service, call: Call) -> Answer:
     if service.draining:
-        raise Unavailable("The server is about to end.")
+        raise Unavailable("The server is stopping.")
     unwritable = await _within(service.host.health.unwritable.value(), late=None)
     if unwritable is None:
         raise Unavailable("No edit can be made durable: the disk is full or gone, or the log cannot be reached.")

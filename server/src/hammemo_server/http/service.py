@@ -149,7 +149,7 @@ class Service:
                 return caller
         self.metrics.refused.inc()
         if not self._strangers.may_ask((scope.get("client") or ("", 0))[0]):
-            raise TooMany("Too many requests without a token that is known come from this address: ask again later.")
+            raise TooMany("Too many requests without a token that is known come from this address: try again later.")
         raise Refused(401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_...")
 
     async def in_thread(self, call: Call, work: Callable[[], Result], lane: Lane = "files") -> Result:

@@ -71,7 +71,7 @@ class Shares:
             async with asyncio.timeout(seconds):
                 await self.enter(tenant)
         except TimeoutError:
-            raise TooMany("As many long questions of this tenant wait as can be answered: ask again later.") from None
+            raise TooMany("As many long questions of this tenant wait as can be answered: try again later.") from None
 
     def leave(self, tenant: str) -> None:
         """Give a slot back; it goes to the next tenant that waits and may have one."""

@@ -182,7 +182,7 @@ def _in_order(question: TensorQuestion, names: tuple[str, ...] | None) -> Tensor
     places = {name: place for place, name in enumerate(question.columns)}
     other = next((name for name in question.columns if name not in names), None)
     if other is not None:
-        raise Malformed(f"The tensor {other!r} is no column of the model.")
+        raise Malformed(f"The tensor {other!r} is not a column of the model.")
     absent = next((name for name in names if name not in places), None)
     if absent is not None or len(places) < len(question.columns):
         raise Malformed("A column is there twice." if absent is None else f"The column {absent!r} has no tensor.")

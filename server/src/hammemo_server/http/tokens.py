@@ -136,7 +136,7 @@ def _content_of(path: Path) -> bytes:
             raise ValueError(f"{path} was replaced or deleted behind its mount: mount its folder, and start again.")
         text = file.read(_MAX_FILE_BYTES + 1)
     if len(text) > _MAX_FILE_BYTES:
-        raise ValueError(f"{path} has more than {_MAX_FILE_BYTES} bytes: it is no token file.")
+        raise ValueError(f"{path} has more than {_MAX_FILE_BYTES} bytes: it is not a token file.")
     return text
 
 
@@ -148,7 +148,7 @@ def _entries_of(path: Path, text: bytes) -> list[StoredToken]:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         spare = _spare(path)
         way_out = f"{spare} has all of it: move it here" if spare.exists() else "`hammemo tokens add` writes one"
-        raise ValueError(f"{path} is no token file: {error}. {way_out}.") from None
+        raise ValueError(f"{path} is not a token file: {error}. {way_out}.") from None
     return entries
 
 

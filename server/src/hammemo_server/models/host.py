@@ -212,7 +212,7 @@ class Host:
         self.get(tenant, model)  # it is open when the first question comes
         with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept"):
             if alias in self.store.names(tenant):
-                raise Exists(f"There is a model {alias!r}: an alias has a name of its own.")
+                raise Exists(f"There is a model {alias!r}: choose another name for the alias.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
                 raise QuotaReached(f"A tenant may have {self.limits.models} aliases: delete one first.")
             self.store.set_alias(tenant, alias, model)
@@ -306,7 +306,7 @@ class Host:
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted"):
             alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
             if alias is not None:
-                raise Exists(f"The alias {alias!r} stands for the model {name!r}: let it stand for another one first.")
+                raise Exists(f"The alias {alias!r} stands for the model {name!r}: point it to another model first.")
             model = self._models.pop((tenant, name), None)
             vault = self._vault(tenant, name)
             if model is not None:
@@ -450,8 +450,8 @@ def _refuse_half_characters(model: Learner) -> None:
             str(text).encode()
         except UnicodeEncodeError:
             raise Malformed(
-                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of a surrogate pair is no "
-                "character, so no answer could name it. Replace it, fit the model again, and upload that."
+                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of a surrogate pair is "
+                "not a character, so no answer could name it. Replace it, fit the model again, and upload that."
             ) from None
 
 
@@ -500,4 +500,4 @@ def _check_list(tenant: str, name: str) -> None:
 
 
 def _stops() -> Unavailable:
-    return Unavailable("The service stops: ask again later.")
+    return Unavailable("The service stops: try again later.")

@@ -186,14 +186,14 @@ class ServedModel:
             version = SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
             return ErasureState(version, found.state, receipt)
         except (LogError, KeyGone, ValueError) as error:
-            raise Unavailable("Erasures cannot be read now: ask again later.") from error
+            raise Unavailable("Erasures cannot be read now: try again later.") from error
 
     def audit(self, after: int = 0, most: int = 1_000) -> tuple[Start, list[Linked]]:
         """Return lines of the audit record after a number, and what its first line is chained to."""
         try:
             return self._log.audit(after, most)
         except LogError as error:
-            raise Unavailable("The audit record cannot be read now: ask again later.") from error
+            raise Unavailable("The audit record cannot be read now: try again later.") from error
 
     def snapshot(self) -> int:
         """Write a snapshot now, and return its version."""

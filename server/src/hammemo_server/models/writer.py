@@ -597,7 +597,7 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
 
 def reused(op: str) -> OpReused:
     """Return the refusal of an id that was used for another edit."""
-    return OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own. Nothing was changed.")
+    return OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
 
 
 def forgets(content: Content) -> bool:

@@ -109,12 +109,12 @@ def _header(line: bytes) -> Header:
     try:
         about = msgspec.json.decode(line, type=dict[str, Any])
         if about.get("format") != FORMAT:
-            raise FileError("The file is no backup of hammemo.")
+            raise FileError("The file is not a backup of hammemo.")
         if about.get("version") != VERSION:
             raise FileError(f"The backup has the format {about.get('version')}, and this hammemo reads {VERSION}.")
         return msgspec.convert(about, Header)
     except msgspec.MsgspecError:
-        raise FileError("The file is no backup of hammemo.") from None
+        raise FileError("The file is not a backup of hammemo.") from None
 
 
 def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:

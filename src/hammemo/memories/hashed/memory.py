@@ -177,7 +177,7 @@ class Hashed(Memory):
     def reserve_rows(self, examples: Examples) -> None:
         """Give the most frequent tokens of examples rows of their own."""
         if self._rows is not None:
-            raise ValueError("The layout is settled already; open() the memory again to start over.")
+            raise ValueError("The layout is already fixed: open() the memory again to start over.")
         self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
 
     def update(self, examples: Examples, sign: int) -> None:

@@ -69,7 +69,7 @@ def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
             [row["d"] for row in panel], [row["mega_queries"] for row in panel], **curve_style(_STYLES[h], f"h = {h}")
         )
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
-    right.set(title="MeMo on one core, batches of 512", ylabel="million queries a second", yscale="log")
+    right.set(title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log")
     _dimensions((centre, right), results["throughput"])
     settings = results["settings"]
     note = f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard deviation over draws, "

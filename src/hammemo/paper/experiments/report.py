@@ -234,7 +234,7 @@ def _inference_lines(results: Mapping[str, Row]) -> Iterator[Row]:
     yield _line("section 6.2: fused is faster than two-stage, d = 1024", paper, ours, verdict=_HOLDS[fast > slow])
     panel = [row["mega_queries"] for row in results["wikitext"]["throughput"]]
     ours = f"{min(panel):.2f} to {max(panel):.2f} Mq/s"
-    yield _line("Figure 2, right: queries a second on a CPU", "figure only", ours, verdict="other processor")
+    yield _line("Figure 2, right: queries per second on a CPU", "figure only", ours, verdict="other processor")
 
 
 def _single_draw_error(sd: float, draws: int) -> float:
@@ -309,7 +309,7 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
             *(_deviations(results, codebooks) if whole else []),
             "Figure 2 of the paper, from this run:",
             "",
-            f"![Top-1 accuracy, agreement with the exact classifier, and queries a second]({figure})",
+            f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
             "",
             *_other_lengths(results["table"]),
             "## Inference on this machine",
@@ -323,7 +323,8 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
             "",
             *throughput.table_lines(results["inference"], beside_paper=True),
             "",
-            "Million queries a second by fused MeMo in batches of 512, on one core. The paper shows them in a figure, "
+            "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows them in a "
+            "figure, "
             "for an Intel Core i7-13700H:",
             "",
             *panel_lines(results["throughput"]),

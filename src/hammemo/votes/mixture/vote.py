@@ -294,7 +294,7 @@ class Mixture(Vote):
             raise ValueError(f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003.")
         if isinstance(self.discount, str):
             if self.discount != "auto":
-                raise ValueError(f'discount={self.discount!r} is no number: use "auto", or one such as 0.125.')
+                raise ValueError(f'discount={self.discount!r} is not a number: use "auto", or one such as 0.125.')
         elif not is_number(self.discount) or not 0 <= self.discount < (STEPS - 0.5) / STEPS:
             raise ValueError(f'discount={self.discount!r} is "auto", or a number from 0 to below 1, for example 0.125.')
         self.check_whole("sample", "steps")
