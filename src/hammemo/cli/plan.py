@@ -22,8 +22,7 @@ from hammemo.cli.model_options import ModelOptions, part_of
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.planning import Plan
     from hammemo.sources.schemas import Schema
 
@@ -92,9 +91,7 @@ def _refuse_what_is_planned(parameters: ModelOptions) -> None:
             raise UsageError(f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it out.")
 
 
-def _held_examples(
-    schema: Schema, files: list[str], file_format: str | None, classes: Any
-) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _held_examples(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> tuple[Array, Array, int]:
     """Return at most this many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels

@@ -21,8 +21,7 @@ from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads ann
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.cli.models import OpenModel
     from hammemo.cli.receipts import ReceiptFiles
     from hammemo.models.learners import Learner
@@ -142,7 +141,7 @@ def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> Tab
 
 def _all_rows(
     schema: TableSchema, sources: list[str | RowSource], file_format: str | None, h: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array]:
     """Return all rows of a table and their labels."""
     import numpy as np
 
@@ -156,7 +155,7 @@ def _all_rows(
     return np.concatenate(tables), np.concatenate(labels)
 
 
-def _synced(model: Learner, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any) -> Synced:
+def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.models.editing import take_state
     from hammemo.sources.kinds import ordered_columns

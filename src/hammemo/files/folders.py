@@ -47,9 +47,8 @@ from hammemo.memories.label_counts import LabelCounts, stored_empties
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Ints
     from hammemo.kernels.sites import Sites
 
 HEAD: Final = "head.safetensors"
@@ -141,7 +140,7 @@ def _unchanged(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
     return signed if inside and view.lost is None else None
 
 
-def _present_edges(table: SignedSum, folder: str) -> NDArray[np.int64]:
+def _present_edges(table: SignedSum, folder: str) -> Ints:
     """Return where the table is cut now; where segments of several tables overlap, as many new cuts as are here."""
     held = zip(table.views, table.all_segments.segments, strict=True)
     ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
@@ -153,7 +152,7 @@ def _present_edges(table: SignedSum, folder: str) -> NDArray[np.int64]:
     return np.unique([0, len(table.vocabulary), *(first for first, _ in ends[1:])])
 
 
-def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
+def even_edges(table: SignedSum, segments: int | None) -> Ints:
     """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
     n = len(table.vocabulary)
     weights = np.zeros(max(n, 1))

@@ -31,8 +31,9 @@ from hammemo.tokens.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from hammemo._arrays.types import Array, Ints
     from hammemo.tokens.vocabulary import Token
 
 MAX_EXAMPLES = 2**53
@@ -67,9 +68,9 @@ class Contexts:
            [2, 0]])
     """
 
-    def __init__(self, values: NDArray[Any]) -> None:
+    def __init__(self, values: Array) -> None:
         self.shape = values.shape
-        self.integers: NDArray[Any] | None = None
+        self.integers: Array | None = None
         if values.dtype.kind in "iub":
             self.integers = checked_integers(values)
         else:
@@ -83,7 +84,7 @@ class Contexts:
         return cls(array)
 
     @cached_property
-    def _factorized(self) -> tuple[Vocabulary, NDArray[np.int64]]:
+    def _factorized(self) -> tuple[Vocabulary, Ints]:
         assert self.integers is not None
         vocabulary, ranks = factorize_integers(self.integers.ravel())
         return vocabulary, ranks.reshape(self.shape)
@@ -94,7 +95,7 @@ class Contexts:
         return self._factorized[0]
 
     @property
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> Ints:
         """The rank of each token in `vocabulary`; -1 where a position holds no token."""
         return self._factorized[1]
 
@@ -106,7 +107,7 @@ class Contexts:
         """The number of positions of a context."""
         return int(self.shape[1])
 
-    def __getitem__(self, rows: slice | NDArray[Any]) -> Contexts:
+    def __getitem__(self, rows: slice | Array) -> Contexts:
         part = object.__new__(Contexts)
         part.integers = None if self.integers is None else self.integers[rows]
         if "_factorized" in vars(self):
@@ -116,7 +117,7 @@ class Contexts:
         return part
 
     @classmethod
-    def with_ranks(cls, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> Contexts:
+    def with_ranks(cls, vocabulary: Vocabulary, ranks: Ints) -> Contexts:
         """Return contexts of tokens that have these ranks in a vocabulary, -1 for no token.
 
         Shapes
@@ -127,7 +128,7 @@ class Contexts:
         made.integers, made.shape, made._factorized = None, ranks.shape, (vocabulary, ranks)
         return made
 
-    def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    def ranks_in(self, vocabulary: Vocabulary) -> Ints:
         """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
         found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
         return found[self.ranks]
@@ -148,10 +149,10 @@ class Examples:
     """
 
     contexts: Contexts
-    label_ranks: NDArray[np.int64]
+    label_ranks: Ints
     labels: Vocabulary
-    multiplicity: NDArray[np.int64]
-    cases: NDArray[np.int64] | None = None
+    multiplicity: Ints
+    cases: Ints | None = None
     """Which examples belong together, by equal numbers, and are left out together; each is alone by default."""
 
     @classmethod
@@ -162,7 +163,7 @@ class Examples:
         return cls.of_arrays(array, targets, whole_multiplicity(multiplicity, len(array)))
 
     @classmethod
-    def of_arrays(cls, tokens: NDArray[Any], labels: NDArray[Any], counts: NDArray[np.int64] | None = None) -> Examples:
+    def of_arrays(cls, tokens: Array, labels: Array, counts: Ints | None = None) -> Examples:
         """Return the examples of arrays whose shapes and counts were checked; every count is one by default."""
         if counts is None:
             counts = np.ones(len(labels), np.int64)
@@ -185,7 +186,7 @@ class Examples:
         ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
         return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
 
-    def rows(self, chosen: NDArray[np.int64]) -> Examples:
+    def rows(self, chosen: Ints) -> Examples:
         """Return some of the examples; the labels are the same."""
         cases = None if self.cases is None else self.cases[chosen]
         return Examples(self.contexts[chosen], self.label_ranks[chosen], self.labels, self.multiplicity[chosen], cases)
@@ -199,7 +200,7 @@ class Examples:
         ranks = (np.cumsum(used) - 1)[self.label_ranks]
         return replace(self, label_ranks=ranks, labels=self.labels.keep(used))
 
-    def label_counts(self) -> NDArray[np.int64]:
+    def label_counts(self) -> Ints:
         """Return how many examples each label has, multiplicities counted."""
         if len(self) == 1:
             return self.multiplicity
@@ -230,7 +231,7 @@ def as_label(value: Any) -> Token:
     return token
 
 
-def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int64]:
+def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> Ints:
     """Return checked multiplicities of m examples, all one by default."""
     if multiplicity is None:
         return np.ones(m, np.int64)
@@ -256,7 +257,7 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
     return values.astype(np.int64)
 
 
-def token_array(X: Any) -> NDArray[Any]:
+def token_array(X: Any) -> Array:
     """Return the tokens of an array, a nested list or a data frame, each value as it was.
 
     NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float column into floats
@@ -291,7 +292,7 @@ def check_column_names(names: Iterable[Any]) -> None:
         )
 
 
-def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
+def check_shapes(tokens: Array, labels: Array) -> None:
     """Refuse what is not a table with one label for each row."""
     if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
         raise ValueError(
@@ -300,7 +301,7 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
         )
 
 
-def check_table(array: NDArray[Any]) -> None:
+def check_table(array: Array) -> None:
     """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
     if array.ndim != 2:
         raise ValueError(
@@ -309,7 +310,7 @@ def check_table(array: NDArray[Any]) -> None:
         )
 
 
-def _listed(X: Any) -> NDArray[Any]:
+def _listed(X: Any) -> Array:
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -325,12 +326,12 @@ def _listed(X: Any) -> NDArray[Any]:
         ) from error
 
 
-def _may_be_rounded(array: NDArray[Any]) -> bool:
+def _may_be_rounded(array: Array) -> bool:
     """Return whether these may be floats that NumPy made of whole numbers which no float holds."""
     return array.dtype.kind == "f" and bool((np.abs(array) >= 2**53).any())
 
 
-def _frame_array(frame: Any) -> NDArray[Any]:
+def _frame_array(frame: Any) -> Array:
     columns = [_column_array(_column(frame, j)) for j in range(frame.shape[1])]
     for name, values in zip(column_names(frame), columns, strict=True):
         check_token_dtype(values.dtype, f"Column {name!r}")  # as objects, dates would pass for integers
@@ -355,7 +356,7 @@ def _column(frame: Any, j: int) -> Any:
     return frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
 
 
-def _column_array(column: Any) -> NDArray[Any]:
+def _column_array(column: Any) -> Array:
     """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
     values = np.asarray(column)
     if values.dtype.kind in "mM" and np.isnat(values).all():
@@ -370,7 +371,7 @@ def windows(
     h: int,
     short: Literal["drop", "pad"] = "drop",
     pad: Any = None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array]:
     """Cut documents into contexts of h tokens, each with the token that follows it.
 
     No context crosses the boundary between two documents.
@@ -415,7 +416,7 @@ def windows(
     return _cut([window_filler(h, short, pad), *documents], int(h))
 
 
-def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
+def window_filler(h: int, short: str, pad: Any) -> Array:
     """Return what is put before every document: h pad tokens or empty places; nothing where beginnings are dropped."""
     if short == "drop":
         return np.empty(0, np.int64)
@@ -433,7 +434,7 @@ def check_window(h: Any, short: Any, pad: Any) -> None:
         raise ValueError(f"h={h!r}: the number of tokens of a context is a positive whole number.")
 
 
-def document(doc: Any) -> NDArray[Any]:
+def document(doc: Any) -> Array:
     """Return one document as a flat array of tokens."""
     if isinstance(doc, (str, bytes)):
         raise TypeError(
@@ -456,7 +457,7 @@ def document(doc: Any) -> NDArray[Any]:
     return array
 
 
-def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _cut(parts: list[Array], h: int) -> tuple[Array, Array]:
     """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
     filler, *documents = parts
     lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
@@ -466,7 +467,7 @@ def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]
     return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
 
 
-def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+def joined(pieces: list[Array]) -> Array:
     """Return arrays of tokens end to end, each token as it is: as objects where their types differ."""
     kinds = {piece.dtype.kind for piece in pieces if piece.size}
     if not (kinds <= {"i", "b"} or kinds == {"f"}):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Bools, Floats
 
 DIMENSION_CONSTANT: Final = 8 + 4 * sqrt(3)
 """The paper's c_0: the context bound applies for d of at least this many times L."""
@@ -248,13 +248,13 @@ def required_dimension(n: int, h: int, n_examples: int, largest_class: int, marg
 
 
 def data_context_bound(
-    ideal: NDArray[np.float64],
-    frobenius: NDArray[np.float64],
-    operator: NDArray[np.float64],
+    ideal: Floats,
+    frobenius: Floats,
+    operator: Floats,
     d: int,
     d_h: int,
     delta: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts, each query with probability 1 - delta.
 
     With the projection :math:`A`, :math:`H = A^\top A` and
@@ -300,13 +300,13 @@ def data_context_bound(
 
 
 def data_recovery(
-    ideal: NDArray[np.float64],
-    frobenius: NDArray[np.float64],
-    operator: NDArray[np.float64],
+    ideal: Floats,
+    frobenius: Floats,
+    operator: Floats,
     d: int,
     d_h: int,
     delta: float,
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+) -> tuple[Floats, Bools]:
     r"""Bound the score error of each label of each query from the counts only, and say whose winner is certain.
 
     Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label c is at most
