@@ -45,12 +45,7 @@ class StoredArrays:
     """
 
     def __init__(
-        self,
-        arrays: Mapping[str, Array],
-        *,
-        trusted: bool = False,
-        prefix: str = "",
-        left: set[str] | None = None,
+        self, arrays: Mapping[str, Array], *, trusted: bool = False, prefix: str = "", left: set[str] | None = None
     ) -> None:
         self.trusted = trusted
         self._arrays = arrays

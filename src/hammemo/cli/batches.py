@@ -108,11 +108,7 @@ def declared(model: Any) -> set[Any]:
 
 
 def learn_batches(
-    model: Learner,
-    reading: Reading,
-    *,
-    layout: MemoryClassifier | None = None,
-    classes: list[Any] | int | None = None,
+    model: Learner, reading: Reading, *, layout: MemoryClassifier | None = None, classes: list[Any] | int | None = None
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn files in batches, then choose sites and fit the vote; return how they were read and what was learnt.
 

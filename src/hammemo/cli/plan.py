@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    as_options,
-    one_line_errors,
-    print_result,
-    progress_bar,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, as_options, one_line_errors, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of

@@ -370,11 +370,7 @@ def _calibration(parts: list[Answers]) -> list[dict[str, float]]:
 def _bins(place: Ints, highest: Floats, right: Bools) -> Iterator[dict[str, float]]:
     for number in np.unique(place).tolist():
         here = place == number
-        yield {
-            "probability": float(highest[here].mean()),
-            "right": float(right[here].mean()),
-            "asked": int(here.sum()),
-        }
+        yield {"probability": float(highest[here].mean()), "right": float(right[here].mean()), "asked": int(here.sum())}
 
 
 def _confusion(y: Array, predicted: Array) -> tuple[tuple[str, ...], Ints]:

@@ -174,14 +174,7 @@ def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> N
     ax.patch.set_visible(False)
 
 
-def _draw_shares(
-    ax: Axes,
-    counts: Ints,
-    totals: Ints,
-    joined: Bools,
-    colour: str,
-    label: str,
-) -> None:
+def _draw_shares(ax: Axes, counts: Ints, totals: Ints, joined: Bools, colour: str, label: str) -> None:
     """Draw the share of one label, with one standard error, where there are rows; join those that are in order."""
     held = np.flatnonzero(totals)
     shares = counts[held] / totals[held]

@@ -445,10 +445,7 @@ class _NumberFormat:
         return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"
 
     def __call__(
-        self,
-        values: Floats,
-        bounds: tuple[Floats, Floats] | None = None,
-        errors: Floats | None = None,
+        self, values: Floats, bounds: tuple[Floats, Floats] | None = None, errors: Floats | None = None
     ) -> list[str]:
         """Return each value as text with what is known of its error; one that is known has none."""
         texts = [self.one(value) for value in values.tolist()]

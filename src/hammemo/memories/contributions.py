@@ -54,12 +54,7 @@ class SiteScores:
     base: Floats | None = None
     parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
 
-    def extended(
-        self,
-        added: Floats,
-        base: Floats,
-        parts: tuple[tuple[str, tuple[int, ...]], ...],
-    ) -> SiteScores:
+    def extended(self, added: Floats, base: Floats, parts: tuple[tuple[str, tuple[int, ...]], ...]) -> SiteScores:
         """Return these contributions, of known parts, and further exact ones behind them: (m, more, K), (m, K)."""
         assert self.parts is not None
         return replace(

@@ -178,13 +178,7 @@ class Reader(ABC):
             return scores, scores
         raise TypeError(f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does.")
 
-    def proven(
-        self,
-        contexts: Contexts,
-        weights: Floats,
-        divisor: Divisor,
-        answers: Ints,
-    ) -> Bools:
+    def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
 
         Shapes

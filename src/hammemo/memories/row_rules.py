@@ -153,11 +153,7 @@ class RowRanker(Ranker):
     """
 
     def __init__(
-        self,
-        site_counts: Callable[[Contexts], Floats],
-        rule: Callable[[], RowRule],
-        n_sites: int,
-        n_labels: int,
+        self, site_counts: Callable[[Contexts], Floats], rule: Callable[[], RowRule], n_sites: int, n_labels: int
     ) -> None:
         super().__init__(n_labels, n_sites * n_labels)
         self._site_counts = site_counts

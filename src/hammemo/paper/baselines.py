@@ -242,11 +242,7 @@ def _count_suffixes(examples: Examples, longest: int, by_frequency: bool) -> lis
 
 
 def _score_table(
-    suffixes: Ints,
-    n_suffixes: int,
-    examples: Examples,
-    kept: Ints,
-    shorter: Ints,
+    suffixes: Ints, n_suffixes: int, examples: Examples, kept: Ints, shorter: Ints
 ) -> tuple[sparse.csr_array, Ints]:
     """Return the rank of each label after each suffix and, for each example kept, its entry there.
 

@@ -252,13 +252,7 @@ class Trial:
         return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(n_rows, n_labels)
 
     def _read(
-        self,
-        k: int,
-        read: ReadFeatures,
-        rows: Ints,
-        table: Array,
-        totals: Floats,
-        below: int | None = None,
+        self, k: int, read: ReadFeatures, rows: Ints, table: Array, totals: Floats, below: int | None = None
     ) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
         asked, (query, label, count) = read

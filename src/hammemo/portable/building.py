@@ -224,13 +224,7 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: Array, list
     return Graph(sites.h, known, constants, finder, head, classes)
 
 
-def _ratio_sums(
-    rule: RowRule,
-    gains: list[Floats],
-    losses: Floats,
-    starts: Ints,
-    constants: Constants,
-) -> RatioSums:
+def _ratio_sums(rule: RowRule, gains: list[Floats], losses: Floats, starts: Ints, constants: Constants) -> RatioSums:
     weights = rule.weights
     for k, (gain, first, last) in enumerate(zip(gains, starts, starts[1:], strict=False)):
         constants[f"gains.{k}"] = np.concatenate([gain, np.zeros((1, gain.shape[1]))])

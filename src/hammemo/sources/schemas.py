@@ -230,12 +230,7 @@ class TableSchema:
         return {**notes, **{name: value for name, value in optional.items() if value}}
 
     def _batches(
-        self,
-        where: str | RowSource,
-        file_format: str | None,
-        *,
-        labelled: bool,
-        whole: bool = False,
+        self, where: str | RowSource, file_format: str | None, *, labelled: bool, whole: bool = False
     ) -> Iterator[Batch]:
         wanted = None
         if self.columns is not None and not whole:

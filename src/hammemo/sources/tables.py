@@ -376,11 +376,7 @@ def column_array(values: list[Any]) -> Array:
 
 
 def _parquet_batches(
-    stream: IO[bytes],
-    where: str,
-    columns: Sequence[str] | None,
-    batch_rows: int,
-    between: tuple[int, int] | None,
+    stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int, between: tuple[int, int] | None
 ) -> Iterator[Batch]:
     with formats.parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)

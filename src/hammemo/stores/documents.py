@@ -100,13 +100,7 @@ class Documents(Cached):
 
     @classmethod
     def of(
-        cls,
-        tokens: Vocabulary,
-        ranks: Ints,
-        lengths: Ints,
-        way: Way,
-        seed: int,
-        cases: Words | None = None,
+        cls, tokens: Vocabulary, ranks: Ints, lengths: Ints, way: Way, seed: int, cases: Words | None = None
     ) -> Documents:
         """Return documents that were all cut in one way, given the ranks of all their tokens."""
         nothing = np.zeros(len(lengths), np.int64)
@@ -382,13 +376,7 @@ class DocumentCutter:
         case = None if self._is_long else self._case  # a piece is not what the case holds
         return self._documents(tokens, np.array([len(tokens)], np.int64), case, way)
 
-    def _documents(
-        self,
-        tokens: Array,
-        lengths: Ints,
-        cases: Words | None,
-        way: Way | None = None,
-    ) -> Documents:
+    def _documents(self, tokens: Array, lengths: Ints, cases: Words | None, way: Way | None = None) -> Documents:
         vocabulary, ranks = factorize(tokens)
         return Documents.of(vocabulary, ranks, lengths, way or self._way, self._seed, cases)
 

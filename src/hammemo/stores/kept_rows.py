@@ -259,13 +259,7 @@ class KeptRows(Kept):
         )
 
     def in_canonical_form(
-        self,
-        tokens: Vocabulary,
-        labels: Vocabulary,
-        ranks: Ints,
-        label_ranks: Ints,
-        times: Ints,
-        words: Words,
+        self, tokens: Vocabulary, labels: Vocabulary, ranks: Ints, label_ranks: Ints, times: Ints, words: Words
     ) -> KeptRows:
         """Return the canonical form of rows that are given in any order, some of them several times."""
         order, firsts = distinct_order(ranks, label_ranks, words)

@@ -367,10 +367,7 @@ def _column_array(column: Any) -> Array:
 
 
 def windows(
-    docs: Iterable[Any],
-    h: int,
-    short: Literal["drop", "pad"] = "drop",
-    pad: Any = None,
+    docs: Iterable[Any], h: int, short: Literal["drop", "pad"] = "drop", pad: Any = None
 ) -> tuple[Array, Array]:
     """Cut documents into contexts of h tokens, each with the token that follows it.
 

@@ -109,12 +109,7 @@ class Vocabulary(Cached):
     [2, -1]
     """
 
-    def __init__(
-        self,
-        ints: Ints | None = None,
-        floats: Floats | None = None,
-        strings: Array | None = None,
-    ) -> None:
+    def __init__(self, ints: Ints | None = None, floats: Floats | None = None, strings: Array | None = None) -> None:
         self.ints = _NO_INTS if ints is None else ints
         self.floats = _NO_FLOATS if floats is None else floats
         self.strings = _NO_STRINGS if strings is None else strings

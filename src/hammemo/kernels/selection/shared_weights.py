@@ -96,14 +96,7 @@ class SharedWeights:
         self._most_curvatures = _LATER_CURVATURES
         return best, self._crossed(at, losses_there, even, gradients, curvatures)
 
-    def _crossed(
-        self,
-        at: Floats,
-        losses: Floats,
-        even: Floats,
-        gradients: Floats,
-        curvatures: Floats,
-    ) -> Floats:
+    def _crossed(self, at: Floats, losses: Floats, even: Floats, gradients: Floats, curvatures: Floats) -> Floats:
         """Return the scores of each fold by the weights that a step without it gives."""
 
         def without(fold: int) -> Floats:
@@ -114,14 +107,7 @@ class SharedWeights:
 
         return np.concatenate(in_threads(without, range(len(self._ends) - 1)))
 
-    def _shortened(
-        self,
-        weights: Floats,
-        losses: Floats,
-        step: Floats,
-        even: Floats,
-        fold: int,
-    ) -> Floats:
+    def _shortened(self, weights: Floats, losses: Floats, step: Floats, even: Floats, fold: int) -> Floats:
         """Return the scores after a step, halved until it does not raise the loss outside of the fold, or left out.
 
         Shapes

@@ -297,11 +297,7 @@ class CountTable(Cached):
 
     @classmethod
     def of_rows(
-        cls,
-        sites: Sites,
-        label_counts: LabelCounts,
-        names: tuple[Vocabulary, Vocabulary],
-        rows: Sequence[SiteRows],
+        cls, sites: Sites, label_counts: LabelCounts, names: tuple[Vocabulary, Vocabulary], rows: Sequence[SiteRows]
     ) -> CountTable:
         """Return the canonical table of these rows of each site.
 

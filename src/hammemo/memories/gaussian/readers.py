@@ -91,12 +91,7 @@ class GaussianReader(Reader):
     """
 
     def __init__(
-        self,
-        frame: Frame,
-        codes: GaussianCodes,
-        blocks: Floats,
-        input_codes: CodeCache,
-        output_codes: CodeCache,
+        self, frame: Frame, codes: GaussianCodes, blocks: Floats, input_codes: CodeCache, output_codes: CodeCache
     ) -> None:
         super().__init__(frame, _row_width(codes, frame))
         self.codes = codes
@@ -129,14 +124,7 @@ def _row_width(codes: GaussianCodes, frame: Frame) -> int:
     return codes.n_sites * codes.d_h + codes.d + len(frame.labels)
 
 
-def two_stage_site_scores(
-    blocks: Floats,
-    keys: Floats,
-    decoder: Floats,
-    weights: Floats,
-    *,
-    tied: bool,
-) -> SiteScores:
+def two_stage_site_scores(blocks: Floats, keys: Floats, decoder: Floats, weights: Floats, *, tied: bool) -> SiteScores:
     """Return the decoded score of each site with its standard error; tied codes are biased, so they have none.
 
     Shapes
@@ -284,12 +272,7 @@ class CompiledGaussian(Compiled):
         return cls(frame, codes, input_codes, matrices)
 
 
-def standard_errors(
-    blocks: Floats,
-    codes: Floats,
-    decoder: Floats,
-    weights: Floats,
-) -> tuple[Floats, Floats]:
+def standard_errors(blocks: Floats, codes: Floats, decoder: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the standard errors of each weighted site, and of their sum, for one query.
 
     Parameters

@@ -29,14 +29,7 @@ from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
-from hammemo.memories.hashed.raw_rows import (
-    FRACTION_BITS,
-    PreviousTable,
-    RawRows,
-    TableBudget,
-    centred,
-    centred_counts,
-)
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, PreviousTable, RawRows, TableBudget, centred, centred_counts
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.hashed.tables import SiteTable, Tables
 from hammemo.memories.ranker import Ranker
@@ -291,13 +284,7 @@ class HashedTables(Compiled):
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
 
-    def proven(
-        self,
-        contexts: Contexts,
-        weights: Floats,
-        divisor: Divisor,
-        answers: Ints,
-    ) -> Bools:
+    def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner."""
         made = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
         if made is None:
@@ -443,13 +430,7 @@ class HashedTables(Compiled):
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
 
-    def _made(
-        self,
-        rows: list[Ints],
-        weights: Floats,
-        divisor: Floats | None,
-        step: float,
-    ) -> NativeTable:
+    def _made(self, rows: list[Ints], weights: Floats, divisor: Floats | None, step: float) -> NativeTable:
         return NativeTable(self.layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 

@@ -247,14 +247,7 @@ def required_dimension(n: int, h: int, n_examples: int, largest_class: int, marg
     return log(16 * n / delta) * (h * largest_class**2 + n_examples * largest_class) / margin**2
 
 
-def data_context_bound(
-    ideal: Floats,
-    frobenius: Floats,
-    operator: Floats,
-    d: int,
-    d_h: int,
-    delta: float,
-) -> Floats:
+def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float) -> Floats:
     r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts, each query with probability 1 - delta.
 
     With the projection :math:`A`, :math:`H = A^\top A` and
@@ -300,12 +293,7 @@ def data_context_bound(
 
 
 def data_recovery(
-    ideal: Floats,
-    frobenius: Floats,
-    operator: Floats,
-    d: int,
-    d_h: int,
-    delta: float,
+    ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float
 ) -> tuple[Floats, Bools]:
     r"""Bound the score error of each label of each query from the counts only, and say whose winner is certain.
 

@@ -279,9 +279,6 @@ def _symmetric_norms(across: Floats, gram: Floats, same: Floats) -> tuple[Floats
     crossed = np.swapaxes(across, 2, 3)
     squares = (across * crossed).sum(axis=(2, 3)) + (gram[None] * same[:, None]).sum(axis=(2, 3))
     small = np.block(
-        [
-            [across, np.broadcast_to(gram, across.shape)],
-            [np.broadcast_to(same[:, None], across.shape), crossed],
-        ]
+        [[across, np.broadcast_to(gram, across.shape)], [np.broadcast_to(same[:, None], across.shape), crossed]]
     )
     return np.sqrt(squares / 2), np.abs(np.linalg.eigvals(small / 2)).max(axis=2)

@@ -106,14 +106,7 @@ class SegmentSet(Cached):
         same = len(found) == len(labels) and bool((found == np.arange(len(found))).all())
         return Columns(None if same else found.astype(np.int32), len(labels))
 
-    def winners(
-        self,
-        ranks: Ints,
-        weights: Floats,
-        extras: list[Extra],
-        columns: Columns,
-        divisor: Floats,
-    ) -> Ints:
+    def winners(self, ranks: Ints, weights: Floats, extras: list[Extra], columns: Columns, divisor: Floats) -> Ints:
         """Return the column of the highest weighted sum over `divisor` of each context, the first one among equals.
 
         Shapes
