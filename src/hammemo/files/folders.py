@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.array_digest import array_digest
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.segment_files import (
@@ -170,9 +169,18 @@ def even_edges(table: SignedSum, segments: int | None) -> Ints:
 def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
     """Return a name for what is made of these segments, cut at these tokens."""
     held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
-    on_top = [[array_digest(one.segment.arrays) for one in held if one.sign == sign] for sign in (1, -1)]
+    on_top = [[_digest(one.segment) for one in held if one.sign == sign] for sign in (1, -1)]
     told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+
+
+def _digest(segment: Segment) -> str:
+    """Return a hash of a segment in memory; the names of files are made of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(segment.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:
