@@ -31,9 +31,8 @@ from hammemo.tokens.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from hammemo._arrays.types import Array, Ints
     from hammemo.tokens.vocabulary import Token
 
 MAX_EXAMPLES = 2**53
@@ -68,9 +67,9 @@ class Contexts:
            [2, 0]])
     """
 
-    def __init__(self, values: Array) -> None:
+    def __init__(self, values: NDArray[Any]) -> None:
         self.shape = values.shape
-        self.integers: Array | None = None
+        self.integers: NDArray[Any] | None = None
         if values.dtype.kind in "iub":
             self.integers = checked_integers(values)
         else:
@@ -84,7 +83,7 @@ class Contexts:
         return cls(array)
 
     @cached_property
-    def _factorized(self) -> tuple[Vocabulary, Ints]:
+    def _factorized(self) -> tuple[Vocabulary, NDArray[np.int64]]:
         assert self.integers is not None
         vocabulary, ranks = factorize_integers(self.integers.ravel())
         return vocabulary, ranks.reshape(self.shape)
@@ -95,7 +94,7 @@ class Contexts:
         return self._factorized[0]
 
     @property
-    def ranks(self) -> Ints:
+    def ranks(self) -> NDArray[np.int64]:
         """The rank of each token in `vocabulary`; -1 where a position holds no token."""
         return self._factorized[1]
 
@@ -107,7 +106,7 @@ class Contexts:
         """The number of positions of a context."""
         return int(self.shape[1])
 
-    def __getitem__(self, rows: slice | Array) -> Contexts:
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Contexts:
         part = object.__new__(Contexts)
         part.integers = None if self.integers is None else self.integers[rows]
         if "_factorized" in vars(self):
@@ -117,7 +116,7 @@ class Contexts:
         return part
 
     @classmethod
-    def with_ranks(cls, vocabulary: Vocabulary, ranks: Ints) -> Contexts:
+    def with_ranks(cls, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> Contexts:
         """Return contexts of tokens that have these ranks in a vocabulary, -1 for no token.
 
         Shapes
@@ -128,7 +127,7 @@ class Contexts:
         made.integers, made.shape, made._factorized = None, ranks.shape, (vocabulary, ranks)
         return made
 
-    def ranks_in(self, vocabulary: Vocabulary) -> Ints:
+    def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
         found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
         return found[self.ranks]
@@ -149,10 +148,10 @@ class Examples:
     """
 
     contexts: Contexts
-    label_ranks: Ints
+    label_ranks: NDArray[np.int64]
     labels: Vocabulary
-    multiplicity: Ints
-    cases: Ints | None = None
+    multiplicity: NDArray[np.int64]
+    cases: NDArray[np.int64] | None = None
     """Which examples belong together, by equal numbers, and are left out together; each is alone by default."""
 
     @classmethod
@@ -163,7 +162,7 @@ class Examples:
         return cls.of_arrays(array, targets, whole_multiplicity(multiplicity, len(array)))
 
     @classmethod
-    def of_arrays(cls, tokens: Array, labels: Array, counts: Ints | None = None) -> Examples:
+    def of_arrays(cls, tokens: NDArray[Any], labels: NDArray[Any], counts: NDArray[np.int64] | None = None) -> Examples:
         """Return the examples of arrays whose shapes and counts were checked; every count is one by default."""
         if counts is None:
             counts = np.ones(len(labels), np.int64)
@@ -186,7 +185,7 @@ class Examples:
         ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
         return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
 
-    def rows(self, chosen: Ints) -> Examples:
+    def rows(self, chosen: NDArray[np.int64]) -> Examples:
         """Return some of the examples; the labels are the same."""
         cases = None if self.cases is None else self.cases[chosen]
         return Examples(self.contexts[chosen], self.label_ranks[chosen], self.labels, self.multiplicity[chosen], cases)
@@ -200,7 +199,7 @@ class Examples:
         ranks = (np.cumsum(used) - 1)[self.label_ranks]
         return replace(self, label_ranks=ranks, labels=self.labels.keep(used))
 
-    def label_counts(self) -> Ints:
+    def label_counts(self) -> NDArray[np.int64]:
         """Return how many examples each label has, multiplicities counted."""
         if len(self) == 1:
             return self.multiplicity
@@ -231,7 +230,7 @@ def as_label(value: Any) -> Token:
     return token
 
 
-def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> Ints:
+def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int64]:
     """Return checked multiplicities of m examples, all one by default."""
     if multiplicity is None:
         return np.ones(m, np.int64)
@@ -257,7 +256,7 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> Ints:
     return values.astype(np.int64)
 
 
-def token_array(X: Any) -> Array:
+def token_array(X: Any) -> NDArray[Any]:
     """Return the tokens of an array, a nested list or a data frame, each value as it was.
 
     NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float column into floats
@@ -292,7 +291,7 @@ def check_column_names(names: Iterable[Any]) -> None:
         )
 
 
-def check_shapes(tokens: Array, labels: Array) -> None:
+def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse what is not a table with one label for each row."""
     if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
         raise ValueError(
@@ -301,7 +300,7 @@ def check_shapes(tokens: Array, labels: Array) -> None:
         )
 
 
-def check_table(array: Array) -> None:
+def check_table(array: NDArray[Any]) -> None:
     """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
     if array.ndim != 2:
         raise ValueError(
@@ -310,7 +309,7 @@ def check_table(array: Array) -> None:
         )
 
 
-def _listed(X: Any) -> Array:
+def _listed(X: Any) -> NDArray[Any]:
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -326,12 +325,12 @@ def _listed(X: Any) -> Array:
         ) from error
 
 
-def _may_be_rounded(array: Array) -> bool:
+def _may_be_rounded(array: NDArray[Any]) -> bool:
     """Return whether these may be floats that NumPy made of whole numbers which no float holds."""
     return array.dtype.kind == "f" and bool((np.abs(array) >= 2**53).any())
 
 
-def _frame_array(frame: Any) -> Array:
+def _frame_array(frame: Any) -> NDArray[Any]:
     columns = [_column_array(_column(frame, j)) for j in range(frame.shape[1])]
     for name, values in zip(column_names(frame), columns, strict=True):
         check_token_dtype(values.dtype, f"Column {name!r}")  # as objects, dates would pass for integers
@@ -356,7 +355,7 @@ def _column(frame: Any, j: int) -> Any:
     return frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
 
 
-def _column_array(column: Any) -> Array:
+def _column_array(column: Any) -> NDArray[Any]:
     """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
     values = np.asarray(column)
     if values.dtype.kind in "mM" and np.isnat(values).all():
@@ -367,8 +366,11 @@ def _column_array(column: Any) -> Array:
 
 
 def windows(
-    docs: Iterable[Any], h: int, short: Literal["drop", "pad"] = "drop", pad: Any = None
-) -> tuple[Array, Array]:
+    docs: Iterable[Any],
+    h: int,
+    short: Literal["drop", "pad"] = "drop",
+    pad: Any = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cut documents into contexts of h tokens, each with the token that follows it.
 
     No context crosses the boundary between two documents.
@@ -413,7 +415,7 @@ def windows(
     return _cut([window_filler(h, short, pad), *documents], int(h))
 
 
-def window_filler(h: int, short: str, pad: Any) -> Array:
+def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
     """Return what is put before every document: h pad tokens or empty places; nothing where beginnings are dropped."""
     if short == "drop":
         return np.empty(0, np.int64)
@@ -431,7 +433,7 @@ def check_window(h: Any, short: Any, pad: Any) -> None:
         raise ValueError(f"h={h!r}: the number of tokens of a context is a positive whole number.")
 
 
-def document(doc: Any) -> Array:
+def document(doc: Any) -> NDArray[Any]:
     """Return one document as a flat array of tokens."""
     if isinstance(doc, (str, bytes)):
         raise TypeError(
@@ -454,7 +456,7 @@ def document(doc: Any) -> Array:
     return array
 
 
-def _cut(parts: list[Array], h: int) -> tuple[Array, Array]:
+def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
     filler, *documents = parts
     lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
@@ -464,7 +466,7 @@ def _cut(parts: list[Array], h: int) -> tuple[Array, Array]:
     return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
 
 
-def joined(pieces: list[Array]) -> Array:
+def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays of tokens end to end, each token as it is: as objects where their types differ."""
     kinds = {piece.dtype.kind for piece in pieces if piece.size}
     if not (kinds <= {"i", "b"} or kinds == {"f"}):
