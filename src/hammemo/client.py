@@ -119,13 +119,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        patience: float = 60.0,
-        timeout: float = 30.0,
-        verify: Any = True,
+        self, url: str, token: str | None = None, *, patience: float = 60.0, timeout: float = 30.0, verify: Any = True
     ) -> None:
         token = os.environ.get("HAMMEMO_TOKEN") if token is None else token
         parts = httpx.URL(url)

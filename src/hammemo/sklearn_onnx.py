@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx
-    from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.models.learners import Learner
     from hammemo.portable.tree_graph import NumberGraph
     from hammemo.votes import Vote
@@ -195,7 +195,7 @@ def _places_of_floats(
     return ops.where(ops.node("IsNaN", [given]), ops.word(place), found)
 
 
-def _as_integers(whole: NDArray[np.float64]) -> NDArray[np.int64]:
+def _as_integers(whole: Floats) -> Ints:
     """Return whole floats as integers; 2^63, where the largest integers are rounded to, as one that is no token."""
     return np.where(whole < 2.0**63, whole, -(2.0**63)).astype(np.int64)
 
@@ -213,7 +213,7 @@ def _second(ops: _Added, scores: OnnxValue, vote: Vote, n_labels: int) -> OnnxVa
 class _Added(OnnxOperations):
     """Operations whose nodes and tensors go into a container of `skl2onnx`."""
 
-    def __init__(self, scope: Any, container: Any, constants: dict[str, NDArray[Any]]) -> None:
+    def __init__(self, scope: Any, container: Any, constants: dict[str, Array]) -> None:
         super().__init__(constants)
         self._scope = scope
         self._container = container

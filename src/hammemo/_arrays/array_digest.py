@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 
-def array_digest(arrays: Mapping[str, NDArray[Any]], text: str = "") -> str:
+def array_digest(arrays: Mapping[str, Array], text: str = "") -> str:
     """Return BLAKE2b-256 of a text and of named arrays, in hexadecimal digits."""
     found = hashlib.blake2b(text.encode(), digest_size=32)
     for name in sorted(arrays):

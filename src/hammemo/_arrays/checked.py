@@ -17,7 +17,7 @@ from hammemo._arrays.integers import pieces
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -45,12 +45,7 @@ class StoredArrays:
     """
 
     def __init__(
-        self,
-        arrays: Mapping[str, NDArray[Any]],
-        *,
-        trusted: bool = False,
-        prefix: str = "",
-        left: set[str] | None = None,
+        self, arrays: Mapping[str, Array], *, trusted: bool = False, prefix: str = "", left: set[str] | None = None
     ) -> None:
         self.trusted = trusted
         self._arrays = arrays
@@ -65,7 +60,7 @@ class StoredArrays:
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._arrays
 
-    def take(self, name: str, dtypes: str | tuple[str, ...], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    def take(self, name: str, dtypes: str | tuple[str, ...], shape: tuple[int | None, ...]) -> Array:
         """Return an array of one of these types and of this shape, where None stands for any length."""
         full = self._prefix + name
         if full not in self._arrays:
@@ -82,7 +77,7 @@ class StoredArrays:
         self._left.discard(full)
         return array
 
-    def whole_numbers(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> NDArray[Any]:
+    def whole_numbers(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> Array:
         """Return non-negative integers, of the narrowest type, all of them at least `least` and below `below`."""
         array = self.take(name, _UNSIGNED, shape)
         if self.trusted:
@@ -94,14 +89,14 @@ class StoredArrays:
             raise ValueError(f"the array {self._prefix}{name} is not in its narrowest type")
         return array
 
-    def ascending(self, name: str, dtype: str | None = None) -> NDArray[Any]:
+    def ascending(self, name: str, dtype: str | None = None) -> Array:
         """Return a one-dimensional array, each entry greater than the one before."""
         array = self.take(name, dtype or _UNSIGNED, (None,))
         if not self.trusted and not is_ascending(array):
             raise ValueError(f"the array {self._prefix}{name} is not strictly ascending")
         return array
 
-    def finite(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    def finite(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> Array:
         """Return an array of finite floats."""
         array = self.take(name, dtype, shape)
         flat = array.reshape(-1)
@@ -120,7 +115,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def is_ascending(values: NDArray[Any]) -> bool:
+def is_ascending(values: Array) -> bool:
     """Return whether each value is greater than the one before, compared in pieces."""
     return all(
         bool((values[piece.start + 1 : piece.stop + 1] > values[piece.start : piece.stop]).all())

@@ -9,12 +9,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Ints
 
 _PIECE_NUMBERS = 2**22
 
 
-def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def unique_ranks(keys: Ints, bound: int) -> tuple[Ints, Ints]:
     """Return the distinct values of `keys`, ascending, and the rank of each key.
 
     All keys are in [0, bound). Where the range is not much larger than the number of keys a table of it replaces
@@ -27,7 +27,7 @@ def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64]
     return replace_by_ranks(ranks, bound), ranks
 
 
-def replace_by_ranks(keys: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
+def replace_by_ranks(keys: Ints, bound: int) -> Ints:
     """Return the distinct values of `keys`, all in [0, bound), and put in the place of each key its rank.
 
     It works in the memory of the keys: a second array of their size would cost more time than the look-ups.
@@ -43,7 +43,7 @@ def replace_by_ranks(keys: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
     return np.flatnonzero(seen)
 
 
-def distinct_numbers(values: NDArray[Any]) -> NDArray[Any]:
+def distinct_numbers(values: Array) -> Array:
     """Return the distinct numbers of an array, ascending: by a sort, which is faster than NumPy's table of hashes.
 
     Examples
@@ -59,7 +59,7 @@ def distinct_numbers(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[is_first]
 
 
-def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int64]:
+def sorted_find(haystack: Array, needles: Array) -> Ints:
     """Return the index of each needle in an ascending array, -1 where it is missing.
 
     Integers may differ in width: the needles are brought to the haystack's, never the (large) haystack to theirs.
@@ -77,7 +77,7 @@ def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int
     return np.where(haystack[index] == needles, index, -1)
 
 
-def narrow(values: NDArray[Any]) -> NDArray[Any]:
+def narrow(values: Array) -> Array:
     """Return non-negative integers in the narrowest unsigned width that holds them all.
 
     Examples
@@ -100,7 +100,7 @@ def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
     return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
 
 
-def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def ranges(starts: Ints, lengths: Ints) -> Ints:
     """Return the numbers from each start on, as many as its length, one range after the other.
 
     Examples
@@ -114,14 +114,12 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
-def object_array(values: Iterable[Any]) -> NDArray[Any]:
+def object_array(values: Iterable[Any]) -> Array:
     """Return a one-dimensional object array of the values themselves, of any types."""
     return np.fromiter(values, dtype=object)
 
 
-def sum_by_key(
-    keys: NDArray[np.int64], counts: NDArray[np.int64], bound: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sum_by_key(keys: Ints, counts: Ints, bound: int) -> tuple[Ints, Ints]:
     """Return the distinct keys, ascending, whose counts do not sum to zero, and those sums.
 
     All keys are in [0, bound); sums are exact.

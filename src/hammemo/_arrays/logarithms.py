@@ -12,10 +12,10 @@ import numpy as np
 from hammemo._arrays.native import native
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Floats
 
 
-def log(values: NDArray[Any]) -> NDArray[np.float64]:
+def log(values: Array) -> Floats:
     """Return the logarithms of numbers above zero, of any shape.
 
     Examples
@@ -29,13 +29,13 @@ def log(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.log(values) if loops is None else _of_each(loops.portable_log, values)
 
 
-def log1p(values: NDArray[Any]) -> NDArray[np.float64]:
+def log1p(values: Array) -> Floats:
     """Return the logarithms of 1 plus numbers from zero on, of any shape."""
     loops = native()
     return np.log1p(values) if loops is None else _of_each(loops.portable_log1p, values)
 
 
-def _of_each(function: Any, values: NDArray[Any]) -> NDArray[np.float64]:
+def _of_each(function: Any, values: Array) -> Floats:
     given = np.ascontiguousarray(values, np.float64)
     found = np.empty(given.shape)
     function(given.reshape(-1), found.reshape(-1))

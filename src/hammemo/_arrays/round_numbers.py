@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Floats
 
 
-def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDArray[np.float64]:
+def round_numbers(below: Floats, upto: Floats) -> Floats:
     """Return, for each pair, the number above `below` and not above `upto` that the highest power of two divides.
 
     Only bits are compared, so the result is exact for any finite numbers, also where no number lies between the two.

@@ -29,8 +29,7 @@ from hammemo.tokens.labels import most_frequent_labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
@@ -79,12 +78,12 @@ class CountedDocuments:
         self.missing = set(only)
         self.n_examples, self.kinds = 0, ""
 
-    def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[NDArray[Any]], Iterator[Any] | None]:
+    def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[Array], Iterator[Any] | None]:
         """Return the documents and, for an event log, their cases; each is read as the other is."""
         documents, cases = tee(self._counted(tell))
         return (tokens for _, tokens in documents), (name for name, _ in cases) if self._schema.is_log else None
 
-    def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, NDArray[Any]]]:
+    def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, Array]]:
         context_only = 0 if self._schema.short == "pad" else self._schema.h
         for name, tokens in self._schema.documents(self._reading.files, self._reading.file_format):
             if self._only and str(name) not in self._only:
@@ -109,11 +108,7 @@ def declared(model: Any) -> set[Any]:
 
 
 def learn_batches(
-    model: Learner,
-    reading: Reading,
-    *,
-    layout: MemoryClassifier | None = None,
-    classes: list[Any] | int | None = None,
+    model: Learner, reading: Reading, *, layout: MemoryClassifier | None = None, classes: list[Any] | int | None = None
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn files in batches, then choose sites and fit the vote; return how they were read and what was learnt.
 
@@ -197,7 +192,7 @@ def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | N
 
 
 @contextmanager
-def _numbers_of(model: Learner, kinds: str, X: NDArray[Any]) -> Iterator[None]:
+def _numbers_of(model: Learner, kinds: str, X: Array) -> Iterator[None]:
     """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
@@ -312,12 +307,12 @@ def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeG
     return isinstance(schema, SequenceSchema) and (bool(only) or model.state.documents is not None)
 
 
-def _rows(X: NDArray[Any], y: NDArray[Any]) -> Iterator[list[Any]]:
+def _rows(X: Array, y: Array) -> Iterator[list[Any]]:
     """Yield rows with their labels last."""
     return ([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
-def _first_refused(model: Learner, X: NDArray[Any], y: NDArray[Any]) -> int:
+def _first_refused(model: Learner, X: Array, y: Array) -> int:
     """Return the first row such that the rows up to it cannot all be removed; the model is then not to be used."""
     low, high = 0, len(y)  # the first `low` rows can be removed, the first `high` cannot
     while high - low > 1:
@@ -330,7 +325,7 @@ def _first_refused(model: Learner, X: NDArray[Any], y: NDArray[Any]) -> int:
     return low
 
 
-def with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def with_labels(X: Array, y: Array, labels: set[Any]) -> tuple[Array, Array]:
     """Return the examples that have one of these labels."""
     kept = np.array([label in labels for label in y.tolist()], bool)
     return X[kept], y[kept]

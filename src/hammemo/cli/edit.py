@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import (
-    UsageError,
-    counted,
-    one_line_errors,
-    print_result,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, counted, one_line_errors, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions

@@ -20,13 +20,7 @@ from hammemo.cli.console import (
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import (
-    NOT_FOR_TABLES,
-    SEQUENCES,
-    NewInputOptions,
-    WindowOptions,
-    refuse,
-)
+from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
 from hammemo.sources.formats import STANDARD_INPUT, format_of

@@ -8,22 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    as_options,
-    one_line_errors,
-    print_result,
-    progress_bar,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, as_options, one_line_errors, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.planning import Plan
     from hammemo.sources.schemas import Schema
 
@@ -92,9 +84,7 @@ def _refuse_what_is_planned(parameters: ModelOptions) -> None:
             raise UsageError(f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it out.")
 
 
-def _held_examples(
-    schema: Schema, files: list[str], file_format: str | None, classes: Any
-) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _held_examples(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> tuple[Array, Array, int]:
     """Return at most this many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels

@@ -25,9 +25,7 @@ from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats
     from hammemo.sources.schemas import Queries
 
 Answers = dict[str, list[Any]]
@@ -233,10 +231,10 @@ def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -
         answer_files(asked, given, answer)
 
 
-def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
+def probabilities(model: Any, queries: Queries) -> Floats:
     """Return the probabilities of all labels, or refuse a vote that has none and name the way out."""
     try:
-        found: NDArray[np.float64] = model.predict_proba(queries.X)
+        found: Floats = model.predict_proba(queries.X)
     except AttributeError as error:
         raise ValueError(
             "The scores of this model's vote are not probabilities: fit with --vote log-linear, or use top-k --scores."

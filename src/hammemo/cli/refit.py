@@ -7,7 +7,7 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import counted, one_line_errors, print_result
@@ -16,8 +16,7 @@ from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads ann
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
     from hammemo.tokens.contexts import Contexts
@@ -100,9 +99,9 @@ def _last_rows(learner: MemoryClassifier) -> Contexts | None:
     return kept.examples().contexts[-_ASKED_ROWS:] if kept is not None and len(kept) else None
 
 
-def _labels(learner: MemoryClassifier, rows: Contexts) -> NDArray[Any]:
+def _labels(learner: MemoryClassifier, rows: Contexts) -> Array:
     view = learner.view()
-    found: NDArray[Any] = learner.classes_[view.scorer.winners(rows)]
+    found: Array = learner.classes_[view.scorer.winners(rows)]
     return found
 
 

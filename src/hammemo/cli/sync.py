@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import (
-    UsageError,
-    one_line_errors,
-    print_result,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, one_line_errors, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import option
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.cli.models import OpenModel
     from hammemo.cli.receipts import ReceiptFiles
     from hammemo.models.learners import Learner
@@ -142,7 +136,7 @@ def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> Tab
 
 def _all_rows(
     schema: TableSchema, sources: list[str | RowSource], file_format: str | None, h: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[Array, Array]:
     """Return all rows of a table and their labels."""
     import numpy as np
 
@@ -156,7 +150,7 @@ def _all_rows(
     return np.concatenate(tables), np.concatenate(labels)
 
 
-def _synced(model: Learner, schema: TableSchema, rows: tuple[NDArray[Any], NDArray[Any]], **how: Any) -> Synced:
+def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.models.editing import take_state
     from hammemo.sources.kinds import ordered_columns

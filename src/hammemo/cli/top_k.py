@@ -15,8 +15,7 @@ from hammemo.cli.options import flag
 from hammemo.cli.predict import Questions, answer_files, probabilities
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.cli.predict import Answers
     from hammemo.sources.schemas import Queries
 
@@ -62,7 +61,7 @@ def top_k_rows(asked: Questions, wanted: TopKOptions, given: InputOptions) -> No
         answer_files(asked, given, answer)
 
 
-def _listed(path: Path, classes: NDArray[Any]) -> NDArray[Any]:
+def _listed(path: Path, classes: Array) -> Array:
     """Return the labels that a file names, one a line; whole numbers where those of the model are."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if classes.dtype.kind not in "iu":

@@ -62,11 +62,7 @@ class Verdict:
 
 
 def verify_model(
-    model: opt.Model,
-    given: Given,
-    read: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
+    model: opt.Model, given: Given, read: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 

@@ -39,8 +39,9 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from hammemo._arrays.types import Array
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -206,7 +207,7 @@ def _examples_of(block: Block, labels: Vocabulary | None) -> Examples:
     return examples if labels is None else examples.only(labels)
 
 
-def _frequent(block: Block, number: int) -> NDArray[Any]:
+def _frequent(block: Block, number: int) -> Array:
     """Return the most frequent targets of a block; among equals those that come first in canonical order."""
     labels = most_frequent_labels(block.tokens[block.targets()], number)
     return np.array(labels, None if block.tokens.dtype.kind in "iub" else object)

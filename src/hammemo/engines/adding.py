@@ -32,8 +32,7 @@ from hammemo.memories.exact import CountTable, Segment, SiteRows, View, added_ro
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.kernels.sites import Sites
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
@@ -118,7 +117,7 @@ class Adder:
 
     def arrays(
         self, runs: Sequence[SegmentFacts], first: Token | None, stop: Token | None, *, packed: bool | None
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Array]:
         """Return the arrays of the segment with the sum of runs from one token to before another; None: no end."""
         names = self._names(runs)
         low = 0 if first is None else rank_before(names[0], first)

@@ -37,8 +37,7 @@ from hammemo.tokens.streams import Block, stream_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.memories import Memory
     from hammemo.sources.documents import Source
     from hammemo.sources.listing import Shard, ShardedFiles
@@ -124,7 +123,7 @@ def _write(base: str, place: str, data: bytes) -> None:
     write_file(place, [data])
 
 
-Arrays = dict[str, "NDArray[Any]"]
+Arrays = dict[str, "Array"]
 
 
 def pack(memory: Memory) -> Arrays:
@@ -132,7 +131,7 @@ def pack(memory: Memory) -> Arrays:
     return {name: np.ascontiguousarray(array) for name, array in memory.state().items()}
 
 
-def unpack(template: Memory, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def unpack(template: Memory, arrays: Mapping[str, Array]) -> Any:
     """Return a memory of the template's layout that holds what `pack` returned; the arrays may be read-only.
 
     Examples

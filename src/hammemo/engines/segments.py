@@ -41,8 +41,7 @@ from hammemo.memories.label_counts import LabelCounts, empty_arrays, stored_empt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
     from hammemo.memories import Memory
     from hammemo.sources.listing import Shard
@@ -124,13 +123,13 @@ class SegmentsJob:
             last |= _prefixed(_COMPANION, pack(memory.companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
-    def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> SegmentFacts:
+    def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, Array]) -> SegmentFacts:
         table = memory.table()
         arrays = {**table_arrays(table), **empty_arrays(table.empties, table.label_counts.labels), **more}
         name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
         return write_segment(os.path.join(self.runs_folder, name), arrays)
 
-    def _kept(self, runs: Sequence[SegmentFacts]) -> dict[str, NDArray[Any]] | None:
+    def _kept(self, runs: Sequence[SegmentFacts]) -> dict[str, Array] | None:
         if self.job.kept is None:
             return None
         return self._with_prefix(_KEPT, runs[-1])
@@ -139,7 +138,7 @@ class SegmentsJob:
         """Add what a group has learnt beside its table, given its runs."""
         total.merge(unpack(total, self._with_prefix(_COMPANION, runs[-1])))
 
-    def _with_prefix(self, prefix: str, run: SegmentFacts) -> dict[str, NDArray[Any]]:
+    def _with_prefix(self, prefix: str, run: SegmentFacts) -> dict[str, Array]:
         arrays = self.adder.open(run).arrays
         return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items() if name.startswith(prefix)}
 
@@ -231,5 +230,5 @@ def _recorded(folder: str, record: str) -> list[SegmentFacts] | None:
     return listed if listed and all(right_segment(folder, facts.name) == facts for facts in listed) else None
 
 
-def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {f"{prefix}{name}": array for name, array in arrays.items()}

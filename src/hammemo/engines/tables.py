@@ -61,8 +61,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.engines.jobs import Arrays
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
@@ -108,7 +107,7 @@ class RowMaker:
         assert self.schema.label is not None
         return [*self.schema.columns, self.schema.label]
 
-    def examples(self, batch: Batch) -> tuple[Examples, NDArray[Any], str]:
+    def examples(self, batch: Batch) -> tuple[Examples, Array, str]:
         """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
         schema = self.schema
         label = schema.label or ""
@@ -204,7 +203,7 @@ class Findings:
     n_rows: int = 0
     kept: ModelStore | None = None
 
-    def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
+    def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
         """Return what is known after some more rows."""
         noted = TokenTypes.of(examples.contexts).letters
         fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))

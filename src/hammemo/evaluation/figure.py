@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Floats, Ints
 
 MOST_DOTS: Final = 2000
 _COLOUR: Final = "#0072B2"
@@ -26,7 +27,7 @@ _PEER_COLOUR: Final = "#D55E00"
 
 
 def draw(
-    confusion: NDArray[np.int64],
+    confusion: Ints,
     labels: Sequence[str],
     n_asked: int,
     calibration: Sequence[dict[str, float]],
@@ -60,11 +61,11 @@ def draw(
 
 
 def draw_numbers(
-    targets: NDArray[np.float64],
-    predicted: NDArray[np.float64],
+    targets: Floats,
+    predicted: Floats,
     coverage: Sequence[tuple[float, float]],
     rmse: float,
-    peers: Mapping[str, NDArray[np.float64]],
+    peers: Mapping[str, Floats],
 ) -> Figure:
     """Return a new figure: predictions against targets, and for each interval the share of targets inside.
 
@@ -101,7 +102,7 @@ def _panels(number: int) -> tuple[Figure, Any]:
     return figure, figure.subplots(1, number, squeeze=False)[0]
 
 
-def _draw_confusion(ax: Axes, counts: NDArray[np.int64], labels: Sequence[str], n_asked: int) -> None:
+def _draw_confusion(ax: Axes, counts: Ints, labels: Sequence[str], n_asked: int) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="cividis", vmin=0, vmax=1)
     names = [name if len(name) <= 16 else name[:15] + "…" for name in labels]

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.evaluation.splits import Material, Split, TableMaterial
     from hammemo.models.regressor import MemoryRegressor
 
@@ -75,14 +75,14 @@ _MIN_PROBABILITY: Final = 2.0**-52
 class Answers:
     """The answers of one learner to examples with known labels."""
 
-    predicted: NDArray[Any]
-    rank: NDArray[np.int64]
+    predicted: Array
+    rank: Ints
     """Of the label among the twenty best, from 1; 0 where it is not among them."""
-    probability: NDArray[np.float64]
+    probability: Floats
     """Of the label; NaN where that was not learnt, or where there are no probabilities."""
-    highest: NDArray[np.float64]
+    highest: Floats
     """Of the answer; NaN where there are no probabilities."""
-    right: NDArray[np.bool_]
+    right: Bools
     """Whether the answer is the label."""
 
 
@@ -120,7 +120,7 @@ class Evaluation:
     """The mean of the fits of the model."""
     measures: dict[str, Measures]
     confusion_labels: tuple[str, ...]
-    confusion: NDArray[np.int64]
+    confusion: Ints
     """Counts; a row is a label, a column an answer."""
     calibration: list[dict[str, float]]
     peer_calibration: dict[str, list[dict[str, float]]] = field(default_factory=dict)
@@ -194,15 +194,13 @@ class _Tally:
 
     def __init__(self, peers: dict[str, Any]) -> None:
         self.peers = peers
-        self.truths: list[NDArray[Any]] = []
+        self.truths: list[Array] = []
         self.answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *peers, BAYES, MAJORITY)}
         self.sizes: list[int] = []
         self.labels: set[Any] = set()
         self.seconds: list[float] = []
 
-    def add(
-        self, model: MemoryClassifier, material: Material, learnt: NDArray[np.int64], asked: NDArray[np.int64]
-    ) -> None:
+    def add(self, model: MemoryClassifier, material: Material, learnt: Ints, asked: Ints) -> None:
         """Fit all learners to some units and test them on others."""
         X, y = material.examples(asked)
         started = time.perf_counter()
@@ -264,7 +262,7 @@ def naive_bayes(h: int) -> MemoryClassifier:
     return MemoryClassifier(PositionalHamming(), Exact(), LogLinear(smoothing=1.0, weights=[1.0] * h))
 
 
-def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answers:
+def asked_of(model: MemoryClassifier, X: Array, y: Array) -> Answers:
     """Return the answers of a model to contexts with known labels."""
     columns = {label: column for column, label in enumerate(model.classes_.tolist())}
     place = np.array([columns.get(label, -1) for label in y.tolist()], np.int64)
@@ -275,11 +273,11 @@ def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answe
     return Answers(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts or [nothing]), strict=True)))
 
 
-def _arrays(answers: Answers) -> tuple[NDArray[Any], ...]:
+def _arrays(answers: Answers) -> tuple[Array, ...]:
     return answers.predicted, answers.rank, answers.probability, answers.highest, answers.right
 
 
-def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDArray[np.int64]) -> Answers:
+def _chunk(model: MemoryClassifier, X: Array, y: Array, place: Ints) -> Answers:
     """Return what a model says to a few contexts; `place` is the column of each label, -1 where it was not learnt."""
     listed = model.top_k(X, LONG_LIST).astype(object) == y[:, None]
     rank = np.where(listed.any(axis=1), 1 + listed.argmax(axis=1), 0)
@@ -288,9 +286,7 @@ def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDA
     return Answers(predicted, rank, of_truth, highest, np.asarray(predicted == y, bool))
 
 
-def _probabilities(
-    model: MemoryClassifier, X: NDArray[Any], place: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _probabilities(model: MemoryClassifier, X: Array, place: Ints) -> tuple[Floats, Floats]:
     """Return the probability of each label and of each answer; NaN where the model cannot tell it."""
     nothing = np.full(len(X), np.nan)
     if len(model.classes_) > ALL_LABELS and isinstance(getattr(model, "vote_", None), Mixture):
@@ -298,7 +294,7 @@ def _probabilities(
         contexts, scorer = view.read(X), view.scorer
         ones = np.ones(len(X), np.int64)
 
-        def of(columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        def of(columns: Ints) -> Floats:
             return np.asarray(np.exp(-scorer.losses(Examples(contexts, columns, scorer.labels, ones))))
 
         return np.where(place >= 0, of(np.maximum(place, 0)), np.nan), of(scorer.winners(contexts))
@@ -309,7 +305,7 @@ def _probabilities(
     return of_truth, probabilities.max(axis=1)
 
 
-def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
+def _most_frequent(learnt: Array, y: Array) -> Answers:
     """Return the answers of the label that is learnt most often, with the labels' shares as probabilities."""
     counts = Counter(label_array(learnt).tolist())
     best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:LONG_LIST]
@@ -347,7 +343,7 @@ def _measures(parts: list[Answers], n_labels: int) -> Measures:
     )
 
 
-def expected_calibration_error(probabilities: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> float:
+def expected_calibration_error(probabilities: Floats, right: Bools, bins: int = BINS) -> float:
     """Return the mean distance between the highest probability and the share of right answers, bin by bin.
 
     Examples
@@ -371,19 +367,13 @@ def _calibration(parts: list[Answers]) -> list[dict[str, float]]:
     return list(_bins(place, highest, right))
 
 
-def _bins(
-    place: NDArray[np.int64], highest: NDArray[np.float64], right: NDArray[np.bool_]
-) -> Iterator[dict[str, float]]:
+def _bins(place: Ints, highest: Floats, right: Bools) -> Iterator[dict[str, float]]:
     for number in np.unique(place).tolist():
         here = place == number
-        yield {
-            "probability": float(highest[here].mean()),
-            "right": float(right[here].mean()),
-            "asked": int(here.sum()),
-        }
+        yield {"probability": float(highest[here].mean()), "right": float(right[here].mean()), "asked": int(here.sum())}
 
 
-def _confusion(y: NDArray[Any], predicted: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def _confusion(y: Array, predicted: Array) -> tuple[tuple[str, ...], Ints]:
     """Return the most frequent labels as they are shown, and how often each was answered by each."""
     shown = most_frequent_labels(y, CONFUSION_LABELS)
     shown = sorted(shown) if len({isinstance(label, str) for label in shown}) == 1 else shown
@@ -416,9 +406,7 @@ class NumberMeasures:
     """Of the interval of 80 %; None, as the pinball loss, where only one number is predicted."""
 
     @classmethod
-    def of(
-        cls, y: NDArray[np.float64], predicted: NDArray[np.float64], quantiles: NDArray[np.float64] | None = None
-    ) -> NumberMeasures:
+    def of(cls, y: Floats, predicted: Floats, quantiles: Floats | None = None) -> NumberMeasures:
         """Return the figures of predictions and quantiles (m, `LEVELS`) of targets."""
         errors, spread = y - predicted, float(((y - y.mean()) ** 2).sum())
         left = None if quantiles is None else y[:, None] - quantiles
@@ -441,12 +429,12 @@ class NumberEvaluation:
     fit_seconds: float
     """The mean of the fits of the model."""
     measures: dict[str, NumberMeasures]
-    targets: NDArray[np.float64]
-    predicted: NDArray[np.float64]
+    targets: Floats
+    predicted: Floats
     """What the model predicts for each target."""
     coverage: list[tuple[float, float]]
     """For intervals of some shares, the share of targets inside."""
-    peers: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    peers: dict[str, Floats] = field(default_factory=dict)
     """What other learners predict for each target."""
 
     @property
@@ -497,8 +485,8 @@ def evaluate_numbers(
     True
     """
     truths, seconds, sizes = [], [], []
-    of_peers: dict[str, list[NDArray[np.float64]]] = {name: [] for name in peers or {}}
-    answers: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {MODEL: [], MEAN: []}
+    of_peers: dict[str, list[Floats]] = {name: [] for name in peers or {}}
+    answers: dict[str, list[tuple[Floats, Floats]]] = {MODEL: [], MEAN: []}
     for number, (learnt, asked) in enumerate(split.parts):
         if on_progress is not None:
             on_progress(number, len(split.parts))
@@ -533,7 +521,7 @@ def evaluate_numbers(
     )
 
 
-def _coverage(y: NDArray[np.float64], quantiles: NDArray[np.float64]) -> list[tuple[float, float]]:
+def _coverage(y: Floats, quantiles: Floats) -> list[tuple[float, float]]:
     """Return for each interval between two quantiles the share that it should hold, and the share that it holds."""
     pairs = [(first, len(LEVELS) - 1 - first) for first in range(len(LEVELS) // 2)][::-1]
     inside = [float(((quantiles[:, low] <= y) & (y <= quantiles[:, high])).mean()) for low, high in pairs]

@@ -19,7 +19,7 @@ from hammemo.tokens.columns import ColumnKind, ordered_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Floats
 
 NAMES: Final = {"lightgbm": "LightGBM"}
 """The name of each peer in tables and figures."""
@@ -40,7 +40,7 @@ class LightGBM(BaseEstimator):
         self.is_target = is_target
         self.numeric = numeric
 
-    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> LightGBM:
+    def fit(self, X: Array, y: Array) -> LightGBM:
         """Learn rows."""
         lightgbm = library()
         learner = lightgbm.LGBMRegressor if self.is_target else lightgbm.LGBMClassifier
@@ -57,27 +57,27 @@ class LightGBM(BaseEstimator):
         self.learner_.fit(self._given(X), y, categorical_feature=names)
         return self
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+    def predict(self, X: Array) -> Array:
         """Return the label, or the number, for each row."""
         if self.is_target:
             return np.asarray(self.learner_.predict(self._given(X)), np.float64)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def predict_proba(self, X: Array) -> Floats:
         """Return the probability of each label for each row."""
         found = np.asarray(self.learner_.predict_proba(self._given(X)), np.float64)
         return found[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
 
-    def top_k(self, X: NDArray[Any], k: int) -> NDArray[Any]:
+    def top_k(self, X: Array, k: int) -> Array:
         """Return the k most probable labels for each row."""
         return np.asarray(self.classes_[np.argsort(-self.predict_proba(X), axis=1, kind="stable")[:, :k]])
 
-    def _is_number(self, place: int, column: NDArray[Any]) -> bool:
+    def _is_number(self, place: int, column: Array) -> bool:
         if isinstance(self.numeric, str):
             return self.numeric == "auto" and all(isinstance(value, Real) for value in column.tolist())
         return place in self.numeric
 
-    def _given(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _given(self, X: Array) -> Floats:
         """Return rows as numbers, NaN for missing values and for names that were not learnt."""
         columns = []
         for codes, column in zip(self.codes_, X.T, strict=True):

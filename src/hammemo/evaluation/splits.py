@@ -19,8 +19,7 @@ from hammemo.tokens.contexts import windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.models.classifiers import MemoryClassifier
 
 
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 class TableMaterial:
     """Rows of a table, each a unit."""
 
-    X: NDArray[Any]
-    y: NDArray[Any]
+    X: Array
+    y: Array
     moments: Sequence[Any] | None = None
     unit: str = "rows"
     is_target: bool = False
@@ -38,23 +37,23 @@ class TableMaterial:
     def __len__(self) -> int:
         return len(self.y)
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Return ones."""
         return np.ones(len(self), np.int64)
 
-    def strata(self) -> NDArray[np.int64]:
+    def strata(self) -> Ints:
         """Return the number of each row's label; for targets, which tenth of them each row belongs to."""
         if self.is_target:
             return np.argsort(np.argsort(self.y, kind="stable"), kind="stable") * 10 // max(len(self), 1)
         numbers: dict[Any, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in self.y.tolist()], np.int64)
 
-    def learnt_by(self, model: Any, units: NDArray[np.int64]) -> Any:
+    def learnt_by(self, model: Any, units: Ints) -> Any:
         """Return a copy of the model that has learnt these rows."""
         learner = clone(model)
         return learner.fit(self.X[units], self.y[units])
 
-    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def examples(self, units: Ints) -> tuple[Array, Array]:
         """Return the contexts and labels of these rows."""
         return self.X[units], self.y[units]
 
@@ -68,7 +67,7 @@ class TableMaterial:
 class DocumentMaterial:
     """Documents, each a unit: every token is to be told from the h before it, or those that are `classes`."""
 
-    documents: Sequence[NDArray[Any]]
+    documents: Sequence[Array]
     length: int
     short: Any = "drop"
     classes: Sequence[Any] | None = None
@@ -78,22 +77,22 @@ class DocumentMaterial:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Return the number of windows of each document."""
         before = 0 if self.short == "pad" else self.length
         return np.array([max(len(tokens) - before, 0) for tokens in self.documents], np.int64)
 
-    def strata(self) -> NDArray[np.int64]:
+    def strata(self) -> Ints:
         """Return zeros: whole documents are not of one label."""
         return np.zeros(len(self), np.int64)
 
-    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
+    def learnt_by(self, model: MemoryClassifier, units: Ints) -> MemoryClassifier:
         """Return a copy of the model that has learnt these documents."""
         learner: MemoryClassifier = clone(model)
         documents = [self.documents[unit] for unit in units.tolist()]
         return learner.fit_stream(documents, self.length, classes=self.classes, short=self.short)
 
-    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def examples(self, units: Ints) -> tuple[Array, Array]:
         """Return the windows of these documents and what follows each."""
         X, y = windows([self.documents[unit] for unit in units.tolist()], self.length, short=self.short)
         if self.classes is None:
@@ -120,7 +119,7 @@ class Split:
     """Which units are learnt and which are held out, once or several times."""
 
     title: str
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    parts: list[tuple[Ints, Ints]]
 
 
 def folds(material: Material, number: int, seed: int = 0) -> Split:
@@ -176,7 +175,7 @@ def _check_share(share: float) -> None:
         raise ValueError(f"holdout={share!r} is a share above 0 and below 1, for example 0.2.")
 
 
-def _one_split(title: str, learnt: NDArray[np.int64], asked: NDArray[np.int64]) -> Split:
+def _one_split(title: str, learnt: Ints, asked: Ints) -> Split:
     if not len(learnt) or not len(asked):
         raise ValueError(
             f"There are {len(learnt)} to learn and {len(asked)} to ask ({title}): give more input, or another holdout=."
@@ -184,7 +183,7 @@ def _one_split(title: str, learnt: NDArray[np.int64], asked: NDArray[np.int64]) 
     return Split(title, [(learnt, asked)])
 
 
-def _mixed(material: Material, seed: int) -> NDArray[np.int64]:
+def _mixed(material: Material, seed: int) -> Ints:
     """Return all units, stratum by stratum, in random order within each."""
     order = np.random.Generator(np.random.Philox(seed % 2**64)).permutation(len(material))
     return np.asarray(order[np.argsort(material.strata()[order], kind="stable")])

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Bools, Floats, Ints
 
 MISSING: Final = "missing"
 OTHERS: Final = "others"
@@ -30,7 +31,7 @@ def draw_one(
     ax: Axes | None,
     column: str,
     values: Sequence[str],
-    counts: NDArray[np.int64],
+    counts: Ints,
     labels: Sequence[str],
     label: int | None,
     source: str,
@@ -75,9 +76,9 @@ def draw_means(
     ax: Axes | None,
     column: str,
     values: Sequence[str],
-    totals: NDArray[np.int64],
-    means: NDArray[np.float64],
-    errors: NDArray[np.float64],
+    totals: Ints,
+    means: Floats,
+    errors: Floats,
     source: str,
     *,
     ordered: bool,
@@ -111,7 +112,7 @@ def draw_pair(
     ax: Axes | None,
     columns: Sequence[str],
     values: Sequence[Sequence[str]],
-    counts: NDArray[np.int64],
+    counts: Ints,
     labels: Sequence[str],
     label: int | None,
     source: str,
@@ -150,7 +151,7 @@ def draw_pair(
     return ax
 
 
-def _shown_labels(counts: NDArray[np.int64], label: int | None) -> list[int]:
+def _shown_labels(counts: Ints, label: int | None) -> list[int]:
     """Return the labels that are drawn: one of two, else the most frequent ones, in their order."""
     if label is not None:
         return [label]
@@ -159,7 +160,7 @@ def _shown_labels(counts: NDArray[np.int64], label: int | None) -> list[int]:
     return list(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_LINES].tolist())
 
 
-def _draw_rows(ax: Axes, places: NDArray[np.int64], totals: NDArray[np.int64], values: Sequence[str]) -> None:
+def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> None:
     """Draw how many rows have each value, behind the shares; the bar of many values together may be cut off."""
     single = [total for total, value in zip(totals.tolist(), values, strict=True) if not value.endswith(OTHERS)]
     most = max(single) or int(totals.max())
@@ -173,14 +174,7 @@ def _draw_rows(ax: Axes, places: NDArray[np.int64], totals: NDArray[np.int64], v
     ax.patch.set_visible(False)
 
 
-def _draw_shares(
-    ax: Axes,
-    counts: NDArray[np.int64],
-    totals: NDArray[np.int64],
-    joined: NDArray[np.bool_],
-    colour: str,
-    label: str,
-) -> None:
+def _draw_shares(ax: Axes, counts: Ints, totals: Ints, joined: Bools, colour: str, label: str) -> None:
     """Draw the share of one label, with one standard error, where there are rows; join those that are in order."""
     held = np.flatnonzero(totals)
     shares = counts[held] / totals[held]

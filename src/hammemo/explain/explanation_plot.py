@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Floats
 
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#882255")
 _FOR, _AGAINST, _WHOLE = COLOURS[0], COLOURS[1], "#777777"
@@ -29,7 +30,7 @@ def draw(
     title: str,
     base: float,
     sites: Sequence[str],
-    contributions: NDArray[np.float64],
+    contributions: Floats,
     score: tuple[str, float],
     interval: tuple[str, float, float] | None,
 ) -> Axes:
@@ -80,9 +81,7 @@ def draw(
     return ax
 
 
-def _bars(
-    base: float, sites: Sequence[str], contributions: NDArray[np.float64]
-) -> tuple[list[str], NDArray[np.float64]]:
+def _bars(base: float, sites: Sequence[str], contributions: Floats) -> tuple[list[str], Floats]:
     """Return names and lengths of the bars but the last: the prior, the most telling sites, and the rest as one."""
     order = np.argsort(-np.abs(contributions), kind="stable")
     order = order if len(order) <= _MOST_SITES else order[: _MOST_SITES - 1]
@@ -95,7 +94,7 @@ def _bars(
     return names, np.array(parts, np.float64)
 
 
-def _write_numbers(ax: Axes, starts: NDArray[np.float64], lengths: NDArray[np.float64]) -> None:
+def _write_numbers(ax: Axes, starts: Floats, lengths: Floats) -> None:
     """Write what each bar adds behind its end."""
     digits = 2 if np.abs(lengths).max(initial=0.0) >= 0.1 else 4
     for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):

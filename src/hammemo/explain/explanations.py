@@ -29,9 +29,9 @@ from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
     from rich.console import Group
 
+    from hammemo._arrays.types import Array, Floats
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
 
@@ -120,18 +120,18 @@ class Explanation:
     seen: tuple[bool | None, ...]
     sites: tuple[tuple[int, ...], ...]
     labels: tuple[Any, ...]
-    scores: NDArray[np.float64]
-    base: NDArray[np.float64]
-    contributions: NDArray[np.float64]
-    low: NDArray[np.float64] | None
-    high: NDArray[np.float64] | None
-    errors: NDArray[np.float64] | None
-    score_errors: NDArray[np.float64] | None
+    scores: Floats
+    base: Floats
+    contributions: Floats
+    low: Floats | None
+    high: Floats | None
+    errors: Floats | None
+    score_errors: Floats | None
     margin: float | None
     certified: bool | None
     names: tuple[str, ...] | None = None
     kinds: tuple[str, ...] = ()
-    probabilities: NDArray[np.float64] | None = None
+    probabilities: Floats | None = None
     ranges: tuple[str | None, ...] | None = None
 
     @property
@@ -143,7 +143,7 @@ class Explanation:
         return "unknown" if self.errors is None else "standard errors"
 
     @property
-    def score_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def score_bounds(self) -> tuple[Floats, Floats] | None:
         """What the exact scores are at least, and at most, or None where no bounds are known."""
         if self.low is None or self.high is None:
             return None
@@ -389,7 +389,7 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     of_positions = cells.column_shares(row)[0]
     shares = np.array([of_positions[list(site)].mean(axis=0) for site in explanation.sites])  # a tuple's are even
 
-    def summed(of_sites: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    def summed(of_sites: Floats | None) -> Floats | None:
         return None if of_sites is None else np.asarray(shares.T @ of_sites)
 
     contributions = summed(explanation.contributions)
@@ -405,7 +405,7 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     )
 
 
-def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "explain") -> list[Any]:
+def one_context(tokens: Any, names: Array | None = None, call: str = "explain") -> list[Any]:
     """Return the tokens of one context, or refuse what is a batch already, or a row of a frame with other columns."""
     if hasattr(tokens, "columns"):  # to go through a data frame is to go through the names of its columns
         raise ValueError(
@@ -433,7 +433,7 @@ class _NumberFormat:
         All that the table shows, but for standard errors.
     """
 
-    def __init__(self, *parts: NDArray[np.float64] | None) -> None:
+    def __init__(self, *parts: Floats | None) -> None:
         numbers = np.concatenate([part.ravel() for part in parts if part is not None])
         largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
         most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
@@ -445,10 +445,7 @@ class _NumberFormat:
         return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"
 
     def __call__(
-        self,
-        values: NDArray[np.float64],
-        bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
-        errors: NDArray[np.float64] | None = None,
+        self, values: Floats, bounds: tuple[Floats, Floats] | None = None, errors: Floats | None = None
     ) -> list[str]:
         """Return each value as text with what is known of its error; one that is known has none."""
         texts = [self.one(value) for value in values.tolist()]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Floats
 
 PREDICTION = "prediction"
 
@@ -39,7 +40,7 @@ class NumberExplanation(Explanation):
         cls,
         values: Sequence[Any],
         names: Sequence[str] | None,
-        contributions: NDArray[np.float64],
+        contributions: Floats,
         base: float,
         interval: tuple[float, float],
     ) -> NumberExplanation:

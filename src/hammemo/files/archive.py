@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array
+
 MAX_HEADER: Final = 2**23
 """The most bytes a header may have. All that can be learnt fits: see `MAX_SITES`, `MAX_POSITIONS`, `MAX_NAME_BYTES`."""
 
@@ -53,7 +55,7 @@ class MissingFileError(FileError):
     """Raised when a file of a model in segments is not there: it is lost, or deleted since the head was read."""
 
 
-def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
+def sealed(tensors: dict[str, Array], text: str) -> list[bytes | memoryview]:
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
     if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
@@ -191,7 +193,7 @@ class Archive:
         return arrays, text, 8 + length
 
 
-def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
+def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple[str, Array]]:
     """Yield the arrays that a header declares; they must fill the data without gaps and without sharing a byte."""
     spans = [(0, 0)]
     for name, entry in header.items():

@@ -46,8 +46,7 @@ from hammemo.tokens.token_types import TokenTypes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.models.classifiers import MemoryClassifier
@@ -99,7 +98,7 @@ def from_bytes(data: bytes) -> Savable:
 
 def _classifier_parts(
     model: MemoryClassifier, segmented: SignedSum | None = None
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+) -> tuple[dict[str, Array], dict[str, Any]]:
     memory: Any = model.memory_.now()
     state, names = model.state, model.state.columns.names
     kept = {} if state.store is None else state.store.described()
@@ -155,14 +154,14 @@ def _classifier_parts(
     return {**arrays, **descriptions.codes_arrays(memory)}, about
 
 
-def _kept_parts(store: ModelStore | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _kept_parts(store: ModelStore | None) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the arrays of what is stored of rows, and the entry of the description."""
     if store is None:
         return {}, {}
     return {f"kept.{name}": array for name, array in store.state().items()}, {"kept": store.described()}
 
 
-def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, Array], dict[str, Any]]:
     state, names = model.state, model.state.columns.names
     if type(model) is not MemoryRegressor:
         raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
@@ -195,7 +194,7 @@ def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, NDArray[Any]], d
     return {**arrays, **rows}, about
 
 
-def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _predictor_parts(model: Predictor) -> tuple[dict[str, Array], dict[str, Any]]:
     compiled = model.compiled
     try:
         name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
@@ -219,11 +218,11 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
     return {**frame.arrays(), **arrays, **_vote_arrays(model.vote), **_cell_arrays(model.cells)}, about
 
 
-def _cell_arrays(cells: Cells | None) -> dict[str, NDArray[Any]]:
+def _cell_arrays(cells: Cells | None) -> dict[str, Array]:
     return {} if cells is None else {f"cells.{name}": array for name, array in cells.arrays().items()}
 
 
-def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
+def _vote_arrays(vote: Vote) -> dict[str, Array]:
     return {f"vote.{name}": array for name, array in vote.state().items()}
 
 
@@ -343,9 +342,7 @@ def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Colu
     return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
 
 
-def _stored_store(
-    about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, key: bytes | None
-) -> ModelStore | None:
+def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, key: bytes | None) -> ModelStore | None:
     """Return what a file stores of rows or documents, checked, and take its arrays out of `arrays`.
 
     It is checked in any case: all of it is read.
@@ -396,7 +393,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about), cells)
 
 
-def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:
+def _restore_vote(vote: Vote, arrays: dict[str, Array], sites: Sites, *, verify: bool) -> None:
     """Give a vote what was fitted, and take those arrays out of `arrays`."""
     own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("vote.")}
     stored = StoredArrays(own, trusted=not verify)

@@ -32,8 +32,7 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.memories import Memory
     from hammemo.memories.reader import Reader
     from hammemo.tokens.vocabulary import Vocabulary
@@ -109,7 +108,7 @@ def codes_entry(part: Any, name: str, value: Any, fitted: Memory | None) -> dict
     return {name: {"arrays": kind}}
 
 
-def codes_arrays(memory: Memory) -> dict[str, NDArray[Any]]:
+def codes_arrays(memory: Memory) -> dict[str, Array]:
     """Return the codes and projection that a fitted memory was given, as the arrays of a file."""
     return {
         f"{kind}.{name}": array for kind, rows in given_codes(memory).items() for name, array in rows.arrays().items()
@@ -237,7 +236,7 @@ class Restorer:
         self.key = key
         self.codes: dict[str, GivenRows] = {}
 
-    def take_codes(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def take_codes(self, arrays: dict[str, Array]) -> None:
         """Take codes and projections that were given out of the arrays of a file, checked, if it has any."""
         own = {name: arrays.pop(name) for name in list(arrays) if name.partition(".")[0] in GIVEN}
         kinds = [kind for kind in GIVEN if any(name.startswith(f"{kind}.") for name in own)]
@@ -314,7 +313,7 @@ def _plain_value(value: Any) -> Any:
     return value
 
 
-def stored_cells(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Cells | None:
+def stored_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | None:
     """Return the cells of a model of a table with numbers, checked, and take their arrays out of `arrays`."""
     if "cells" not in about:
         return None
@@ -418,7 +417,7 @@ def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype
     return dtype
 
 
-def stored_feature_names(about: Mapping[str, Any], h: int) -> NDArray[Any]:
+def stored_feature_names(about: Mapping[str, Any], h: int) -> Array:
     """Return the names of the columns in a description, checked: one for each of the h tokens of a context."""
     names = about["feature_names_in"]
     if len(names) != h or any(type(name) is not str for name in names):

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.array_digest import array_digest
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.segment_files import (
@@ -47,9 +46,8 @@ from hammemo.memories.label_counts import LabelCounts, stored_empties
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Ints
     from hammemo.kernels.sites import Sites
 
 HEAD: Final = "head.safetensors"
@@ -141,7 +139,7 @@ def _unchanged(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
     return signed if inside and view.lost is None else None
 
 
-def _present_edges(table: SignedSum, folder: str) -> NDArray[np.int64]:
+def _present_edges(table: SignedSum, folder: str) -> Ints:
     """Return where the table is cut now; where segments of several tables overlap, as many new cuts as are here."""
     held = zip(table.views, table.all_segments.segments, strict=True)
     ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
@@ -153,7 +151,7 @@ def _present_edges(table: SignedSum, folder: str) -> NDArray[np.int64]:
     return np.unique([0, len(table.vocabulary), *(first for first, _ in ends[1:])])
 
 
-def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
+def even_edges(table: SignedSum, segments: int | None) -> Ints:
     """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
     n = len(table.vocabulary)
     weights = np.zeros(max(n, 1))
@@ -171,9 +169,18 @@ def even_edges(table: SignedSum, segments: int | None) -> NDArray[np.int64]:
 def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
     """Return a name for what is made of these segments, cut at these tokens."""
     held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
-    on_top = [[array_digest(one.segment.arrays) for one in held if one.sign == sign] for sign in (1, -1)]
+    on_top = [[_digest(one.segment) for one in held if one.sign == sign] for sign in (1, -1)]
     told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+
+
+def _digest(segment: Segment) -> str:
+    """Return a hash of a segment in memory; the names of files are made of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(segment.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:

@@ -19,7 +19,7 @@ from hammemo.stores.kept import EVERYTHING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[st
     }
 
 
-def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
     """Return how many rows or documents a model keeps in plain text, whether these are all, and if it needs a refit."""
     if about.get("kind") not in ("classifier", "regressor"):
         return {}

@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from io import BufferedRandom
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.kernels.sites import Sites
 
 NOTE: Final = "remote.json"
@@ -135,11 +134,11 @@ class Remote:
             file.seek(size - len(end))
             file.write(end)
 
-    def fetcher(self, path: str, end: int) -> Callable[[NDArray[np.int64]], None]:
+    def fetcher(self, path: str, end: int) -> Callable[[Ints], None]:
         """Return what puts pages, ascending, into the file of a segment; `end` is where its pages end."""
         name = os.path.basename(path)
 
-        def fetch(pages: NDArray[np.int64]) -> None:
+        def fetch(pages: Ints) -> None:
             runs = np.split(pages, np.flatnonzero(np.diff(pages) > _GAP) + 1)
             edges = [(int(run[0]) * PAGE, min((int(run[-1]) + 1) * PAGE, end)) for run in runs]
             with open(path, "r+b") as file:
@@ -284,7 +283,7 @@ class SegmentFacts:
 
 
 def write_segment(
-    path: str, arrays: Mapping[str, NDArray[Any]], *, sign: int = 1, edits: bool = False, by_checksum: bool = False
+    path: str, arrays: Mapping[str, Array], *, sign: int = 1, edits: bool = False, by_checksum: bool = False
 ) -> SegmentFacts:
     """Write a segment to a file, whole or not at all; with `by_checksum` the checksum replaces ``*`` in its name."""
     arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
@@ -310,13 +309,13 @@ def write_segment(
 
 
 def _facts(
-    name: str, arrays: Mapping[str, NDArray[Any]], size: int, checksum: str, blocks: str, sign: int, *, edits: bool
+    name: str, arrays: Mapping[str, Array], size: int, checksum: str, blocks: str, sign: int, *, edits: bool
 ) -> SegmentFacts:
     rows = sum(len(array) - 1 for key, array in arrays.items() if key.startswith("rows."))
     return SegmentFacts(name, sign, edits, size, rows, entries_in(arrays), checksum, blocks)
 
 
-def _write(file: BufferedRandom, start: bytes, arrays: list[NDArray[Any]]) -> tuple[bytes, str]:
+def _write(file: BufferedRandom, start: bytes, arrays: list[Array]) -> tuple[bytes, str]:
     """Write all of a segment; return the hashes of its pages, and its checksum."""
     whole, blocks, rest = hashlib.blake2b(digest_size=32), bytearray(), b""
     for array in [np.frombuffer(start, np.uint8), *arrays]:
@@ -455,12 +454,12 @@ class Pages:
         if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
             self._map.madvise(mmap.MADV_RANDOM)
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def __call__(self, array: Array, first: Ints, stop: Ints) -> None:
         """See `PageCheck`."""
         place, size = self._places.get(id(array)) or self._place(array)
         self.check((place + first * size) // PAGE, (place + stop * size - 1) // PAGE + 1)
 
-    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def check(self, first: Ints, stop: Ints) -> None:
         """See `PageCheck`."""
         pages = ranges(first, np.maximum(stop - first, 0))
         if self.touched is not None:
@@ -476,12 +475,12 @@ class Pages:
                 raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
             self.checked[page] = True
 
-    def _place(self, array: NDArray[Any]) -> tuple[int, int]:
+    def _place(self, array: Array) -> tuple[int, int]:
         """Return where an array of the file begins, and the bytes of its rows; the segment keeps the array itself."""
         found = self._places[id(array)] = (array.ctypes.data - self._address, array.strides[0])
         return found
 
-    def _fetch(self, pages: NDArray[np.int64]) -> None:
+    def _fetch(self, pages: Ints) -> None:
         """Ask the operating system for pages in the order of the file, before they are read one by one."""
         if len(pages) < _FETCHED_AT_ONCE or not isinstance(self._map, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
             return

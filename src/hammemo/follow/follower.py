@@ -294,12 +294,7 @@ class Follower:
         before = self._position or Position(self.source.slot, 0, self._columns.hash, "")
         lsn, n = max(before.lsn, slot.confirmed), len(table[1])
         read = replace(
-            before,
-            lsn=lsn,
-            layout=moment.layout,
-            shown=moment.shown,
-            until=moment.until,
-            checked=int(time.time()),
+            before, lsn=lsn, layout=moment.layout, shown=moment.shown, until=moment.until, checked=int(time.time())
         )
 
         def after(synced: Synced | None) -> Position:
@@ -313,10 +308,7 @@ class Follower:
             self._tell(f"Fitted to {n:,} rows.", {"event": "fitted", "rows": n})
             return table
         facts = {"reason": reason, "forgotten": synced.forgotten, "learnt": synced.learnt}
-        self._tell(
-            f"Compared with the whole table, because {reason}. {synced}",
-            {"event": "checked", **facts},
-        )
+        self._tell(f"Compared with the whole table, because {reason}. {synced}", {"event": "checked", **facts})
         return table
 
     def _refit(self) -> None:

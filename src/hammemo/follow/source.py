@@ -283,9 +283,7 @@ class FollowedSource:
                 "leave it out, or use hammemo sync with a query."
             )
         statement = sql.SQL("create publication {} for table {}{} with (publish_via_partition_root = true)").format(
-            sql.Identifier(name),
-            sql.Identifier(*self._name),
-            sql.SQL("" if where is None else f" where ({where})"),
+            sql.Identifier(name), sql.Identifier(*self._name), sql.SQL("" if where is None else f" where ({where})")
         )
         self.db.execute(statement)
 

@@ -31,11 +31,11 @@ with needed("To follow a table: pip install 'hammemo[follow]'"):
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Floats
 
 Row = tuple["str | None", ...]
 """The texts of the followed columns, with the label last (then the subject, if there is one)."""
-Frame = tuple[Any, "NDArray[Any]", "list[Any] | None"]
+Frame = tuple[Any, "Array", "list[Any] | None"]
 """An Arrow table of values, labels, and subjects or None."""
 
 _BOOL, _NUMERIC = 16, 1700
@@ -115,7 +115,7 @@ class Followed:
         joined = [name for part in subjects for name in part] if self.subject else None
         return pa.concat_tables(tables), np.concatenate(labels), joined
 
-    def labels(self, texts: Sequence[str | None]) -> NDArray[Any]:
+    def labels(self, texts: Sequence[str | None]) -> Array:
         """Return labels: whole numbers and truth values by their type, all others by their text; targets as floats."""
         if self.is_target:
             return self._targets(texts)
@@ -128,7 +128,7 @@ class Followed:
         found[:] = made
         return found
 
-    def _targets(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+    def _targets(self, texts: Sequence[str | None]) -> Floats:
         targets = np.array(texts, np.float64)
         if not np.isfinite(targets).all():
             name = self.label.name

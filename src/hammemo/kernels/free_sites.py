@@ -29,7 +29,7 @@ from hammemo.tokens.contexts import Contexts, Examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Floats, Ints
 
 ONE_TOKEN: Final = Sites(1, ((0,),), np.ones(1))
 """The sites of derived examples: contexts of one token."""
@@ -57,7 +57,7 @@ class FreeKernel(SiteKernel):
         """Refuse: a free site has no similarity of two contexts."""
         raise TypeError(f"{self!r} compares no positions, so it has no similarity of two contexts: see vote=Mixture().")
 
-    def pairwise(self, X: Any, Y: Any = None) -> NDArray[np.float64]:  # noqa: ARG002
+    def pairwise(self, X: Any, Y: Any = None) -> Floats:  # noqa: ARG002
         """Refuse: a free site has no similarity of two contexts."""
         return self(X, X)  # type: ignore[return-value]  # raises
 
@@ -146,12 +146,12 @@ class Places:
         1 for the last place of the context, 2 for the one before it; ascending for each context.
     """
 
-    contexts: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    distances: NDArray[np.int64]
+    contexts: Ints
+    ranks: Ints
+    distances: Ints
 
 
-def distinct_places(ranks: NDArray[np.int64], reach: int) -> Places:
+def distinct_places(ranks: Ints, reach: int) -> Places:
     """Return the distinct tokens of the last `reach` places of each context; -1 is no token.
 
     Shapes

@@ -35,6 +35,8 @@ from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo._arrays.types import Floats
+
 
 class SiteKernel(BaseEstimator):
     """Kernel that compares any set of sites.
@@ -110,7 +112,7 @@ class SiteKernel(BaseEstimator):
         matches = [all(left[r] == right[r] and left[r] != NO_TOKEN for r in site) for site in sites.positions]
         return float(sites.weights[matches].sum() / sites.total_weight)
 
-    def pairwise(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+    def pairwise(self, X: Any, Y: Any = None) -> Floats:
         """Return the matrix of K between the contexts of X and those of Y (X itself by default).
 
         Shapes
@@ -123,7 +125,7 @@ class SiteKernel(BaseEstimator):
         encoder = SiteOneHot(kernel, normalize=False).fit(Y)
         weights = np.repeat(encoder.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
         products = encoder.transform(X) @ sparse.diags_array(weights) @ encoder.transform(Y).T
-        values: NDArray[np.float64] = products.toarray() / encoder.sites_.total_weight
+        values: Floats = products.toarray() / encoder.sites_.total_weight
         return values
 
 
@@ -445,7 +447,7 @@ def _resolve_site(site: Any, h: int) -> Site:
     return resolved
 
 
-def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> NDArray[np.float64]:
+def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> Floats:
     values = np.ones(n_sites) if weights is None else np.asarray(weights, np.float64)
     if values.shape != (n_sites,):
         raise ValueError(f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={weights!r}.")

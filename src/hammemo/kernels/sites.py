@@ -18,8 +18,7 @@ from hammemo._arrays.tuple_sets import TupleSet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.tokens.contexts import Contexts
 
 Site: TypeAlias = tuple[int, ...]
@@ -66,7 +65,7 @@ class Sites:
 
     h: int
     positions: tuple[Site, ...]
-    weights: NDArray[np.float64]
+    weights: Floats
     free: tuple[FreeSite, ...] = ()
 
     @property
@@ -80,7 +79,7 @@ class Sites:
         return len(self.positions) + len(self.free)
 
     @property
-    def all_weights(self) -> NDArray[np.float64]:
+    def all_weights(self) -> Floats:
         """The weights of all sites: those without a position come last, and have the weight 1."""
         return np.append(self.weights, np.ones(len(self.free))) if self.free else self.weights
 
@@ -111,7 +110,7 @@ class Sites:
             )
 
 
-def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], NDArray[np.int64]]:
+def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], Ints]:
     """Return what each site holds in a batch and, for each context and site, the rank in that; -1 where incomplete.
 
     Shapes
@@ -123,7 +122,7 @@ def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], NDA
     return [tuples for tuples, _ in collected], np.stack([index for _, index in collected], axis=1)
 
 
-def find_sites(ranks: NDArray[np.int64], sites: Sites, tuples: Sequence[TupleSet]) -> NDArray[np.int64]:
+def find_sites(ranks: Ints, sites: Sites, tuples: Sequence[TupleSet]) -> Ints:
     """Return, for each context and site, the row in the stacked tuple sets; -1 where they do not hold it.
 
     Shapes
@@ -139,7 +138,7 @@ def find_sites(ranks: NDArray[np.int64], sites: Sites, tuples: Sequence[TupleSet
     return rows
 
 
-def rows_of_columns(columns: NDArray[np.int64], values: NDArray[np.float64], width: int) -> sparse.csr_array:
+def rows_of_columns(columns: Ints, values: Floats, width: int) -> sparse.csr_array:
     """Return the sparse matrix whose row i holds `values[k]` in column `columns[i, k]`; -1 leaves it out.
 
     Shapes

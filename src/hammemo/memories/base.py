@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import Ranker
@@ -115,10 +114,10 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def restore(
         self: Self,
-        state: Mapping[str, NDArray[Any]],
+        state: Mapping[str, Array],
         sites: Sites,
         seed: int = 0,
-        declared: NDArray[Any] | None = None,
+        declared: Array | None = None,
         *,
         trusted: bool = False,
     ) -> Self:
@@ -152,7 +151,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         stored: StoredArrays,
         sites: Sites,
         seed: int,
-        declared: NDArray[Any] | None,
+        declared: Array | None,
         restore_arrays: Callable[[Self, LabelCounts, StoredArrays], None],
     ) -> None:
         """Take a state, the labels and their counts here, all else by `restore_arrays`."""
@@ -313,7 +312,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         return self.observed().labels
 
     @property
-    def label_counts(self) -> NDArray[np.int64]:
+    def label_counts(self) -> Ints:
         """How many stored examples each of `labels` has."""
         return self.frame().label_counts
 
@@ -338,7 +337,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         labels = observed.labels.union(version.declared)
         return Frame(version.sites, labels, observed.counts_for(labels))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the canonical form of all that is stored, as named arrays."""
         version = self.now()
         return {**version.frame().arrays(), **version.state_arrays()}
@@ -413,7 +412,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Return a reader of what is stored now; `reader` keeps it until the next edit."""
 
     @abstractmethod
-    def state_arrays(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return the canonical form of what is stored, the labels and their counts left out."""
 
     @abstractmethod

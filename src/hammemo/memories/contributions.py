@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +46,15 @@ class SiteScores:
     array([[3. , 1.5]])
     """
 
-    values: NDArray[np.float64]
-    low: NDArray[np.float64] | None = None
-    high: NDArray[np.float64] | None = None
-    errors: NDArray[np.float64] | None = None
-    total_errors: NDArray[np.float64] | None = None
-    base: NDArray[np.float64] | None = None
+    values: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    errors: Floats | None = None
+    total_errors: Floats | None = None
+    base: Floats | None = None
     parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
 
-    def extended(
-        self,
-        added: NDArray[np.float64],
-        base: NDArray[np.float64],
-        parts: tuple[tuple[str, tuple[int, ...]], ...],
-    ) -> SiteScores:
+    def extended(self, added: Floats, base: Floats, parts: tuple[tuple[str, tuple[int, ...]], ...]) -> SiteScores:
         """Return these contributions, of known parts, and further exact ones behind them: (m, more, K), (m, K)."""
         assert self.parts is not None
         return replace(
@@ -72,16 +67,16 @@ class SiteScores:
         )
 
     @classmethod
-    def exact(cls, values: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> SiteScores:
+    def exact(cls, values: Floats, base: Floats | None = None) -> SiteScores:
         """Return contributions that are known: the bounds are the values themselves."""
         return cls(values, values, values, base=base)
 
-    def totals(self) -> NDArray[np.float64]:
+    def totals(self) -> Floats:
         """Return the scores: the base and the sum over sites, shape (m, K)."""
         sums = self.values.sum(axis=1)
         return np.asarray(sums if self.base is None else sums + self.base)
 
-    def divided(self, divisor: float | NDArray[np.float64]) -> SiteScores:
+    def divided(self, divisor: float | Floats) -> SiteScores:
         """Return the same for scores that are divided by a positive number, or by one a label."""
         parts = ("values", "low", "high", "errors", "total_errors", "base")
         held = {name: getattr(self, name) for name in parts}

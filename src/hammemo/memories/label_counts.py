@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints
     from hammemo.kernels.sites import Sites
 
 
@@ -36,7 +35,7 @@ class LabelCounts(Cached):
     """How many examples each label has; labels with none are not held."""
 
     labels: Vocabulary = field(default_factory=Vocabulary)
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @cached_property
     def total(self) -> int:
@@ -71,7 +70,7 @@ class LabelCounts(Cached):
         vars(changed)["total"] = total
         return changed
 
-    def counts_for(self, labels: Vocabulary) -> NDArray[np.int64]:
+    def counts_for(self, labels: Vocabulary) -> Ints:
         """Return how many examples each of these labels has, zero for those that are not held; all that are, are there.
 
         Shapes
@@ -95,9 +94,9 @@ class Frame:
 
     sites: Sites
     labels: Vocabulary
-    label_counts: NDArray[np.int64]
+    label_counts: Ints
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the labels and their counts as canonical arrays."""
         labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
         return {**labels, "label_counts": narrow(self.label_counts)}
@@ -112,7 +111,7 @@ class Frame:
         return cls(sites, labels, counts.astype(np.int64))
 
 
-def empty_arrays(empties: Sequence[LabelCounts], labels: Vocabulary) -> dict[str, NDArray[Any]]:
+def empty_arrays(empties: Sequence[LabelCounts], labels: Vocabulary) -> dict[str, Array]:
     """Return for each site the examples without a token there, as arrays for a file."""
     held = [(k, one) for k, one in enumerate(empties) if one.total]
     none = np.empty(0, np.int64)

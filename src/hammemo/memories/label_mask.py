@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class LabelMask:
     1
     """
 
-    is_open: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    listed: NDArray[np.int64]
+    is_open: Bools
+    starts: Ints
+    listed: Ints
     lists_allow: bool
 
     def __getitem__(self, part: slice) -> LabelMask:
@@ -51,7 +51,7 @@ class LabelMask:
         starts = self.starts[part.start : part.stop + 1]
         return LabelMask(self.is_open, starts - starts[0], self.listed[starts[0] : starts[-1]], self.lists_allow)
 
-    def allowed(self, part: slice) -> NDArray[np.bool_]:
+    def allowed(self, part: slice) -> Bools:
         """Return whether each of some contexts may be answered with each label: (contexts, L)."""
         starts = self.starts[part.start : part.stop + 1]
         found = np.full((len(starts) - 1, len(self.is_open) + 1), not self.lists_allow)  # -1 marks the last column
@@ -72,7 +72,7 @@ class LabelMask:
         """Return whether each context may be answered with all labels but at most this many."""
         return not self.lists_allow and self.most_listed() <= most and bool(self.is_open.all())
 
-    def passed_over(self, leaders: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    def passed_over(self, leaders: Ints, k: int) -> Ints:
         """Return the first k columns of each context that its list does not name; -1 where they are fewer."""
         found = np.full((len(leaders), k), -1)
         for row, own, first, last in zip(found, leaders.tolist(), self.starts[:-1], self.starts[1:], strict=True):

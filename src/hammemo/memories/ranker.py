@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.types import Array, Floats, Ints
 from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from hammemo.memories.label_mask import LabelMask
     from hammemo.tokens.contexts import Contexts
 
-Divisor: TypeAlias = float | NDArray[np.float64]
+Divisor: TypeAlias = float | Floats
 """What weighted sums are divided by: one number, where all labels share it, or one a label, (L,)."""
 
 
-SingleScores: TypeAlias = "Callable[[Sequence[Any]], NDArray[np.float64] | None]"
+SingleScores: TypeAlias = "Callable[[Sequence[Any]], Floats | None]"
 """From the tokens of one context to its scores, (1, L), or None: then ask `scores`."""
 
 
@@ -57,7 +57,7 @@ class Ranker(ABC):
         self.row_width = row_width
 
     @abstractmethod
-    def scores(self, contexts: Contexts) -> NDArray[Any]:
+    def scores(self, contexts: Contexts) -> Array:
         """Return one score for each context and label.
 
         Shapes
@@ -66,7 +66,7 @@ class Ranker(ABC):
         """
 
     @abstractmethod
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns: the terms of `scores`.
 
         Shapes
@@ -74,7 +74,7 @@ class Ranker(ABC):
         contexts : m of them; columns : (K,); returned values : (m, S, K)
         """
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals.
 
         Shapes
@@ -83,7 +83,7 @@ class Ranker(ABC):
         """
         return best_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width)
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order.
 
         Shapes
@@ -93,7 +93,7 @@ class Ranker(ABC):
         width = min(k, self.n_labels)
         return leading_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width, width)
 
-    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def ranked(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists, best first: the leaders, unless a vote discounts some.
 
         Shapes
@@ -104,7 +104,7 @@ class Ranker(ABC):
 
     def masked_leaders(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
 
         Best first, equals in column order; -1 and NaN where fewer labels are allowed.
@@ -162,32 +162,32 @@ class CellRanker(Ranker):
         self._inner = inner
         self._cells = cells
 
-    def scores(self, contexts: Contexts) -> NDArray[Any]:
+    def scores(self, contexts: Contexts) -> Array:
         """Return one score for each row and label."""
         return self._inner.scores(self._cells.of(contexts))
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site of the cells adds to the scores of the labels in these columns."""
         return self._inner.site_scores(self._cells.of(contexts), columns)
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each row, the first one among equals."""
         parts = row_pieces(len(contexts), self._cells.h)
         return np.concatenate(
             [np.empty(0, np.int64), *(self._inner.winners(self._cells.of(contexts[part])) for part in parts)]
         )
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each row, best first, equals in column order."""
         return self._inner.leaders(self._cells.of(contexts), k)
 
-    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def ranked(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists for each row."""
         return self._inner.ranked(self._cells.of(contexts), k)
 
     def masked_leaders(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores."""
         return self._inner.masked_leaders(self._cells.of(contexts), k, mask, with_scores=with_scores)
 
@@ -208,9 +208,9 @@ class AdditiveRanker(CellRanker):
         super().__init__(inner, cells)
         self.base = base
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return one score for each row and label."""
-        found: NDArray[np.float64] = np.ascontiguousarray(super().scores(contexts), np.float64)
+        found: Floats = np.ascontiguousarray(super().scores(contexts), np.float64)
         if self.base is not None:
             self.base.add(self._cells.codes.rows(contexts), found)
         return found
@@ -220,7 +220,7 @@ class AdditiveRanker(CellRanker):
     ranked = Ranker.ranked
     masked_leaders = Ranker.masked_leaders
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site adds and, behind the sites, what the base adds for each column of the table."""
         found, cells = super().site_scores(contexts, columns), self._cells
         if self.base is None:
@@ -261,13 +261,13 @@ def single_answer(
     return answer
 
 
-def best_columns(scores: Callable[[slice], NDArray[Any]], m: int, row_width: int) -> NDArray[np.int64]:
+def best_columns(scores: Callable[[slice], Array], m: int, row_width: int) -> Ints:
     """Return the first column of the highest score of each of m contexts, whose scores are made some at a time."""
     found = [scores(part).argmax(axis=1) for part in row_pieces(m, row_width)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def leading_columns(scores: Callable[[slice], NDArray[Any]], m: int, row_width: int, k: int) -> NDArray[np.int64]:
+def leading_columns(scores: Callable[[slice], Array], m: int, row_width: int, k: int) -> Ints:
     """Return the columns of the k highest scores of each of m contexts; there are at least k columns."""
     found = [top_columns(scores(part), k) for part in row_pieces(m, row_width)]
     return np.concatenate(found) if found else np.empty((0, k), np.int64)

@@ -52,12 +52,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.memories.label_counts import Frame
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-def proven(low: NDArray[np.float64], high: NDArray[np.float64], answers: NDArray[np.int64]) -> NDArray[np.bool_]:
+def proven(low: Floats, high: Floats, answers: Ints) -> Bools:
     """Return for each query whether the column `answers` must be the exact winner.
 
     Shapes
@@ -110,7 +111,7 @@ class Reader(ABC):
         self.row_width = row_width
 
     @abstractmethod
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Array:
         """Return the weighted sum over sites of the (estimated) counts.
 
         Shapes
@@ -118,7 +119,7 @@ class Reader(ABC):
         contexts : m of them; weights : (S,); returned : (m, number of labels)
         """
 
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
         """Return the terms of the sums that `scores` returns, and what is known of their error.
 
         Here they are those of exact rows; a sketch has a method of its own.
@@ -138,7 +139,7 @@ class Reader(ABC):
         """
         return np.full(len(tokens), -1, np.int8)
 
-    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the column of the highest score over `divisor` of each context, the first one among equals.
 
         Shapes
@@ -147,7 +148,7 @@ class Reader(ABC):
         """
         return best_columns(lambda part: self.scores(contexts[part], weights) / divisor, len(contexts), self.row_width)
 
-    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order.
 
         Shapes
@@ -165,9 +166,7 @@ class Reader(ABC):
         """Return a fast way to answer one context with these weights, or None; see `Ranker.single`."""
         return None
 
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
         """Return what the exact weighted counts are at least, and at most: the counts themselves where all are exact.
 
         Shapes
@@ -179,13 +178,7 @@ class Reader(ABC):
             return scores, scores
         raise TypeError(f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does.")
 
-    def proven(
-        self,
-        contexts: Contexts,
-        weights: NDArray[np.float64],
-        divisor: Divisor,
-        answers: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+    def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
 
         Shapes
@@ -198,11 +191,11 @@ class Reader(ABC):
             verdicts[part] = proven(low / divisor, high / divisor, answers[part])
         return verdicts
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:  # noqa: ARG002
+    def site_counts(self, contexts: Contexts) -> Floats:  # noqa: ARG002
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         raise self._without_rows()
 
-    def own_counts(self, contexts: Contexts, columns: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
+    def own_counts(self, contexts: Contexts, columns: Ints) -> Floats:  # noqa: ARG002
         """Return what an example has added to the count of its label in the row of each site: one, where it reads one.
 
         Shapes
@@ -220,7 +213,7 @@ class Reader(ABC):
     def with_shared_weights(
         self,
         smoothing: tuple[float, ...],  # noqa: ARG002
-        weights: NDArray[np.float64],  # noqa: ARG002
+        weights: Floats,  # noqa: ARG002
         rule: Callable[[], RowRule],
     ) -> Ranker:
         """Return what ranks by the rule of these weights, which all labels share, the prior being the labels' base.
@@ -257,11 +250,11 @@ class Compiled(Reader):
         return None
 
     @abstractmethod
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""
 
     @abstractmethod
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""
 
     @classmethod

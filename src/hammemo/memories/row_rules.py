@@ -37,8 +37,7 @@ from hammemo.memories.ranker import Ranker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.tokens.contexts import Contexts
 
 
@@ -56,11 +55,11 @@ class RowRule:
     """
 
     smoothing: tuple[float, ...]
-    weights: NDArray[np.float64]
-    prior: NDArray[np.float64]
-    base: NDArray[np.float64]
+    weights: Floats
+    prior: Floats
+    base: Floats
 
-    def gains(self, site: int, counts: NDArray[Any], labels: Any = slice(None)) -> NDArray[np.float64]:
+    def gains(self, site: int, counts: Array, labels: Any = slice(None)) -> Floats:
         """Return the term of each count of a site; `labels` are their columns. Zero where the count is zero."""
         ratios, weights = counts / self.prior[labels], self.weights[site]
         if weights.shape[1] > 1:
@@ -70,7 +69,7 @@ class RowRule:
             total += weights[j] * np.log1p(ratios / amount)
         return total
 
-    def losses(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+    def losses(self, totals: Array) -> Floats:
         """Return log(1 + n / a) of rows with these sums, for each amount of smoothing.
 
         Shapes
@@ -79,7 +78,7 @@ class RowRule:
         """
         return np.asarray(np.log1p(np.asarray(totals, np.float64)[:, None] / np.array(self.smoothing)))
 
-    def rows(self, site: int, counts: NDArray[Any]) -> NDArray[np.float64]:
+    def rows(self, site: int, counts: Array) -> Floats:
         """Return the function of each row of a site.
 
         Shapes
@@ -92,7 +91,7 @@ class RowRule:
             values -= lost[:, j, None] * self.weights[site, j]
         return values
 
-    def values(self, counts: NDArray[Any]) -> NDArray[np.float64]:
+    def values(self, counts: Array) -> Floats:
         """Return the function of the row that each site of each context reads: what `rows` does, for all sites at once.
 
         Shapes
@@ -109,9 +108,7 @@ class RowRule:
         lost *= self.weights
         return np.add.accumulate(terms, axis=2)[:, :, -1]  # in the order of `rows`, which the last bit depends on
 
-    def row_bounds(
-        self, site: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def row_bounds(self, site: int, low: Array, high: Array) -> tuple[Floats, Floats]:
         """Return what the function of each row is at least, and at most, for counts between `low` and `high`.
 
         Shapes
@@ -130,7 +127,7 @@ class RowRule:
             most += np.maximum(*ends)
         return least, most
 
-    def scores(self, counts: NDArray[Any]) -> NDArray[np.float64]:
+    def scores(self, counts: Array) -> Floats:
         """Return the scores of queries that read these rows: the definition, and what all else is tested against.
 
         Shapes
@@ -156,11 +153,7 @@ class RowRanker(Ranker):
     """
 
     def __init__(
-        self,
-        site_counts: Callable[[Contexts], NDArray[np.float64]],
-        rule: Callable[[], RowRule],
-        n_sites: int,
-        n_labels: int,
+        self, site_counts: Callable[[Contexts], Floats], rule: Callable[[], RowRule], n_sites: int, n_labels: int
     ) -> None:
         super().__init__(n_labels, n_sites * n_labels)
         self._site_counts = site_counts
@@ -170,14 +163,14 @@ class RowRanker(Ranker):
     def _rule(self) -> RowRule:
         return self._make_rule()
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         totals = np.empty((len(contexts), self.n_labels))
         for part in row_pieces(len(contexts), self.row_width):
             totals[part] = self._rule.scores(self._site_counts(contexts[part]))
         return totals
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns: exact counts, exact terms."""
         counts = self._site_counts(contexts)
         values = [self._rule.rows(site, counts[:, site])[:, columns] for site in range(counts.shape[1])]

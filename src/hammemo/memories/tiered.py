@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.memories.base import Memory
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Divisor, Ranker
@@ -174,7 +175,7 @@ class Tiered(InSegments):
         """The sketch."""
         return self.sketch_
 
-    def companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, Array]:
         """Return the arrays of the sketch."""
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
@@ -218,7 +219,7 @@ class Tiered(InSegments):
         """Return the labels that have examples, and how many."""
         return self.exact_.observed()
 
-    def state_arrays(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return the arrays of both tiers."""
         exact = {f"exact.{name}": array for name, array in self.exact_.state_arrays().items()}
         return {**self.companion_arrays(), **exact}
@@ -244,11 +245,11 @@ class TieredTables(Compiled):
         self._sketch = sketch
         self._exact = exact
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the exact weighted counts."""
         return self._exact.scores(contexts, weights)
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the exact rows of counts."""
         return self._exact.site_counts(contexts)
 
@@ -260,13 +261,11 @@ class TieredTables(Compiled):
         """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
         return self._exact.with_rule(rule)
 
-    def with_shared_weights(
-        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
-    ) -> Ranker:
+    def with_shared_weights(self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]) -> Ranker:
         """Return what ranks by a rule whose weights all labels share, from the exact table."""
         return self._exact.with_shared_weights(smoothing, weights, rule)
 
-    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
         answers = self._sketch.winners(contexts, weights, divisor)
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
@@ -278,12 +277,12 @@ class TieredTables(Compiled):
         """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restricted`."""
         return TieredTables(self._sketch, self._exact.restricted(contexts, times=times))
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tiers = (("sketch", self._sketch.tensors()), ("exact", self._exact.tensors()))
         return {f"{name}.{part}": array for name, arrays in tiers for part, array in arrays.items()}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs: the arrays and descriptions of both tiers."""
         (sketch, about_sketch), (exact, about_exact) = self._sketch.stored(), self._exact.stored()
         arrays = {f"sketch.{name}": array for name, array in sketch.items()}

@@ -47,8 +47,9 @@ from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, asked_contexts, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -59,10 +60,10 @@ _MAX_NUMERATOR = 2**51
 class _Baseline(ClassifierMixin, BaseEstimator):
     """What both share: labels in, one score a label out, in batches that bound the memory needed."""
 
-    classes_: NDArray[Any]
+    classes_: Array
     vocabulary_: Vocabulary
 
-    def class_scores(self, X: Any) -> NDArray[np.float64]:
+    def class_scores(self, X: Any) -> Floats:
         """Return one score for each context and label, for any number of labels.
 
         Shapes
@@ -71,17 +72,17 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         """
         return self._answers(X, lambda scores: scores)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Floats:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
         scores = self.class_scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Return the label with the highest score; ties go to the first one in `classes_`."""
         columns = self._answers(X, lambda scores: scores.argmax(axis=1))
         return np.asarray(self.classes_[columns])
 
-    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+    def top_k(self, X: Any, k: int = 5) -> Array:
         """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
 
         Shapes
@@ -103,13 +104,13 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         self.vocabulary_ = examples.contexts.vocabulary
         return examples
 
-    def _answers(self, X: Any, answer: Callable[[NDArray[np.float64]], NDArray[Any]]) -> NDArray[Any]:
+    def _answers(self, X: Any, answer: Callable[[Floats], Array]) -> Array:
         check_is_fitted(self)
         ranks = asked_contexts(self, TOKEN_RULES, taken_columns(self), X).ranks_in(self.vocabulary_)
         step = max(1, _CHUNK_NUMBERS // len(self.classes_))
         return np.concatenate([answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)])
 
-    def _scores(self, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(self, ranks: Ints) -> Floats:
         """Return the scores of contexts given as ranks in `vocabulary_`, -1 where a token matches nothing."""
         raise NotImplementedError
 
@@ -185,7 +186,7 @@ class SuffixBackoff(_Baseline):
         self._levels = _count_suffixes(examples, min(longest, examples.contexts.h), self._by_frequency)
         return self
 
-    def _scores(self, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(self, ranks: Ints) -> Floats:
         scores = np.empty((len(ranks), len(self.classes_)))
         suffixes = np.zeros(len(ranks), np.int64)
         for length, level in enumerate(self._levels):
@@ -211,10 +212,10 @@ class _SuffixLevel:
         One entry for each label seen after the suffix; an entry may be an explicit zero.
     """
 
-    keys: NDArray[np.int64]
+    keys: Ints
     scores: sparse.csr_array
 
-    def find(self, shorter: NDArray[np.int64], tokens: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    def find(self, shorter: Ints, tokens: Ints, n: int) -> Ints:
         """Return the ranks of the suffixes made of shorter ones and one older token each, -1 where not seen."""
         found = sorted_find(self.keys, shorter * n + tokens)  # a shorter one not seen makes a negative key: not found
         return np.where(tokens >= 0, found, -1)
@@ -241,12 +242,8 @@ def _count_suffixes(examples: Examples, longest: int, by_frequency: bool) -> lis
 
 
 def _score_table(
-    suffixes: NDArray[np.int64],
-    n_suffixes: int,
-    examples: Examples,
-    kept: NDArray[np.int64],
-    shorter: NDArray[np.int64],
-) -> tuple[sparse.csr_array, NDArray[np.int64]]:
+    suffixes: Ints, n_suffixes: int, examples: Examples, kept: Ints, shorter: Ints
+) -> tuple[sparse.csr_array, Ints]:
     """Return the rank of each label after each suffix and, for each example kept, its entry there.
 
     Shapes
@@ -264,7 +261,7 @@ def _score_table(
     return sparse.csr_array((ranks, columns, starts), shape=(n_suffixes, n_labels)), index
 
 
-def _ranks_in_rows(rows: NDArray[np.int64], counts: NDArray[np.int64], shorter: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks_in_rows(rows: Ints, counts: Ints, shorter: Ints) -> Ints:
     """Return the rank of each entry by (count, shorter) among those of its row, equals sharing one; rows ascend."""
     order = np.lexsort((shorter, counts, rows))
     first = np.diff(rows, prepend=-1) > 0  # of its row, before and after the sort: rows ascend
@@ -355,7 +352,7 @@ class HammingNeighbors(_Baseline):
         self._labels, self._multiplicity = examples.label_ranks, examples.multiplicity
         return self
 
-    def _scores(self, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(self, ranks: Ints) -> Floats:
         numerators = np.empty((len(ranks), len(self.classes_)))
         matches = np.empty(len(self._labels), np.min_scalar_type(ranks.shape[1]))
         equal = np.empty(len(matches), bool)
@@ -368,7 +365,7 @@ class HammingNeighbors(_Baseline):
             row[:] = self._numerators(matches)
         return numerators / self._vote
 
-    def _numerators(self, matches: NDArray[Any]) -> NDArray[np.int64]:
+    def _numerators(self, matches: Array) -> Ints:
         """Return the votes of each label among the nearest, and what breaks their ties, in one whole number.
 
         One vote counts `_vote`, a match or an example of the label one.

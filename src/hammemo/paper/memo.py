@@ -11,9 +11,7 @@ from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.settings import ModelSettings
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats
     from hammemo.kernels import SiteKernel
     from hammemo.votes import Vote
 
@@ -99,7 +97,7 @@ class MeMoClassifier(MemoryClassifier):
         drawn = self.distribution, self.device
         return Gaussian(self.d, self.d_h, self.tied, self.exact, codes, outputs, projection, *drawn)
 
-    def encode(self, X: Any) -> NDArray[np.float64]:
+    def encode(self, X: Any) -> Floats:
         """Return the code φ of each context: the projected codes of its tokens, one block a position.
 
         Shapes
@@ -108,7 +106,7 @@ class MeMoClassifier(MemoryClassifier):
         """
         return self._encoded(X)[1]
 
-    def retrieve(self, X: Any) -> NDArray[np.float64]:
+    def retrieve(self, X: Any) -> Floats:
         """Return the retrieved vector Cᵀφ of each context, before it is decoded.
 
         With the paper's kernel, its product with the output codes ``memory_.codes.outputs(classes_)`` is the score.
@@ -120,7 +118,7 @@ class MeMoClassifier(MemoryClassifier):
         memory, keys = self._encoded(X)
         return keys @ memory.C
 
-    def _encoded(self, X: Any) -> tuple[Gaussian, NDArray[np.float64]]:
+    def _encoded(self, X: Any) -> tuple[Gaussian, Floats]:
         model = self.now()
         contexts, memory = model.contexts(X), cast("Gaussian", model.memory_.now())
         return memory, site_keys(contexts, memory.sites, memory.input_codes).reshape(len(contexts), -1)

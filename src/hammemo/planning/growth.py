@@ -27,7 +27,7 @@ a random feature new to the sample has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -35,6 +35,8 @@ from scipy.special import expit, gammaln
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
 _RATES = np.geomspace(0.01, 90.0, 60)
 _CERTAIN = 60  # what was seen more often is seen again
@@ -44,7 +46,7 @@ _EM_STEPS = 100
 _NEW_KEPT = 0.85
 
 
-def expected_distinct(counts: NDArray[np.int64], times: float) -> float:
+def expected_distinct(counts: Ints, times: float) -> float:
     """Return how many distinct things data `times` as large as a sample is expected to hold.
 
     Parameters
@@ -81,7 +83,7 @@ def expected_distinct(counts: NDArray[np.int64], times: float) -> float:
     return float(certain + (species * -np.expm1(-_RATES * times)).sum())
 
 
-def expected_features(counts: NDArray[np.int64], times: float) -> float:
+def expected_features(counts: Ints, times: float) -> float:
     """Return `expected_distinct` for tokens or tuples of them, whose rarest ones are fewer than the mixture says.
 
     A vocabulary ends somewhere, which a sample does not show: of the new ones that the mixture expects, a share is kept
@@ -91,9 +93,7 @@ def expected_features(counts: NDArray[np.int64], times: float) -> float:
     return found if times <= 1 else len(counts) + _NEW_KEPT * (found - len(counts))
 
 
-def mixture_shares(
-    likelihood: NDArray[np.float64], repeats: NDArray[Any], steps: int = _EM_STEPS, prior: float = 0.0
-) -> NDArray[np.float64]:
+def mixture_shares(likelihood: Floats, repeats: Array, steps: int = _EM_STEPS, prior: float = 0.0) -> Floats:
     """Return the shares of a mixture's parts that make observations most likely, by EM.
 
     Shapes
@@ -124,12 +124,12 @@ class Urn:
     strength: float
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64]) -> Urn:
+    def of(cls, counts: Ints) -> Urn:
         """Return the urn under which a sample with these counts of its features is most likely."""
         values, repeats = np.unique(counts, return_counts=True)
         known, m = len(counts), int(counts.sum())
 
-        def surprise(at: NDArray[np.float64]) -> float:
+        def surprise(at: Floats) -> float:
             d, strength = 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
             new = (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
             old = (repeats * (gammaln(values - d) - gammaln(1 - d))).sum()
@@ -176,17 +176,17 @@ class SiteSample:
         The hashes of the features.
     """
 
-    examples: NDArray[np.int64]
-    features: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    words: NDArray[np.uint64]
+    examples: Ints
+    features: Ints
+    labels: Ints
+    words: Words
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """How many cells each feature has."""
         return np.asarray(np.bincount(self.features, minlength=len(self.words)))
 
-    def entry_counts(self, n_labels: int) -> NDArray[np.int64]:
+    def entry_counts(self, n_labels: int) -> Ints:
         """Return how often each (feature, label) that occurs does."""
         return np.asarray(np.unique(self.features * n_labels + self.labels, return_counts=True)[1])
 
@@ -204,8 +204,8 @@ class GrownSite:
     n_features : int
     """
 
-    features: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    features: Ints
+    labels: Ints
     roots: NDArray[np.int32]
     n_features: int
 
@@ -222,7 +222,7 @@ class SiteModel:
         How many cells there will be, and how many features they are expected to hold.
     """
 
-    def __init__(self, sample: SiteSample, shares: NDArray[np.float64], n: int, features: float) -> None:
+    def __init__(self, sample: SiteSample, shares: Floats, n: int, features: float) -> None:
         self.sample = sample
         self.shares = shares
         counts = sample.counts
@@ -231,7 +231,7 @@ class SiteModel:
         self._counts = counts
         self._posteriors, self._new = self._concentrations()
 
-    def _concentrations(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _concentrations(self) -> tuple[Floats, Floats]:
         """Return the cumulated posterior of each feature's concentration, and the distribution of new features'."""
         n_labels, counts = len(self.shares), self._counts
         keys, entries = np.unique(self.sample.features * n_labels + self.sample.labels, return_counts=True)
@@ -252,7 +252,7 @@ class SiteModel:
         cumulated = np.cumsum(posterior, axis=1)
         return cumulated / cumulated[:, -1:], np.cumsum(rare)
 
-    def grow(self, n: int, label_totals: NDArray[np.int64] | None, rng: np.random.Generator) -> GrownSite:
+    def grow(self, n: int, label_totals: Ints | None, rng: np.random.Generator) -> GrownSite:
         """Return n cells; with `label_totals`, this many of each label."""
         m = len(self.sample.features)
         if n <= m:
@@ -271,7 +271,7 @@ class SiteModel:
             labels = _with_totals(labels, m, label_totals, rng)
         return GrownSite(features, labels, roots, n_features)
 
-    def _pointers(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def _pointers(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], Bools]:
         """Return the cell that each cell copies (itself: none), and which grown cells bring a new feature."""
         m, cells = len(self.sample.features), np.arange(n, dtype=np.int32)
         pointer, strength = cells.copy(), self.urn.strength
@@ -291,9 +291,7 @@ class SiteModel:
         brings_new[:m] = False
         return np.where(brings_new, cells, pointer), brings_new
 
-    def _labels(
-        self, features: NDArray[np.int64], copied: NDArray[np.int32], n_features: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
+    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: np.random.Generator) -> Ints:
         m, n = len(self.sample.features), len(features)
         known = (rng.random(len(self._counts))[:, None] > self._posteriors).sum(axis=1)
         new = (rng.random(n_features - len(known))[:, None] > self._new).sum(axis=1)
@@ -318,9 +316,7 @@ def _followed(pointer: NDArray[np.int32]) -> NDArray[np.int32]:
         pointer = further
 
 
-def _with_totals(
-    labels: NDArray[np.int64], m: int, totals: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _with_totals(labels: Ints, m: int, totals: Ints, rng: np.random.Generator) -> Ints:
     """Return labels with some beyond the first m exchanged, so that each is expected to occur as often as it should."""
     grown = labels[m:]
     surplus = np.bincount(labels, minlength=len(totals)) - totals

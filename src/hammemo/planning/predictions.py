@@ -50,8 +50,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.tokens.vocabulary import Vocabulary
 
 
@@ -401,7 +400,7 @@ class Predictions:
             rates.append(len(asked) / (time.perf_counter() - started))
         return Estimate(float(np.median(rates)), min(rates), max(rates), "timed")
 
-    def _grown_examples(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _grown_examples(self) -> tuple[Array, Array]:
         """Return a growth as examples whose tokens are features, for a table as large as the real one."""
         sites = [site for site, _ in self.trials[0].sites]
         longest = max(sites, key=lambda grown: len(grown.features))

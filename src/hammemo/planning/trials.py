@@ -9,7 +9,7 @@ collisions, what it would answer and prove.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -23,12 +23,11 @@ from hammemo.memories.reader import proven
 from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 
-ReadFeatures: TypeAlias = "tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]"
+ReadFeatures: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
 """The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
 
 SHARE_DRAWS = 7
@@ -71,7 +70,7 @@ class HashedSample:
         return len(self.label_counts)
 
     @cached_property
-    def pooled(self) -> list[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    def pooled(self) -> list[tuple[Words, Ints]]:
         """The features of all sites of each group together, ascending, and their counts."""
         pools = []
         for group in range(max(self.groups) + 1):
@@ -110,7 +109,7 @@ class HashedSample:
         return max(round(len(self.parts[k].features) * n / self.m), len(self.parts[k].features))
 
 
-def _site_sample(hashes: NDArray[np.uint64], held: NDArray[np.bool_], labels: NDArray[np.int64]) -> SiteSample:
+def _site_sample(hashes: Words, held: Bools, labels: Ints) -> SiteSample:
     words, features = np.unique(hashes[held], return_inverse=True)
     return SiteSample(np.flatnonzero(held), features, labels[held], words)
 
@@ -128,7 +127,7 @@ class Grower:
         ]
         self._vocabularies = [round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))]
 
-    def draw(self, rng: np.random.Generator, weights: NDArray[np.float64], *, mean: bool) -> Trial:
+    def draw(self, rng: np.random.Generator, weights: Floats, *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
         totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
@@ -144,9 +143,7 @@ class Grower:
             sites.append((grown, np.concatenate([model.sample.words, self._new_words(k, new, words[group], rng)])))
         return Trial(sample, sites, totals, weights, rng, mean=mean)
 
-    def _new_words(
-        self, k: int, number: int, unseen: NDArray[np.uint64], rng: np.random.Generator
-    ) -> NDArray[np.uint64]:
+    def _new_words(self, k: int, number: int, unseen: Words, rng: np.random.Generator) -> Words:
         """Return hashes of features that are new to site k: those that other sites of its group hold, then others."""
         sample = self.sample
         words, counts = sample.pooled[sample.groups[k]]
@@ -178,9 +175,9 @@ class Trial:
     def __init__(
         self,
         sample: HashedSample,
-        sites: list[tuple[GrownSite, NDArray[np.uint64]]],
-        label_totals: NDArray[np.int64],
-        weights: NDArray[np.float64],
+        sites: list[tuple[GrownSite, Words]],
+        label_totals: Ints,
+        weights: Floats,
         rng: np.random.Generator,
         *,
         mean: bool,
@@ -241,27 +238,21 @@ class Trial:
             certified.append(float(proven(low[some] * drawn, high[some] * drawn, answers).mean()))
         return Outcome(agreement, certified, largest)
 
-    def _agreement(self, scores: NDArray[np.float64], winners: NDArray[np.int64], asked: slice) -> float:
+    def _agreement(self, scores: Floats, winners: Ints, asked: slice) -> float:
         same = (scores.argmax(axis=1) == winners)[self.unambiguous[asked]]
         return float(same.mean()) if len(same) else 1.0
 
-    def _share_draws(self, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+    def _share_draws(self, rng: np.random.Generator) -> list[Floats]:
         """Return factors by which the labels' shares, and with them all their counts, may differ from the sample's."""
         counts = np.maximum(self.sample.label_counts, 1e-3)
         return [rng.dirichlet(counts) * counts.sum() / counts for _ in range(SHARE_DRAWS)]
 
-    def _table(self, rows: NDArray[np.int64], labels: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
+    def _table(self, rows: Ints, labels: Ints, n_rows: int) -> Ints:
         n_labels = self.sample.n_labels
         return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(n_rows, n_labels)
 
     def _read(
-        self,
-        k: int,
-        read: ReadFeatures,
-        rows: NDArray[np.int64],
-        table: NDArray[Any],
-        totals: NDArray[np.float64],
-        below: int | None = None,
+        self, k: int, read: ReadFeatures, rows: Ints, table: Array, totals: Floats, below: int | None = None
     ) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
         asked, (query, label, count) = read
@@ -276,7 +267,7 @@ class Trial:
             query, label, count = query[kept], label[kept], count[kept]
         totals[query, label] -= self.weights[k] * count
 
-    def _exact_scores(self) -> NDArray[np.float64]:
+    def _exact_scores(self) -> Floats:
         totals = np.zeros((len(self.queries), self.sample.n_labels))
         for k, (grown, _) in enumerate(self.sites):
             shape = (grown.n_features, self.sample.n_labels)
@@ -308,14 +299,14 @@ class Trial:
         distinct, counts = np.unique(keys, return_counts=True)
         return asked, (distinct // n_labels, distinct % n_labels, counts)
 
-    def _divisors(self, label_totals: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _divisors(self, label_totals: Ints) -> Floats:
         """Return each label's examples, for each query without those that grew from it."""
         sample = self.sample
         divisor = np.tile(label_totals.astype(np.float64), (len(self.queries), 1))
         divisor[np.arange(len(self.queries)), sample.labels[self.queries]] -= label_totals.sum() / sample.m
         return np.maximum(divisor, 1.0)
 
-    def _order(self) -> list[NDArray[np.uint64]]:
+    def _order(self) -> list[Words]:
         """Return for each group of sites its features, the most frequent ones first, equals by hash."""
         ordered = []
         for group in range(max(self.sample.groups) + 1):
@@ -327,9 +318,7 @@ class Trial:
         return ordered
 
 
-def hashed_rows(
-    hashes: NDArray[np.uint64], own: NDArray[np.uint64], seed: int, site: tuple[int, ...], buckets: int
-) -> NDArray[np.int64]:
+def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buckets: int) -> Ints:
     """Return the row of a site's table that each feature reads; `own` are the reserved ones, ascending.
 
     A hash is all that is known of a feature here: two with one hash are one.
@@ -344,7 +333,5 @@ def _every_fourth(read: ReadFeatures) -> ReadFeatures:
     return asked[::4], (query[kept] // 4, label[kept], count[kept])
 
 
-def _divided(
-    scores: NDArray[np.float64], divisor: NDArray[np.float64] | None, asked: slice = slice(None)
-) -> NDArray[np.float64]:
+def _divided(scores: Floats, divisor: Floats | None, asked: slice = slice(None)) -> Floats:
     return scores if divisor is None else scores / divisor[asked]

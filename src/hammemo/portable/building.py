@@ -36,8 +36,7 @@ from hammemo.votes.log_linear import LogLinear
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact import CountTable
     from hammemo.memories.hashed.layout import RowLayout
@@ -46,13 +45,13 @@ if TYPE_CHECKING:
     from hammemo.portable.graph import Finder, Head
     from hammemo.votes import Vote
 
-Constants = dict[str, "NDArray[Any]"]
+Constants = dict[str, "Array"]
 
 _MAX_TABLE_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
 
 
 def graph_of(
-    compiled: Compiled, sites: Sites, vote: Vote, classes: NDArray[Any], tokens: Iterable[Any] | None = None
+    compiled: Compiled, sites: Sites, vote: Vote, classes: Array, tokens: Iterable[Any] | None = None
 ) -> Graph:
     """Return the graph of a predictor.
 
@@ -93,9 +92,7 @@ def carried_tokens(compiled: Compiled) -> Vocabulary | None:
     return None
 
 
-def _head(
-    rows: list[NDArray[Any]], weights: NDArray[np.float64], step: float, base: Any, divisor: Any, constants: Constants
-) -> RowSums:
+def _head(rows: list[Array], weights: Floats, step: float, base: Any, divisor: Any, constants: Constants) -> RowSums:
     """Return the sums of rows; a row of zeros, for what reads none, comes last in each table."""
     for k, (table, weight) in enumerate(zip(rows, weights.tolist(), strict=True)):
         constants[f"rows.{k}"] = np.concatenate([_narrow(table), np.zeros((1, table.shape[1]), _narrow(table).dtype)])
@@ -107,7 +104,7 @@ def _head(
     return RowSums(tuple(weights.tolist()), step, base is not None, divisor is not None)
 
 
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+def _narrow(values: Array) -> Array:
     """Return whole numbers in 32 bits if they fit, as torch and ONNX have them."""
     if values.dtype.kind == "f" or not values.size:
         return values
@@ -124,7 +121,7 @@ def _rule(vote: Vote, compiled: Compiled, sites: Sites) -> RowRule | None:
     raise TypeError(f"vote={vote!r} has no graph: sum, mean and log-linear votes have one.")
 
 
-def _hashed(tables: HashedTables, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+def _hashed(tables: HashedTables, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     constants: Constants = {}
     finder = _hashed_rows(tables.layout, listed, constants)
     rule = _rule(vote, tables, sites)
@@ -167,11 +164,11 @@ def _hashed_site(layout: RowLayout, k: int, constants: Constants) -> HashedSite:
     return HashedSite(site, *fixed, search, f"compared.{k}")
 
 
-def _signed(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _signed(words: Words) -> Ints:
     return np.ascontiguousarray(words).view(np.int64)
 
 
-def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     constants: Constants = {}
     counts = table.tensors()["counts"]
     rule = _rule(vote, table, sites)
@@ -200,7 +197,7 @@ def _listed_rows(
     return known, ListedRows(positions, len(known))
 
 
-def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     if sites.free:
         raise ValueError(f"A graph reads positions only, and the kernel has a {sites.free[0].kind!r}.")
     table, constants = reader.table, Constants()
@@ -227,13 +224,7 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: NDArray[Any
     return Graph(sites.h, known, constants, finder, head, classes)
 
 
-def _ratio_sums(
-    rule: RowRule,
-    gains: list[NDArray[np.float64]],
-    losses: NDArray[np.float64],
-    starts: NDArray[np.int64],
-    constants: Constants,
-) -> RatioSums:
+def _ratio_sums(rule: RowRule, gains: list[Floats], losses: Floats, starts: Ints, constants: Constants) -> RatioSums:
     weights = rule.weights
     for k, (gain, first, last) in enumerate(zip(gains, starts, starts[1:], strict=False)):
         constants[f"gains.{k}"] = np.concatenate([gain, np.zeros((1, gain.shape[1]))])
@@ -269,9 +260,7 @@ def _tuple_rows(
     return (known if search is None else None), rows
 
 
-def _gaussian(
-    compiled: CompiledGaussian, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None
-) -> Graph:
+def _gaussian(compiled: CompiledGaussian, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     if any(len(site) > 1 for site in sites.positions):
         raise ValueError("A graph of Gaussian codes needs sites of one position each: tuples have too many values.")
     if not isinstance(vote, WeightedSum):

@@ -27,8 +27,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.tokens.vocabulary import Vocabulary
 
 SIGN = -(2**63)
@@ -98,16 +97,16 @@ class Graph:
 
     h: int
     tokens: Vocabulary | None
-    constants: dict[str, NDArray[Any]]
+    constants: dict[str, Array]
     finder: Finder
     head: Head
-    classes: NDArray[Any]
+    classes: Array
 
     def scores(self, ops: Operations, numbers: Any) -> Any:
         """Return one score a label for each row of numbers: (m, h) → (m, L)."""
         return self.head.scores(ops, self.finder.rows(ops, numbers))
 
-    def numbers(self, X: Any) -> NDArray[np.int64]:
+    def numbers(self, X: Any) -> Ints:
         """Return contexts of tokens as the numbers that the graph takes: (m, h)."""
         contexts = Contexts.of(X)
         if contexts.shape[1] != self.h:
@@ -130,7 +129,7 @@ class Search:
     size: int
 
     @classmethod
-    def of(cls, name: str, keys: NDArray[Any], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]) -> Search:
+    def of(cls, name: str, keys: Array, values: Ints, constants: dict[str, Array]) -> Search:
         """Return a map whose keys are all different, its constants added to the others."""
         if not len(keys):  # one key for no number, so that a search always has something to look at
             keys, values = np.zeros(1, keys.dtype), np.full(1, -1)

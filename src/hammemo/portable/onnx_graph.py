@@ -23,8 +23,7 @@ from hammemo.tokens.columns import ColumnKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -95,7 +94,7 @@ def _outputs(graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores
     return found
 
 
-def label_values(classes: NDArray[Any]) -> NDArray[Any]:
+def label_values(classes: Array) -> Array:
     """Return labels as ONNX has them: 64-bit integers, or strings."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
@@ -132,7 +131,7 @@ class OnnxValue:
 class OnnxOperations:
     """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a value."""
 
-    def __init__(self, constants: dict[str, NDArray[Any]]) -> None:
+    def __init__(self, constants: dict[str, Array]) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.constants = constants
@@ -153,7 +152,7 @@ class OnnxOperations:
         self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain or None, **attributes))
         return name
 
-    def initializer(self, array: NDArray[Any], key: Any = None) -> OnnxValue:
+    def initializer(self, array: Array, key: Any = None) -> OnnxValue:
         """Return an array; one with a key is added once."""
         name = self._named.get(key)
         if name is None:
@@ -180,7 +179,7 @@ class OnnxOperations:
         places = list(range(first, first + len(keys)))
         return self.node("LabelEncoder", [given], "ai.onnx.ml", **named, values_int64s=places, default_int64=-1)
 
-    def winner(self, scores: OnnxValue, classes: NDArray[Any]) -> OnnxValue:
+    def winner(self, scores: OnnxValue, classes: Array) -> OnnxValue:
         """Return the label with the highest score, the first one among equals."""
         column = self.node("ArgMax", [scores], axis=1, keepdims=0, select_last_index=0)
         return self.node("Gather", [self.initializer(label_values(classes)), column], axis=0)

@@ -14,8 +14,7 @@ from hammemo.tokens.columns import ColumnKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 
 
@@ -50,13 +49,13 @@ class TorchPredictor(nn.Module):
         """Return contexts of tokens as the tensor that `forward` takes."""
         return torch.as_tensor(self._graph.numbers(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Return the label of each context, or the number."""
         with torch.no_grad():
             scores = self(self.numbers(X).to(next(self.buffers()).device))
         if self.classes is None:
             return np.asarray(scores[:, 0].cpu().numpy())
-        winners: NDArray[np.int64] = scores.argmax(1).cpu().numpy()
+        winners: Ints = scores.argmax(1).cpu().numpy()
         return self.classes[winners]
 
 

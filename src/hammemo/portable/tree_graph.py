@@ -33,8 +33,7 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Floats
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.kernels.cells import TreeCells
@@ -85,15 +84,15 @@ def table_score(tables: StepTables, ops: Operations, output: int, codes: list[An
     return ops.shifted(total, _SHIFT) + -(_ABOVE >> _SHIFT)
 
 
-def base_constants(base: BaseAnswers) -> dict[str, NDArray[Any]]:
+def base_constants(base: BaseAnswers) -> dict[str, Array]:
     """Return the constants of `weighted_ratios`."""
     unit = np.array(float(len(base.base.labels) * NAT))
     return {"base.unit": unit, "base.weights": base.weights[None, :], **table_constants(base.tables)}
 
 
-def table_constants(tables: StepTables) -> dict[str, NDArray[Any]]:
+def table_constants(tables: StepTables) -> dict[str, Array]:
     """Return the constants of `table_score`: a byte that lies in no level reads zeros behind its block."""
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     nowhere = int(np.diff(tables.starts).max(initial=0))
     for j in set(tables.pairs.ravel().tolist()):
         found[f"base.level.{j}"] = np.where(tables.levels[j] < 0, nowhere, tables.levels[j]).astype(np.int64)
@@ -156,7 +155,7 @@ class CodedRows:
         above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
         return ops.where(ops.equal(value, value), above * -1 + (n + 1), 0)
 
-    def numbers(self, X: Any) -> NDArray[np.float64]:
+    def numbers(self, X: Any) -> Floats:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
         contexts = contexts_with_numbers(X, self.kinds, self.missing)
         values = token_values(contexts.vocabulary)
@@ -183,9 +182,9 @@ class TreeGraph:
     """
 
     rows: CodedRows
-    constants: dict[str, NDArray[Any]]
+    constants: dict[str, Array]
     forest: Forest
-    classes: NDArray[Any]
+    classes: Array
     tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
     base: BaseAnswers | None = None
 
@@ -203,7 +202,7 @@ class TreeGraph:
             totals = totals + ops.take(ops.constant("leaves"), row)
         return totals if self.base is None else totals + weighted_ratios(self.base, ops, codes)
 
-    def numbers(self, X: Any) -> NDArray[np.float64]:
+    def numbers(self, X: Any) -> Floats:
         """Return rows as the numbers that a torch module takes: (m, h)."""
         return self.rows.numbers(X)
 
@@ -229,7 +228,7 @@ def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
     return at
 
 
-def walk_constants(forest: Forest, name: str) -> dict[str, NDArray[Any]]:
+def walk_constants(forest: Forest, name: str) -> dict[str, Array]:
     """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
     nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
     firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
@@ -244,7 +243,7 @@ def walk_constants(forest: Forest, name: str) -> dict[str, NDArray[Any]]:
     }
 
 
-def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: dict[str, NDArray[Any]]) -> CodedRows:
+def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: dict[str, Array]) -> CodedRows:
     """Return how a graph that knows these names makes bytes, its constants added to the others; or refuse it."""
     name_codes = codes.name_codes(names).astype(np.int64)
     if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
@@ -270,11 +269,11 @@ def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: d
     return CodedRows(codes.kinds, missing, names, tuple(map(len, codes.cuts)), pairs)
 
 
-def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDArray[Any]) -> TreeGraph:
+def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: Array) -> TreeGraph:
     """Return the graph of a model of names and trees, or refuse one that has none."""
     whole, leaf_rows, values = ranker.tables()
     names, forest = _names(cells, whole), cells.forest
-    constants: dict[str, NDArray[Any]] = {
+    constants: dict[str, Array] = {
         "base": whole.base[None, :],
         "leaf_rows": leaf_rows.astype(np.int64),
         "leaves": values,
@@ -293,7 +292,7 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: NDAr
 
 
 def _with_tuple(
-    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: dict[str, NDArray[Any]]
+    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: dict[str, Array]
 ) -> tuple[tuple[int, ...], tuple[Search, ...]]:
     """Return the columns of a tuple of names and what finds its rows, whose values become constants."""
     site = len(cells.names) + k
@@ -333,7 +332,7 @@ class NumberGraph:
     """
 
     rows: CodedRows
-    constants: dict[str, NDArray[Any]]
+    constants: dict[str, Array]
     forests: tuple[Forest, ...]
     tables: StepTables
     n_levels: int
@@ -364,7 +363,7 @@ class NumberGraph:
             found = [units * ops.constant(f"unit.{step}") for units in found]
         return ops.stacked([each("center") + number for number in found])
 
-    def numbers(self, X: Any) -> NDArray[np.float64]:
+    def numbers(self, X: Any) -> Floats:
         """Return rows as the numbers that a torch module takes: (m, h)."""
         return self.rows.numbers(X)
 
@@ -385,7 +384,7 @@ def _least(ops: Operations, a: Any, b: Any) -> Any:
     return ops.where(b < a, b, a)
 
 
-def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels: NDArray[np.float64]) -> NumberGraph:
+def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels: Floats) -> NumberGraph:
     """Return the graph of a model, or refuse one that has none.
 
     Parameters
@@ -412,7 +411,7 @@ def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels
         "ratios": errors.at(levels),
         **{f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))},
     }
-    constants: dict[str, NDArray[Any]] = {name: np.array(number) for name, number in numbers.items()}
+    constants: dict[str, Array] = {name: np.array(number) for name, number in numbers.items()}
     forests, leaves = answers.forests, answers.leaves
     if len(levels):
         forests, leaves = (*forests, errors.forest), (*leaves, errors.leaves[:, None])

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Ints
 
-    Encoder = Callable[[Any], NDArray[Any]]
+    Encoder = Callable[[Any], Array]
 
 _SAMPLE_FILES: Final = 16
 
@@ -52,15 +52,15 @@ _SAMPLE_FILES: Final = 16
 class Pieces:
     """Some whole documents: as a flat array and where each starts, or one by one."""
 
-    tokens: NDArray[Any] | list[NDArray[Any]]
-    starts: NDArray[np.int64] | None
+    tokens: Array | list[Array]
+    starts: Ints | None
 
     @property
     def n_tokens(self) -> int:
         """How many tokens there are."""
         return len(self.tokens) if self.starts is not None else sum(map(len, self.tokens))
 
-    def documents(self) -> Iterator[NDArray[Any]]:
+    def documents(self) -> Iterator[Array]:
         """Yield the documents one by one."""
         if self.starts is None:
             yield from self.tokens
@@ -109,7 +109,7 @@ class Source(ShardedFiles):
         read = self._parquet_pieces if self.format == "parquet" else self._line_pieces
         return read(stream, name, start, stop)
 
-    def documents(self) -> Iterator[NDArray[Any]]:
+    def documents(self) -> Iterator[Array]:
         """Yield all documents, in canonical order, each as an array of tokens."""
         return chain.from_iterable(map(self._file_documents, self.files))
 
@@ -125,7 +125,7 @@ class Source(ShardedFiles):
         block = next(stream_blocks(first, h, None, short, pad, tokens), None)
         return block or next(stream_blocks(self.documents(), h, None, short, pad, tokens), None)
 
-    def _file_documents(self, file: File) -> Iterator[NDArray[Any]]:
+    def _file_documents(self, file: File) -> Iterator[Array]:
         for piece in self.pieces(Shard(file, 0, file.size)):
             yield from piece.documents()
 
@@ -147,7 +147,7 @@ class Source(ShardedFiles):
             if documents:
                 yield _one_piece(documents)
 
-    def _line_document(self, line: bytes, encode: Encoder, name: str) -> NDArray[Any]:
+    def _line_document(self, line: bytes, encode: Encoder, name: str) -> Array:
         """Return the tokens of a line of text, or of the list or the text in a line of JSON."""
         if self.format != "jsonl":
             return _encoded(line.decode(), encode, name)
@@ -263,7 +263,7 @@ def _document_format(path: str) -> str:
 # ---------------------------------------------------------------- text and JSON
 
 
-def _one_piece(documents: list[NDArray[Any]]) -> Pieces:
+def _one_piece(documents: list[Array]) -> Pieces:
     """Return documents as one flat array where they are numbers: a stream of many short ones is read faster so."""
     if len({document.dtype.kind for document in documents} - {"i"}):  # objects, floats: each as it is
         return Pieces(documents, None)
@@ -271,7 +271,7 @@ def _one_piece(documents: list[NDArray[Any]]) -> Pieces:
     return Pieces(np.concatenate(documents), np.cumsum(lengths) - lengths)
 
 
-def _first_tokens(documents: Iterator[NDArray[Any]], tokens: int | None, h: int) -> Iterator[NDArray[Any]]:
+def _first_tokens(documents: Iterator[Array], tokens: int | None, h: int) -> Iterator[Array]:
     """Yield the first documents, those without a window not counted, until there are this many tokens."""
     seen = 0
     for document in documents:
@@ -281,7 +281,7 @@ def _first_tokens(documents: Iterator[NDArray[Any]], tokens: int | None, h: int)
             return
 
 
-def _encoded(value: Any, encode: Encoder, name: str) -> NDArray[Any]:
+def _encoded(value: Any, encode: Encoder, name: str) -> Array:
     """Return the tokens of a text or a list, or say in which file what is wrong with it."""
     try:
         return encode(value)
@@ -374,7 +374,7 @@ _INTEGER_LIMIT: Final = 2**63 - 1
 
 
 @cache
-def text_encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
+def text_encoder(name: str, vocabulary: str) -> Callable[[str], Array]:
     """Return the function from a text to its tokens; `vocabulary` is the text of a tokenizer.json, if it is one."""
     if name == "ids":
         return _ids
@@ -408,7 +408,7 @@ def _tokenizers() -> Any:
     return tokenizers
 
 
-def _ids(text: str) -> NDArray[np.int64]:
+def _ids(text: str) -> Ints:
     words = text.split()
     try:
         return np.array(words, dtype=np.int64) if words else np.empty(0, np.int64)

@@ -26,7 +26,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 ORDERED: Final = (ColumnKind.NUMBERS, ColumnKind.DATES)
 """The kinds of columns that the model cuts into cells."""
@@ -131,7 +131,7 @@ def number_in(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def with_numbers(texts: NDArray[Any]) -> NDArray[Any]:
+def with_numbers(texts: Array) -> Array:
     """Return a column of a text file as floats if it holds numbers only, and as it is otherwise.
 
     None is a missing value. A number that begins with a zero, such as 007, is a code, so its column stays as it is; so
@@ -172,7 +172,7 @@ def date_in(text: str) -> datetime | None:
         return None
 
 
-def with_dates(texts: NDArray[Any]) -> NDArray[Any]:
+def with_dates(texts: Array) -> Array:
     """Return a column of a text file as dates if it holds dates only, None where one is missing; else as it is.
 
     Examples
@@ -193,7 +193,7 @@ def with_dates(texts: NDArray[Any]) -> NDArray[Any]:
     return object_array(found) if any(moment is not None for moment in found) else texts
 
 
-def found_kind(values: NDArray[Any]) -> str:
+def found_kind(values: Array) -> str:
     """Return what some values of a column say: n, d, s for all else, or that there is none.
 
     Examples
@@ -217,7 +217,7 @@ def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
 _ONE_OF_EACH: Final = dict(zip(ORDERED, (np.array([0.5]), np.array(["1970-01-01"], "datetime64[us]")), strict=True))
 
 
-def kind_of(values: NDArray[Any]) -> str:
+def kind_of(values: Array) -> str:
     """Return whether values are all strings, all whole numbers, or neither; missing ones aside."""
     if values.dtype.kind in "iu":
         return WHOLE_NUMBERS
@@ -225,7 +225,7 @@ def kind_of(values: NDArray[Any]) -> str:
     return UNKNOWN if not found else STRINGS if found == {str} else WHOLE_NUMBERS if found == {int} else MIXED
 
 
-def as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
+def as_kind(values: Array, kind: str) -> Array:
     """Return values as the model learnt them: texts as whole numbers or the other way round where that is possible."""
     if kind == WHOLE_NUMBERS and values.dtype.kind == "O":
         return _narrowed([_number(value) for value in values.tolist()])
@@ -243,5 +243,5 @@ def _number(value: Any) -> Any:
     return int(value) if is_whole and -(2**63) < int(value) < 2**63 else value
 
 
-def _narrowed(values: list[Any]) -> NDArray[Any]:
+def _narrowed(values: list[Any]) -> Array:
     return np.array(values, np.int64) if all(type(value) is int for value in values) else object_array(values)

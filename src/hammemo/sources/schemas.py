@@ -56,8 +56,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.sources.databases import RowSource
 
 
@@ -79,8 +78,8 @@ class Labelled:
         The number of the first example of a sequence among all that were read.
     """
 
-    X: NDArray[Any]
-    y: NDArray[Any]
+    X: Array
+    y: Array
     columns: tuple[str, ...]
     kinds: str
     batch: Batch | None = None
@@ -106,11 +105,11 @@ class Queries:
         All tokens of each document, also those before its context; None for rows of a table.
     """
 
-    X: NDArray[Any]
+    X: Array
     names: tuple[str, ...]
-    columns: tuple[NDArray[Any], ...]
+    columns: tuple[Array, ...]
     identity: str | None = None
-    documents: list[NDArray[Any]] | None = None
+    documents: list[Array] | None = None
 
 
 QUERY_DOCUMENTS: Final = 2**14
@@ -194,7 +193,7 @@ class TableSchema:
         kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
         return Labelled(side_by_side(X), y, self.columns, "".join(kinds), batch)
 
-    def values(self, batch: Batch) -> list[NDArray[Any]]:
+    def values(self, batch: Batch) -> list[Array]:
         """Return the columns of the context of some rows as the model learns them; all of them are known."""
         assert self.columns is not None
         return self._contexts(batch, self.columns, self.kinds[: len(self.columns)])
@@ -213,7 +212,7 @@ class TableSchema:
                 X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or MIXED * h)
                 yield Queries(side_by_side(X), batch.names, batch.columns)
 
-    def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
+    def context(self, texts: Sequence[str], h: int) -> Array:
         """Return the context whose values these texts are, as a table of one row."""
         if len(texts) != h:
             names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
@@ -231,12 +230,7 @@ class TableSchema:
         return {**notes, **{name: value for name, value in optional.items() if value}}
 
     def _batches(
-        self,
-        where: str | RowSource,
-        file_format: str | None,
-        *,
-        labelled: bool,
-        whole: bool = False,
+        self, where: str | RowSource, file_format: str | None, *, labelled: bool, whole: bool = False
     ) -> Iterator[Batch]:
         wanted = None
         if self.columns is not None and not whole:
@@ -279,7 +273,7 @@ class TableSchema:
             found += kind
         return found
 
-    def _read(self, batch: Batch, name: str) -> NDArray[Any]:
+    def _read(self, batch: Batch, name: str) -> Array:
         """Return a column; what a text file says in it is a number or a date where all of its values are."""
         values = batch.column(name)
         if not batch.is_text or self.numeric == "none":
@@ -303,7 +297,7 @@ class TableSchema:
         kinds = kinds_of_model(ordered_kinds(found, self.numeric, self.columns), len(self.columns))
         return replace(self, kinds=kinds[:-1] + ColumnKind.NUMBERS if self.is_target else kinds)
 
-    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[NDArray[Any]]:
+    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
         """Return columns of a batch as the model learnt them."""
         return [
             batch.ordered(name, kind, self.missing)
@@ -434,7 +428,7 @@ class SequenceSchema:
             which = self.case or "document"
             yield Queries(X, (which,), (object_array([name for name, _ in held]),), which, tokens)
 
-    def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
+    def context(self, texts: Sequence[str], h: int) -> Array:
         """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
         if self.is_log:
             return _last_tokens([as_kind(object_array(texts), self.kinds or MIXED)], h)
@@ -442,13 +436,11 @@ class SequenceSchema:
         pieces = stream_source("text", self.tokens).stream_pieces(lines, "The text")
         return _last_tokens([*chain.from_iterable(piece.documents() for piece in pieces)], h)
 
-    def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
+    def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, Array]]:
         """Yield the documents of files, each with its case or its number."""
         return ((name, tokens) for name, tokens, _ in self.timed_documents(files, file_format))
 
-    def timed_documents(
-        self, files: Sequence[str], file_format: str | None = None
-    ) -> Iterator[tuple[Any, NDArray[Any], Any]]:
+    def timed_documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, Array, Any]]:
         """Yield the documents of files, each with its case or its number and, with `time`, that of its first event."""
         end = [] if self.end is None else [self.end]
         if self.is_log:
@@ -483,7 +475,7 @@ class SequenceSchema:
                 held.sort(key=lambda timed: timed[0])
         return cases
 
-    def _plain(self, where: str, file_format: str | None) -> Iterator[NDArray[Any]]:
+    def _plain(self, where: str, file_format: str | None) -> Iterator[Array]:
         kind = file_format or format_of(where, "text")
         if kind in ("csv", "tsv"):
             shown = "Standard input" if where == STANDARD_INPUT else where
@@ -537,7 +529,7 @@ def schema_from_notes(
     return TableSchema(notes.get("label"), names, *reading, is_target=kinds[-1:] == ColumnKind.NUMBERS)
 
 
-def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
+def _last_tokens(documents: list[Array], h: int) -> Array:
     """Return the last h tokens of each document, empty positions before them where it has fewer."""
     X = np.full((len(documents), h), NO_TOKEN, object)
     for row, tokens in enumerate(documents):
@@ -546,7 +538,7 @@ def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
     return X.astype(np.int64) if all(tokens.dtype.kind == "i" for tokens in documents) else X
 
 
-def side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def side_by_side(parts: list[Array]) -> Array:
     """Return columns side by side: integers where all are, otherwise objects."""
     if all(part.dtype.kind == "i" for part in parts):
         return np.column_stack(parts)

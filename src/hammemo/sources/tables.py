@@ -49,7 +49,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Floats, Ints
 
 BATCH_ROWS: Final = 2**16
 """Rows that are read at a time."""
@@ -79,8 +79,8 @@ class Batch:
     """
 
     names: tuple[str, ...]
-    columns: tuple[NDArray[Any], ...]
-    numbers: NDArray[np.int64]
+    columns: tuple[Array, ...]
+    numbers: Ints
     where: str
     unit: str
     is_text: bool = False
@@ -88,7 +88,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> Array:
         """Return the values of a column, or refuse a name that the table does not have and say which it has."""
         if name not in self.names:
             mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
@@ -104,7 +104,7 @@ class Batch:
         """Return where a row is found, for an error message."""
         return f"{self.where}, {self.unit} {self.numbers[row]}"
 
-    def tokens(self, name: str, missing: str | None = None) -> NDArray[Any]:
+    def tokens(self, name: str, missing: str | None = None) -> Array:
         """Return the tokens of a column; what takes the place of missing ones, `missing` says.
 
         None is for a column that every row needs, as it needs a label: a missing one is then refused.
@@ -120,7 +120,7 @@ class Batch:
             self._refuse_missing(name, int(np.flatnonzero(lacking)[0]), missing)
         return filled_column(values, lacking, missing)
 
-    def ordered(self, name: str, kind: str, missing: str) -> NDArray[Any]:
+    def ordered(self, name: str, kind: str, missing: str) -> Array:
         """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
 
         Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
@@ -138,7 +138,7 @@ class Batch:
                 self._refuse_missing(name, row, missing)
         return with_large_numbers(found, values, np.isnan(found)) if kind == ColumnKind.NUMBERS else values
 
-    def targets(self, name: str) -> NDArray[np.float64]:
+    def targets(self, name: str) -> Floats:
         """Return a column of numbers that are to be predicted: every row needs one."""
         values, found = self._ordered(name, ColumnKind.NUMBERS)
         for row in np.flatnonzero(~np.isfinite(found)).tolist():
@@ -150,7 +150,7 @@ class Batch:
             )
         return found
 
-    def _ordered(self, name: str, kind: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _ordered(self, name: str, kind: str) -> tuple[Array, Floats]:
         """Return the values of a column, texts read as its kind, and the same as floats: NaN for all others."""
         values = self.column(name)
         if values.dtype.kind == "O":
@@ -163,7 +163,7 @@ class Batch:
             ways = "Give it one, drop the row, or use missing='token' for a token of its own."
         raise ValueError(f"{self.place(row)}: column {name!r} has no value. {ways}")
 
-    def _check_types(self, name: str, values: NDArray[Any]) -> None:
+    def _check_types(self, name: str, values: Array) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
             return
         row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
@@ -367,7 +367,7 @@ def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, .
             )
 
 
-def column_array(values: list[Any]) -> NDArray[Any]:
+def column_array(values: list[Any]) -> Array:
     """Return the values of a column: an array of integers if all are whole numbers of 64 bits."""
     if all(type(value) is int and -NO_TOKEN > value > NO_TOKEN for value in values):
         return np.array(values, np.int64)
@@ -378,11 +378,7 @@ def column_array(values: list[Any]) -> NDArray[Any]:
 
 
 def _parquet_batches(
-    stream: IO[bytes],
-    where: str,
-    columns: Sequence[str] | None,
-    batch_rows: int,
-    between: tuple[int, int] | None,
+    stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int, between: tuple[int, int] | None
 ) -> Iterator[Batch]:
     with formats.parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
@@ -426,7 +422,7 @@ def arrow_batches(parts: Iterable[Any], where: str, first: int = 1) -> Iterator[
             first += len(part)
 
 
-def _arrow_column(values: Any) -> NDArray[Any]:
+def _arrow_column(values: Any) -> Array:
     kinds = formats.require_arrow("Parquet").types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()

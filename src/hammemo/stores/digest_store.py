@@ -53,9 +53,8 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints, Words
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -76,7 +75,7 @@ class Digester:
     def __init__(self, key: bytes) -> None:
         self._start = blake2b(digest_size=DIGEST_BYTES, key=key, person=b"hammemo digests")
 
-    def of_rows(self, examples: Examples) -> NDArray[np.uint64]:
+    def of_rows(self, examples: Examples) -> Words:
         """Return the digest of each example.
 
         Shapes
@@ -110,8 +109,8 @@ class DigestCounts(Cached):
         How much more often, or less, digests are held than in the base.
     """
 
-    words: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
-    counts: NDArray[Any] = field(default_factory=lambda: np.empty(0, np.uint8))
+    words: Words = field(default_factory=lambda: np.empty((0, 2), np.uint64))
+    counts: Array = field(default_factory=lambda: np.empty(0, np.uint8))
     overlay: LayeredCounts[bytes] = field(default_factory=LayeredCounts)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,7 +134,7 @@ class DigestCounts(Cached):
         return made.merged(_as_words(b"".join(counts)), times) if counts else made
 
     @cached_property
-    def high(self) -> NDArray[np.uint64]:
+    def high(self) -> Words:
         """The first word of each digest of the base."""
         return np.ascontiguousarray(self.words[:, 0])
 
@@ -149,7 +148,7 @@ class DigestCounts(Cached):
             place += 1
         return found + self.overlay.count(digest)
 
-    def times(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def times(self, words: Words) -> Ints:
         """Return how often each of these digests is held.
 
         Shapes
@@ -171,7 +170,7 @@ class DigestCounts(Cached):
         same &= here[:, 1] == words[:, 1]
         return np.where(same, base.counts[np.minimum(places, last)].astype(np.int64), 0)
 
-    def plus(self, words: NDArray[np.uint64], times: NDArray[np.int64]) -> DigestCounts:
+    def plus(self, words: Words, times: Ints) -> DigestCounts:
         """Return it with these digests held more often or, with numbers below zero, less; or raise NotStoredError.
 
         Shapes
@@ -196,7 +195,7 @@ class DigestCounts(Cached):
         vars(changed).pop("base", None)
         return changed.base if overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16) else changed
 
-    def merged(self, words: NDArray[np.uint64], times: NDArray[np.int64]) -> DigestCounts:
+    def merged(self, words: Words, times: Ints) -> DigestCounts:
         """Return the base with these digests held more or less often."""
         words = np.concatenate([self.words, words])
         times = np.concatenate([self.counts.astype(np.int64), times])
@@ -208,7 +207,7 @@ class DigestCounts(Cached):
         held = sums > 0
         return DigestCounts(words[firsts[held]], narrow(sums[held]))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the digests in ascending order and their counts, as arrays."""
         base = self.base
         data = base.words.astype(">u8").tobytes()
@@ -226,7 +225,7 @@ class DigestCounts(Cached):
         return cls(words, counts)
 
 
-def distinct_digests(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_digests(words: Words) -> tuple[Ints, Ints]:
     """Return the ascending order of digests, and where in it each distinct one stands first.
 
     The base is in order already, so that a stable sort merges.
@@ -243,11 +242,11 @@ def distinct_digests(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDAr
     return order, np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: len(words)])
 
 
-def _as_words(digests: bytes) -> NDArray[np.uint64]:
+def _as_words(digests: bytes) -> Words:
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def _as_bytes(words: NDArray[np.uint64]) -> list[bytes]:
+def _as_bytes(words: Words) -> list[bytes]:
     data = words.astype(">u8").tobytes()
     return [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
 
@@ -347,7 +346,7 @@ class DigestStore(ModelStore):
         """Always True."""
         return True
 
-    def holds(self, examples: Examples) -> NDArray[Any]:
+    def holds(self, examples: Examples) -> Array:
         """Return how often each of these examples is stored.
 
         Shapes
@@ -356,7 +355,7 @@ class DigestStore(ModelStore):
         """
         return self.digests.times(self._digester.of_rows(examples))
 
-    def distinct(self, examples: Examples) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+    def distinct(self, examples: Examples) -> tuple[Ints, Words, Ints]:
         """Return a place of each distinct example, its digest, and how often it occurs.
 
         Shapes
@@ -455,7 +454,7 @@ class DigestStore(ModelStore):
         kept = None if self.beside is None else self.beside.described()
         return {"of": "digests", "seed": self.seed, "key": secret_digest(self.key), "kept": kept}
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the digests, and what is kept beside them, as canonical arrays."""
         return {**self.digests.state(), **({} if self.beside is None else self.beside.state())}
 

@@ -28,8 +28,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, factorize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Ints, Words
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.streams import Block
 
@@ -91,23 +90,17 @@ class Documents(Cached):
     """
 
     tokens: Vocabulary
-    codes: NDArray[Any]
-    lengths: NDArray[np.int64]
+    codes: Array
+    lengths: Ints
     ways: tuple[Way, ...]
-    way_codes: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    words: NDArray[np.uint64]
-    cases: NDArray[np.uint64]
+    way_codes: Ints
+    counts: Ints
+    words: Words
+    cases: Words
 
     @classmethod
     def of(
-        cls,
-        tokens: Vocabulary,
-        ranks: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        way: Way,
-        seed: int,
-        cases: NDArray[np.uint64] | None = None,
+        cls, tokens: Vocabulary, ranks: Ints, lengths: Ints, way: Way, seed: int, cases: Words | None = None
     ) -> Documents:
         """Return documents that were all cut in one way, given the ranks of all their tokens."""
         nothing = np.zeros(len(lengths), np.int64)
@@ -132,7 +125,7 @@ class Documents(Cached):
         return len(self.lengths)
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """Where each document starts in the codes."""
         return np.cumsum(self.lengths) - self.lengths
 
@@ -157,12 +150,12 @@ class Documents(Cached):
             sums[part] = np.add.reduceat(_placed(held, places, seed), starts)
         return replace(self, words=self.words_of(sums, seed))
 
-    def words_of(self, sums: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    def words_of(self, sums: Words, seed: int) -> Words:
         """Return the hashes of documents, given the sums of the hashes of their tokens."""
         ways = np.array([key_words(seed, "document", _text(way))[0] for way in self.ways], np.uint64)
         return mix(sums ^ mix(ways[self.way_codes] + self.lengths.astype(np.uint64)))
 
-    def codes_of(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+    def codes_of(self, chosen: Ints) -> Array:
         """Return the codes of some documents, one after the other."""
         found = [self.codes[:0]]
         for part in in_parts(self.lengths[chosen], TOKENS_AT_ONCE):
@@ -171,7 +164,7 @@ class Documents(Cached):
             found.append(self.codes[np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)])
         return np.concatenate(found)
 
-    def chosen(self, places: NDArray[np.int64]) -> Documents:
+    def chosen(self, places: Ints) -> Documents:
         """Return some of the documents, with the tokens and ways that they use."""
         codes, way_codes = self.codes_of(places), self.way_codes[places]
         used, used_ways = np.zeros(len(self.tokens) + 1, bool), np.zeros(len(self.ways), bool)
@@ -220,7 +213,7 @@ class Documents(Cached):
         return found
 
 
-def _no_cases(n: int) -> NDArray[np.uint64]:
+def _no_cases(n: int) -> Words:
     return np.zeros((n, 2), np.uint64)
 
 
@@ -250,7 +243,7 @@ def summed(parts: Sequence[Documents]) -> Documents:
     return replace(together.chosen(order[firsts[held]]), counts=sums[held])
 
 
-def _distinct_order(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct_order(documents: Documents) -> tuple[Ints, Ints]:
     """Return the order of documents by their hashes and cases, and where in it each distinct one stands first.
 
     Different documents with equal hashes stay apart, in the order of their lengths, ways and tokens: tokens can be made
@@ -277,7 +270,7 @@ def _sort_key(documents: Documents, i: int) -> tuple[Any, ...]:
     return int(documents.words[i]), documents.cases[i].tolist(), length, int(documents.way_codes[i]), codes
 
 
-def _differ(documents: Documents, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _differ(documents: Documents, here: Ints, there: Ints) -> Bools:
     """Return which of these documents are not the same as the others, one by one."""
     lengths, ways = documents.lengths, documents.way_codes
     differ = np.asarray((lengths[here] != lengths[there]) | (ways[here] != ways[there]))
@@ -313,13 +306,13 @@ class DocumentCutter:
         self._begin()
 
     def _begin(self) -> None:
-        self._open: list[NDArray[Any]] = []
+        self._open: list[Array] = []
         """What came of the present document; of a long one, what comes after its last piece, with context."""
         self._length = 0
         self._n_context = self._way.n_context(self._h)
         self._sum = np.uint64(0)
         self._is_long = False
-        self._case: NDArray[np.uint64] | None = None
+        self._case: Words | None = None
 
     def cut(self, block: Block) -> Iterator[Documents]:
         """Yield the documents that end in a block, the present one apart."""
@@ -359,7 +352,7 @@ class DocumentCutter:
             yield self._piece(tokens)
         self._begin()
 
-    def _go_on(self, tokens: NDArray[Any]) -> Iterator[Documents]:
+    def _go_on(self, tokens: Array) -> Iterator[Documents]:
         """Add tokens to the present document; yield pieces of it where it is too long."""
         self._open.append(tokens)
         self._length += len(tokens)
@@ -377,19 +370,13 @@ class DocumentCutter:
             rest, self._n_context = rest[self._n_context + size - self._h :], self._h
         self._open = [rest]
 
-    def _piece(self, tokens: NDArray[Any]) -> Documents:
+    def _piece(self, tokens: Array) -> Documents:
         is_later = self._is_long and self._n_context and self._way.short == "pad"
         way = Way("drop", None, self._way.classes) if is_later else self._way
         case = None if self._is_long else self._case  # a piece is not what the case holds
         return self._documents(tokens, np.array([len(tokens)], np.int64), case, way)
 
-    def _documents(
-        self,
-        tokens: NDArray[Any],
-        lengths: NDArray[np.int64],
-        cases: NDArray[np.uint64] | None,
-        way: Way | None = None,
-    ) -> Documents:
+    def _documents(self, tokens: Array, lengths: Ints, cases: Words | None, way: Way | None = None) -> Documents:
         vocabulary, ranks = factorize(tokens)
         return Documents.of(vocabulary, ranks, lengths, way or self._way, self._seed, cases)
 
@@ -409,13 +396,13 @@ def _text(way: Way) -> str:
     return json.dumps(way)
 
 
-def _placed(hashes: NDArray[np.uint64], places: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+def _placed(hashes: Words, places: Ints, seed: int) -> Words:
     """Return the hashes of tokens at their places of a document; the sum of them is a hash of their sequence."""
     salt = mix(places.astype(np.uint64) + np.uint64(key_words(seed, "place")[0]))
     return mix(hashes ^ salt)
 
 
-def in_parts(sizes: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
+def in_parts(sizes: Ints, most: int) -> Iterator[Ints]:
     """Yield the places of entries, in order, in parts of about this size together; one entry at least."""
     if len(sizes):
         groups = (np.cumsum(sizes) - 1) // max(most, 1)

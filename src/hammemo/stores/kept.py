@@ -31,8 +31,7 @@ from hammemo.tokens.contexts import Examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Ints, Words
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
@@ -111,19 +110,19 @@ class ModelStore(Cached, ABC):
         """Return how it stores, for files."""
 
     @abstractmethod
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return what is stored as canonical arrays."""
 
     @abstractmethod
     def restored(self: Self, stored: StoredArrays) -> Self:
         """Return one of this layout with these arrays, checked: undo `state`."""
 
-    def packed(self) -> dict[str, NDArray[Any]]:
+    def packed(self) -> dict[str, Array]:
         """Return all that it holds and the threshold as arrays, for other processes; `unpacked` undoes it."""
         threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
         return {**self.state(), "last": np.array([threshold - 1], np.uint64)}  # the threshold may need 65 bits
 
-    def unpacked(self: Self, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def unpacked(self: Self, arrays: Mapping[str, Array]) -> Self:
         """Return one of this layout that holds what `packed` returned."""
         held, empty = dict(arrays), self.emptied()
         threshold = int(held.pop("last")[0]) + 1
@@ -186,7 +185,7 @@ class Kept(ModelStore):
     def fitting_sample(self, vote: Vote) -> Examples:
         """Return the examples that a vote is fitted to."""
 
-    def are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def are_low(self, words: Words) -> Bools:
         """Return which hashes lie below the threshold."""
         return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
 
@@ -200,7 +199,7 @@ class Kept(ModelStore):
         return type(self) is type(other) and self.most == other.most
 
 
-def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:
+def highest_threshold(words: Words, sizes: Ints, most: int) -> int:
     """Return the highest threshold below which the keys have a total size of at most `most`, but at least one key.
 
     Parameters

@@ -58,9 +58,8 @@ from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints, Words
     from hammemo.votes import Vote
 
 _SMALL_EDIT: Final = 256
@@ -222,7 +221,7 @@ class KeptDocuments(Kept):
             found.update({(way, owner, *tokens): times for owner, times in taken.items()})
         return Documents.of_keys(found, self.seed)
 
-    def of_cases(self, cases: NDArray[np.uint64]) -> dict[tuple[int, int], Counter[Key]]:
+    def of_cases(self, cases: Words) -> dict[tuple[int, int], Counter[Key]]:
         """Return all documents of some cases, given the hashes of these, and how often each is stored."""
         found: dict[tuple[int, int], Counter[Key]] = {(first, second): Counter() for first, second in cases.tolist()}
         held = self.held.chosen(np.flatnonzero(np.isin(self.held.cases[:, 0], cases[:, 0])))
@@ -240,9 +239,7 @@ class KeptDocuments(Kept):
                 raise _other_events(name, is_known=False)
         return self._only(Counter({key: times for documents in found.values() for key, times in documents.items()}))
 
-    def of_events(
-        self, documents: Iterable[Any], cases: Iterable[Any], way: Way
-    ) -> tuple[KeptDocuments, list[NDArray[Any]]]:
+    def of_events(self, documents: Iterable[Any], cases: Iterable[Any], way: Way) -> tuple[KeptDocuments, list[Array]]:
         """Return the kept documents that hold lists of events, each with the id of its case.
 
         The events of a case are all that it holds, or those of some of its documents (`matched_documents`). Of a case
@@ -272,7 +269,7 @@ class KeptDocuments(Kept):
                 raise _other_events(pairs[i][1], is_known=bool(left))
         return self._only(found), beyond
 
-    def _given(self, documents: list[NDArray[Any]], cases: NDArray[np.uint64], way: Way) -> Documents:
+    def _given(self, documents: list[Array], cases: Words, way: Way) -> Documents:
         if not documents:
             return NONE
         tokens, ranks = factorize(joined(documents))
@@ -382,7 +379,7 @@ class KeptDocuments(Kept):
             np.concatenate([one.cases for one in found if one.cases is not None]),
         ).with_used_labels()
 
-    def _pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _pieces(self) -> tuple[Ints, Ints, Ints]:
         """Return the pieces of all documents: whose each is, the how manieth it is there, and how many targets."""
         held = self.base.held.without_cases
         targets = held.lengths - self.n_contexts(held)
@@ -391,11 +388,11 @@ class KeptDocuments(Kept):
         numbers = np.arange(len(documents)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
         return documents, numbers, np.minimum(targets[documents] - numbers * PIECE, PIECE)
 
-    def n_contexts(self, held: Documents) -> NDArray[np.int64]:
+    def n_contexts(self, held: Documents) -> Ints:
         """Return for each document how many tokens at its beginning are context only."""
         return np.array([way.n_context(self.h) for way in held.ways], np.int64)[held.way_codes]
 
-    def _windows(self, documents: NDArray[np.int64], numbers: NDArray[np.int64]) -> Examples:
+    def _windows(self, documents: Ints, numbers: Ints) -> Examples:
         """Return the windows of some pieces, each piece a case, numbered in this order."""
         held = self.base.held.without_cases
         pads = Vocabulary.of(way.pad for way in held.ways if way.pad is not None)
@@ -421,7 +418,7 @@ class KeptDocuments(Kept):
         times = held.counts[documents][cases]
         return Examples(Contexts.with_ranks(vocabulary, contexts), labels, vocabulary, times, cases)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return what is kept as canonical arrays."""
         held, long = self.base.held, sorted(self.long.counts().items())
         return {

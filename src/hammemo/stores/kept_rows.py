@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints, Words
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
@@ -85,10 +86,10 @@ class KeptRows(Kept):
 
     tokens: Vocabulary = field(default_factory=Vocabulary)
     labels: Vocabulary = field(default_factory=Vocabulary)
-    codes: NDArray[Any] = field(default_factory=_no_codes)
-    label_codes: NDArray[Any] = field(default_factory=_no_codes)
-    counts: NDArray[Any] = field(default_factory=_no_codes)
-    words: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    codes: Array = field(default_factory=_no_codes)
+    label_codes: Array = field(default_factory=_no_codes)
+    counts: Array = field(default_factory=_no_codes)
+    words: Words = field(default_factory=lambda: np.empty(0, np.uint64))
     overlay: LayeredCounts[Row] = field(default_factory=LayeredCounts)
 
     @classmethod
@@ -217,7 +218,7 @@ class KeptRows(Kept):
         """Return one of the same layout with nothing in it."""
         return KeptRows.empty(self.h, self.seed, self.most, self.threshold)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the rows as canonical arrays."""
         base = self.base
         return {
@@ -243,7 +244,7 @@ class KeptRows(Kept):
             raise ValueError("the kept rows are not in canonical order, or their hashes are above the threshold")
         return kept
 
-    def with_copies(self, examples: Examples, times: NDArray[np.int64], words: NDArray[np.uint64]) -> KeptRows:
+    def with_copies(self, examples: Examples, times: Ints, words: Words) -> KeptRows:
         """Return the base with these examples stored this many times more or, below zero, less."""
         tokens, labels = self.tokens.union(examples.contexts.vocabulary), self.labels.union(examples.labels)
         here = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
@@ -261,13 +262,7 @@ class KeptRows(Kept):
         )
 
     def in_canonical_form(
-        self,
-        tokens: Vocabulary,
-        labels: Vocabulary,
-        ranks: NDArray[np.int64],
-        label_ranks: NDArray[np.int64],
-        times: NDArray[np.int64],
-        words: NDArray[np.uint64],
+        self, tokens: Vocabulary, labels: Vocabulary, ranks: Ints, label_ranks: Ints, times: Ints, words: Words
     ) -> KeptRows:
         """Return the canonical form of rows that are given in any order, some of them several times."""
         order, firsts = distinct_order(ranks, label_ranks, words)
@@ -289,7 +284,7 @@ class KeptRows(Kept):
             words=words[held],
         )
 
-    def with_room_for(self, words: NDArray[np.uint64]) -> KeptRows:
+    def with_room_for(self, words: Words) -> KeptRows:
         """Return the base with its threshold low enough for rows with these hashes too."""
         if len(words) + len(self.words) <= self.most:
             return self
@@ -297,7 +292,7 @@ class KeptRows(Kept):
             self.threshold_for(distinct_numbers(np.concatenate([self.words, words[self.are_low(words)]])))
         )
 
-    def threshold_for(self, distinct: NDArray[np.uint64]) -> int:
+    def threshold_for(self, distinct: Words) -> int:
         """Return the highest threshold below which no more of these hashes lie than rows are kept."""
         return highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
 

@@ -10,7 +10,7 @@ import numpy as np
 from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Ints
 
 SHORT_DOCUMENT: Final = 64
 """Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
@@ -41,7 +41,7 @@ class StreamFacts:
         return self.n_labels > MAX_OWN_WEIGHT_LABELS
 
 
-def repeated_share(codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> float:
+def repeated_share(codes: Ints, lengths: Ints) -> float:
     """Return the share of tokens that occur before in their document, among the first million tokens.
 
     Examples

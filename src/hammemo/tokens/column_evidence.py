@@ -29,7 +29,7 @@ from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 
 class HowGiven(StrEnum):
@@ -80,9 +80,7 @@ class Evidence:
     contents: str
 
     @classmethod
-    def of_columns(
-        cls, columns: Sequence[NDArray[Any]], *, has_types: bool, categories: Set[int] = frozenset()
-    ) -> Evidence:
+    def of_columns(cls, columns: Sequence[Array], *, has_types: bool, categories: Set[int] = frozenset()) -> Evidence:
         """Return what the columns of a table show.
 
         Parameters
@@ -150,7 +148,7 @@ def _joined(mine: str, content: str, theirs: str, more: str) -> str:
     return mine if mine == HowGiven.CATEGORIES else max(mine, theirs, key=_TYPES.index)
 
 
-def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[HowGiven, Holds]:
+def _shown(column: Array, *, has_types: bool) -> tuple[HowGiven, Holds]:
     """Return the type and the content of one column."""
     kind = column.dtype.kind
     plain = HowGiven.TYPED if has_types else HowGiven.UNTYPED
@@ -211,7 +209,7 @@ def is_time(value: Any) -> bool:
     return _value_kind(type(value)) in ("moment", "duration") and not is_missing(value)
 
 
-def holds_time(column: NDArray[Any]) -> bool:
+def holds_time(column: Array) -> bool:
     """Return whether a column holds a date or a duration."""
     return column.dtype.kind in "mM" or (column.dtype.kind == "O" and any(map(is_time, array_values(column))))
 
@@ -269,7 +267,7 @@ def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
     raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
 
 
-def column_kinds(columns: Sequence[NDArray[Any]], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
+def column_kinds(columns: Sequence[Array], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
     """Return the kind of each column of a table, as letters; the parameters are those of the functions above.
 
     Examples

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.tokens.token_types import TokenTypes
 
 
@@ -32,7 +31,7 @@ class ColumnSchema:
     """
 
     n: int
-    names: NDArray[Any] | None = None
+    names: Array | None = None
     kinds: str | None = None
     types: str | None = None
     learnt: TokenTypes | None = None

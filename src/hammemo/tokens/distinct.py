@@ -11,13 +11,12 @@ from hammemo.tokens.hashing import fold, key_words, mix, vocabulary_hashes
 from hammemo.tokens.vocabulary import Vocabulary, factorize
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Bools, Ints, Words
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
 
-def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
+def example_words(examples: Examples, seed: int) -> Words:
     """Return a 64-bit hash of each example: of its tokens, position by position, and its label."""
     tokens = token_words(examples.contexts.vocabulary, seed)
     labels = vocabulary_hashes(examples.labels, seed)
@@ -30,7 +29,7 @@ def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
     return words
 
 
-def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[Ints, Words]:
     """Return the targets of a block, those with one of these labels, and `example_words` of their windows.
 
     No window is made for it: each token is hashed once.
@@ -43,12 +42,12 @@ def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[ND
     return places, fold(columns, key_words(seed, "example")[0])
 
 
-def token_words(vocabulary: Vocabulary, seed: int) -> NDArray[np.uint64]:
+def token_words(vocabulary: Vocabulary, seed: int) -> Words:
     """Return the hashes of tokens and, at the end, where rank -1 reads it, that of an empty position."""
     return np.append(vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0]))
 
 
-def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+def distinct_examples(examples: Examples, seed: int) -> tuple[Ints, Words, Ints]:
     """Return a row of each distinct example (context and label), its hash, and how often it occurs; lowest hash first.
 
     Shapes
@@ -69,9 +68,7 @@ def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64],
     return order[firsts], words[order][firsts], counts
 
 
-def distinct_order(
-    ranks: NDArray[np.int64], label_ranks: NDArray[np.int64], words: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, Ints]:
     """Return the order of examples by their hashes, and where in it each distinct example stands first.
 
     Different examples with equal hashes stay apart, in the order of their tokens and labels: tokens can be made that
@@ -91,9 +88,7 @@ def distinct_order(
     return order, np.flatnonzero(is_first)
 
 
-def _again(
-    ranks: NDArray[np.int64], label_ranks: NDArray[np.int64], words: NDArray[np.uint64], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _again(ranks: Ints, label_ranks: Ints, words: Words, order: Ints) -> tuple[Ints, Bools]:
     """Return the places whose next example has the same hash, and which of these next ones are other examples."""
     again = np.flatnonzero(words[order][1:] == words[order][:-1])
     here, there = order[again], order[again + 1]

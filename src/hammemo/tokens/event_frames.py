@@ -16,15 +16,13 @@ from hammemo.tokens.missing import is_missing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Words
 
 FRAME_CONTEXT: Final = 30
 """Tokens per context that a table of events is learnt with, where nothing is said."""
 
 
-def event_documents(
-    frame: Any, case: str | None, item: str | None, time: str | None
-) -> tuple[list[NDArray[Any]], list[Any]]:
+def event_documents(frame: Any, case: str | None, item: str | None, time: str | None) -> tuple[list[Array], list[Any]]:
     """Return the items of each case, in the order of time, and the ids of the cases.
 
     Examples
@@ -53,7 +51,7 @@ def event_documents(
     return np.split(items[order], np.cumsum(np.bincount(cases))[:-1]), ids.tolist()
 
 
-def case_words(ids: Sequence[Any]) -> NDArray[np.uint64]:
+def case_words(ids: Sequence[Any]) -> Words:
     """Return a hash of 128 bits of the id of each case.
 
     An id is a number, a string or anything that has a text; 5, 5.0 and "5" are the same. The hash depends on nothing
@@ -87,7 +85,7 @@ def _id_text(case: Any) -> str:
     return str(case)
 
 
-def _column(frame: Any, name: str) -> NDArray[Any]:
+def _column(frame: Any, name: str) -> Array:
     """Return a column, or refuse one that is not there or has missing values."""
     names = getattr(frame, "column_names", None) or list(frame.columns)
     if name not in names:
@@ -103,7 +101,7 @@ def _column(frame: Any, name: str) -> NDArray[Any]:
     return found
 
 
-def _moments(frame: Any, name: str) -> NDArray[Any]:
+def _moments(frame: Any, name: str) -> Array:
     found = _column(frame, name)
     if found.dtype.kind not in "iufmM":
         raise ValueError(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Ints, Words
     from hammemo.tokens.vocabulary import Token, Vocabulary
 
 Feature: TypeAlias = "Token | tuple[Token, ...]"
@@ -68,7 +69,7 @@ def feature_words(feature: Feature) -> tuple[int, int, int]:
     return low, high, kind
 
 
-def vocabulary_words(vocabulary: Vocabulary) -> NDArray[np.uint64]:
+def vocabulary_words(vocabulary: Vocabulary) -> Words:
     """Return `feature_words` of a whole vocabulary.
 
     Shapes
@@ -93,7 +94,7 @@ def vocabulary_words(vocabulary: Vocabulary) -> NDArray[np.uint64]:
     return words
 
 
-def features_of(tokens: Sequence[Token], rows: NDArray[np.int64]) -> list[Feature]:
+def features_of(tokens: Sequence[Token], rows: Ints) -> list[Feature]:
     """Return the features that rows of ranks name: the token itself where a row has one entry, else a tuple.
 
     Examples
@@ -116,7 +117,7 @@ def key_words(*parts: int | str) -> tuple[int, int]:
     return low, high
 
 
-def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -> Words:
     """Return one 64-bit word for each token, a pure function of the seed, the key and the token.
 
     Examples
@@ -137,7 +138,7 @@ def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -
     return words
 
 
-def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> Words:
     """Return `token_hashes` of a whole vocabulary, its numbers all at once."""
     return np.concatenate(
         [
@@ -192,7 +193,7 @@ def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
     return _digest_list(start, (bytes([_kind(token)]) + _encode(token) for token in tokens))
 
 
-def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> NDArray[np.uint64]:
+def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> Words:
     start = hashlib.blake2b(digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string")
     return np.frombuffer(joined_digests(start, encoded), "<u8").astype(np.uint64)
 
@@ -216,9 +217,7 @@ def _digest_list(start: Any, encoded: Iterable[bytes]) -> list[bytes]:
     return found
 
 
-def number_identities(
-    words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
-) -> NDArray[np.uint8]:
+def number_identities(words: Words, seed: int, key: bytes | None = None, name: str = "integers") -> NDArray[np.uint8]:
     """Return the identities of numbers given as 64-bit words.
 
     Shapes
@@ -233,9 +232,7 @@ def number_identities(
     return identities
 
 
-def hash_numbers(
-    words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
-) -> NDArray[np.uint64]:
+def hash_numbers(words: Words, seed: int, key: bytes | None = None, name: str = "integers") -> Words:
     """Return the hashes of numbers given as 64-bit words: mixed with the seed, or by SipHash under the key."""
     first, second = number_key(seed, key, name)
     if key is None:
@@ -243,7 +240,7 @@ def hash_numbers(
     return siphash(words, first, second)
 
 
-def unhash_numbers(hashes: NDArray[np.uint64], seed: int, name: str = "integers") -> NDArray[np.uint64]:
+def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
     """Return the numbers, as 64-bit words, that have these hashes without a key: `hash_numbers` backwards.
 
     Examples
@@ -259,7 +256,7 @@ def unhash_numbers(hashes: NDArray[np.uint64], seed: int, name: str = "integers"
     return np.asarray(_unshifted(words, 30) ^ np.uint64(first), np.uint64)
 
 
-def _unshifted(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+def _unshifted(words: Words, bits: int) -> Words:
     """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
     return np.asarray(words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64)
 
@@ -281,7 +278,7 @@ def _family(seed: int) -> bytes:
     return struct.pack("<QQ", *key_words(seed, "buckets"))
 
 
-def fold(columns: Sequence[NDArray[np.uint64]], start: int) -> NDArray[np.uint64]:
+def fold(columns: Sequence[Words], start: int) -> Words:
     """Return the hash of tuples whose tokens have the hashes in `columns`, one array a position."""
     words = np.full(len(columns[0]), np.uint64(start))
     for column in columns:
@@ -289,7 +286,7 @@ def fold(columns: Sequence[NDArray[np.uint64]], start: int) -> NDArray[np.uint64
     return words
 
 
-def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(words: Words) -> Words:
     """Return the words well mixed: an invertible map of 64-bit words (the finaliser of SplitMix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -303,7 +300,7 @@ def mix_one(word: int) -> int:
     return word ^ (word >> 31)
 
 
-def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
+def siphash(words: Words, k0: int, k1: int) -> Words:
     """Return SipHash-2-4 of each word as an 8-byte little-endian message under the key (k0, k1).
 
     By hand because hashlib has no SipHash and a call per integer would be slow; tested on the authors' vectors.
@@ -313,7 +310,7 @@ def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
     return _sip_finished(v)
 
 
-def siphash128(words: NDArray[np.uint64], k0: int, k1: int) -> list[NDArray[np.uint64]]:
+def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
     """Return SipHash-2-4-128 of each word as an 8-byte message under the key (k0, k1): the lower and the upper half."""
     v = _sip_absorbed(words, k0, k1, 0xEE)
     v[2] = v[2] ^ np.uint64(0xEE)
@@ -322,7 +319,7 @@ def siphash128(words: NDArray[np.uint64], k0: int, k1: int) -> list[NDArray[np.u
     return [low, _sip_finished(v)]
 
 
-def _sip_absorbed(words: NDArray[np.uint64], k0: int, k1: int, tweak: int) -> list[NDArray[np.uint64]]:
+def _sip_absorbed(words: Words, k0: int, k1: int, tweak: int) -> list[Words]:
     """Return SipHash's state after the message; `tweak` says which of its two lengths of output is meant."""
     first, second = np.uint64(k0), np.uint64(k1)
     v = [
@@ -338,13 +335,13 @@ def _sip_absorbed(words: NDArray[np.uint64], k0: int, k1: int, tweak: int) -> li
     return v
 
 
-def _sip_finished(v: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def _sip_finished(v: list[Words]) -> Words:
     """Run the last four rounds on a state, and return what they say."""
     _sip_rounds(v, 4)
     return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3], np.uint64)
 
 
-def _sip_rounds(v: list[NDArray[np.uint64]], rounds: int) -> None:
+def _sip_rounds(v: list[Words], rounds: int) -> None:
     for _ in range(rounds):
         v[0] = v[0] + v[1]
         v[1] = _rotate(v[1], 13) ^ v[0]
@@ -358,7 +355,7 @@ def _sip_rounds(v: list[NDArray[np.uint64]], rounds: int) -> None:
         v[2] = _rotate(v[2], 32)
 
 
-def _rotate(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+def _rotate(words: Words, bits: int) -> Words:
     return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
 
 

@@ -13,19 +13,19 @@ from hammemo.tokens.contexts import refuse_masked, token_array
 from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Ints
 
 
 MAX_EXACT: Final = 2**53
 """A float holds every whole number up to this one exactly."""
 
 
-def label_array(y: Any) -> NDArray[Any]:
+def label_array(y: Any) -> Array:
     """Return y as an array of labels after scikit-learn's checks."""
     plain = _plainly_labels(y)
     if plain is not None:
         return plain
-    labels: NDArray[Any] = column_or_1d(_plain(y), warn=True)
+    labels: Array = column_or_1d(_plain(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     if labels.dtype.kind == "O":
@@ -37,7 +37,7 @@ def label_array(y: Any) -> NDArray[Any]:
     return labels
 
 
-def _plainly_labels(y: Any) -> NDArray[Any] | None:
+def _plainly_labels(y: Any) -> Array | None:
     """Return integers, or strings, as an array; None for all else.
 
     Scikit-learn's checks refuse nothing of these, and take longer than a single example does to be learnt.
@@ -62,7 +62,7 @@ def _plain(y: Any) -> Any:
     return token_array(y.to_list() if hasattr(y, "to_list") else y.tolist())  # pandas' own types, or missing values
 
 
-def _checked_objects(labels: NDArray[Any]) -> NDArray[Any]:
+def _checked_objects(labels: Array) -> Array:
     """Refuse missing labels and mixtures, on which scikit-learn would fail with a message about something else.
 
     Numbers that NumPy has no common type for are returned as integers, if they are whole.
@@ -84,7 +84,7 @@ def _checked_objects(labels: NDArray[Any]) -> NDArray[Any]:
     return np.array(numbers, np.int64)
 
 
-def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:
+def common_label_dtype(*parts: Array) -> np.dtype[Any]:
     """Return the type that holds the labels of all parts, each value as it is, or refuse those that none holds.
 
     Examples
@@ -148,10 +148,10 @@ def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
         )
 
 
-def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
+def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> Array:
     """Return labels in sorted order, in the type that they came in; one array for all who ask, which is read-only."""
     kind = "U" if dtype.kind == "U" else dtype.str  # a string's type is as wide as the longest
-    made: NDArray[Any] | None = labels.as_arrays.get(kind)
+    made: Array | None = labels.as_arrays.get(kind)
     if made is None:
         made = np.array(labels.ints if len(labels) == len(labels.ints) else labels.tolist(), kind)
         made.setflags(write=False)
@@ -159,7 +159,7 @@ def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
     return made
 
 
-def most_frequent_labels(y: NDArray[Any], number: int) -> list[Any]:
+def most_frequent_labels(y: Array, number: int) -> list[Any]:
     """Return this many of the most frequent labels, sorted; among equally frequent ones those that come first.
 
     Examples
@@ -184,7 +184,7 @@ def checked_k(k: Any) -> int:
     return int(k)
 
 
-def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
+def top_columns(scores: Array, k: int) -> Ints:
     """Return the columns of the k highest scores of each row, best first, equals in column order.
 
     Examples

@@ -23,7 +23,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Bools
 
 MISSING: Final = "<missing>"
 """The token of a missing value."""
@@ -59,7 +59,7 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")
 
 
-def filled(array: NDArray[Any], missing: str) -> NDArray[Any]:
+def filled(array: Array, missing: str) -> Array:
     """Return an array with its missing values replaced, and itself where it has none.
 
     Examples
@@ -106,7 +106,7 @@ def _has_name(kind: type) -> bool:
     return kind.__name__ in ("Interval", "Period") and kind.__module__.split(".")[0] == "pandas"
 
 
-def filled_column(values: NDArray[Any], lacking: NDArray[np.bool_], missing: str) -> NDArray[Any]:
+def filled_column(values: Array, lacking: Bools, missing: str) -> Array:
     """Return a column with the values that it lacks replaced."""
     replaced = object_array(values.tolist())
     replaced[lacking] = _token(missing)

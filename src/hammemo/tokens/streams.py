@@ -29,7 +29,9 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
 
 class UniformSample:
@@ -56,21 +58,21 @@ class UniformSample:
         self._most = most
         self._rng = np.random.Generator(np.random.Philox(seed % 2**64))
         self._numbers = np.empty(0)
-        self.columns: tuple[NDArray[Any], ...] = ()
+        self.columns: tuple[Array, ...] = ()
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def draw(self, n: int) -> NDArray[np.float64]:
+    def draw(self, n: int) -> Floats:
         """Return the numbers of n more rows, which `add` takes with them."""
         return self._rng.random(n)
 
-    def may_stay(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def may_stay(self, numbers: Floats) -> Bools:
         """Return for which of these numbers a row could be kept; the other rows need not be made."""
         full = len(self) == self._most
         return numbers < self._numbers.max() if full and len(self) else np.full(len(numbers), not full)
 
-    def add(self, numbers: NDArray[np.float64], *columns: NDArray[Any]) -> None:
+    def add(self, numbers: Floats, *columns: Array) -> None:
         """Take rows with their numbers, and let go of those that have larger numbers than enough others."""
         numbers = np.append(self._numbers, numbers)
         if self.columns:
@@ -101,18 +103,18 @@ class Block:
         The hash of the case of each piece, where documents come with cases.
     """
 
-    tokens: NDArray[Any]
-    starts: NDArray[np.int64]
+    tokens: Array
+    starts: Ints
     h: int
     continues: bool = False
-    cases: NDArray[np.uint64] | None = None
+    cases: Words | None = None
 
-    def targets(self) -> NDArray[np.int64]:
+    def targets(self) -> Ints:
         """Return the places of the tokens that have h places of their piece before them."""
         return self._targets
 
     @cached_property
-    def _targets(self) -> NDArray[np.int64]:  # asked for when labels are found, checked and counted
+    def _targets(self) -> Ints:  # asked for when labels are found, checked and counted
         mask = np.asarray(self.tokens != NO_TOKEN)
         ends = np.append(self.starts[1:], len(self.tokens))
         if len(ends) < self.h:  # few pieces, long contexts: one slice each
@@ -138,7 +140,7 @@ class Block:
             ones = np.ones(len(windows), np.int64)
             yield Examples(Contexts.with_ranks(vocabulary, windows), ranks[places[part]], vocabulary, ones)
 
-    def contexts(self, places: NDArray[np.int64], depth: int | None = None) -> NDArray[Any]:
+    def contexts(self, places: Ints, depth: int | None = None) -> Array:
         """Return the h tokens before each of these places, or the last `depth` of them.
 
         Shapes
@@ -248,7 +250,7 @@ def stream_blocks(
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return
     filler = window_filler(h, short, pad)
-    held: list[tuple[NDArray[Any], Any]] = []
+    held: list[tuple[Array, Any]] = []
     space, continues = block_tokens, False
     for whole, case in with_cases(_documents(tokens, starts), cases):
         for number, piece in enumerate(_pieces(whole, h, filler, space, block_tokens)):
@@ -262,7 +264,7 @@ def stream_blocks(
         yield _block(held, h, continues=continues, has_cases=cases is not None)
 
 
-def with_cases(documents: Iterator[NDArray[Any]], cases: Iterable[Any] | None) -> Iterator[tuple[NDArray[Any], Any]]:
+def with_cases(documents: Iterator[Array], cases: Iterable[Any] | None) -> Iterator[tuple[Array, Any]]:
     """Yield each document with the id of its case; with None where there are no cases."""
     for whole, case in zip_longest(documents, repeat(None, 0) if cases is None else cases):
         if cases is not None and (whole is None or case is None):
@@ -289,7 +291,7 @@ def long_enough(tokens: Any, h: int, starts: ArrayLike | None = None) -> Any:
     return tokens
 
 
-def _long_documents(tokens: Any, h: int) -> Iterator[NDArray[Any]]:
+def _long_documents(tokens: Any, h: int) -> Iterator[Array]:
     for number, whole in enumerate(map(document, tokens)):
         if len(whole) <= h:
             raise _too_short(number, len(whole), h)
@@ -303,7 +305,7 @@ def _too_short(number: int, length: int, h: int) -> ValueError:
     )
 
 
-def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
+def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[Array]:
     if not _is_flat(tokens):
         if starts is not None:
             raise ValueError("starts is for a flat array; documents in an iterable have boundaries: leave out starts.")
@@ -318,7 +320,7 @@ def _is_flat(tokens: Any) -> bool:
     return isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype.kind != "O"
 
 
-def _checked_starts(starts: ArrayLike | None, n: int) -> NDArray[np.int64]:
+def _checked_starts(starts: ArrayLike | None, n: int) -> Ints:
     """Return where documents start, the first at 0, each once."""
     offsets = np.zeros(0, np.int64) if starts is None else np.asarray(starts)
     if offsets.ndim != 1 or (offsets.size and offsets.dtype.kind not in "iu"):
@@ -328,7 +330,7 @@ def _checked_starts(starts: ArrayLike | None, n: int) -> NDArray[np.int64]:
     return np.unique(np.append(offsets.astype(np.int64), 0))
 
 
-def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_tokens: int) -> Iterator[Block]:
+def _flat_blocks(tokens: Array, h: int, starts: Ints, block_tokens: int) -> Iterator[Block]:
     """Yield blocks of an array without looking at each document: there may be millions of short ones."""
     for first in range(0, len(tokens), block_tokens):
         begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
@@ -337,7 +339,7 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
         yield Block(document(tokens[begin:end].copy()), np.append(0, inside - begin), h, bool(continues))
 
 
-def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block_tokens: int) -> Iterator[NDArray[Any]]:
+def _pieces(whole: Array, h: int, filler: Array, space: int, block_tokens: int) -> Iterator[Array]:
     """Cut one document so that the first piece fits into what is left of a block."""
     if len(filler):
         whole = joined([filler, whole])
@@ -348,7 +350,7 @@ def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block
         first, space = last - h, block_tokens
 
 
-def _block(held: list[tuple[NDArray[Any], Any]], h: int, *, continues: bool, has_cases: bool) -> Block:
+def _block(held: list[tuple[Array, Any]], h: int, *, continues: bool, has_cases: bool) -> Block:
     lengths = np.array([len(piece) for piece, _ in held], np.int64)
     cases = case_words([case for _, case in held]) if has_cases else None
     return Block(joined([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases)

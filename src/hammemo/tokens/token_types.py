@@ -21,8 +21,7 @@ from hammemo.tokens.missing import MISSING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.tokens.contexts import Contexts
 
 _LOOKED_AT: Final = 8
@@ -79,7 +78,7 @@ class TokenTypes:
         return TokenTypes("".join(mine if mine == theirs else _UNKNOWN for mine, theirs in pairs))
 
     def differences(
-        self, contexts: Contexts, names: Sequence[Any] | NDArray[Any] | None, kinds: str | None = None
+        self, contexts: Contexts, names: Sequence[Any] | Array | None, kinds: str | None = None
     ) -> dict[int, str]:
         """Return a sentence for each column that holds another type in these contexts; missing values have none.
 

@@ -44,7 +44,9 @@ from hammemo.tokens.vocabulary import as_token
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from hammemo._arrays.types import Array, Ints
 
 
 class ReadingRules(Protocol):
@@ -72,9 +74,9 @@ class CheckedRows:
     tokens : (m, h); labels : (m,); counts : (m,)
     """
 
-    tokens: NDArray[Any]
-    labels: NDArray[Any]
-    counts: NDArray[np.int64]
+    tokens: Array
+    labels: Array
+    counts: Ints
     columns: ColumnSchema
 
     @classmethod
@@ -86,7 +88,7 @@ class CheckedRows:
         X: Any,
         y: Any,
         sample_weight: ArrayLike | None = None,
-        read_targets: Callable[[Any], NDArray[Any]] = label_array,
+        read_targets: Callable[[Any], Array] = label_array,
     ) -> CheckedRows:
         """Return rows after scikit-learn's checks; without columns, the rows say what their columns are.
 
@@ -111,7 +113,7 @@ class CheckedRows:
         with _located(self.tokens, self.columns.names):
             return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
-    def __getitem__(self, chosen: NDArray[Any]) -> CheckedRows:
+    def __getitem__(self, chosen: Array) -> CheckedRows:
         return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns)
 
 
@@ -130,7 +132,7 @@ def joined_rows(batches: list[CheckedRows]) -> CheckedRows:
 
 
 @contextmanager
-def _located(table: NDArray[Any], names: NDArray[Any] | None) -> Iterator[None]:
+def _located(table: Array, names: Array | None) -> Iterator[None]:
     """Let the error of a value that is no token name its column and its row."""
     try:
         yield
@@ -203,7 +205,7 @@ def _table(
     *,
     y: Any = "no_validation",
     learning: bool = False,
-) -> tuple[ColumnSchema, NDArray[Any]]:
+) -> tuple[ColumnSchema, Array]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
     X = X if rules.numeric is None else dense(X)
     is_frame, reset = hasattr(X, "columns"), known is None
@@ -219,7 +221,7 @@ def _table(
         if not sparse.issparse(X):
             values = token_array(X)
             check_table(values)
-        array: NDArray[Any] = check_array(
+        array: Array = check_array(
             values,
             dtype=None,
             ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
@@ -241,7 +243,7 @@ def _as_taken(estimator: Any, columns: ColumnSchema, *, reset: bool) -> ColumnSc
     return replace(columns, n=taken.n, names=taken.names)
 
 
-def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | None) -> ColumnSchema:
+def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> ColumnSchema:
     """Return the columns of a table that is learnt first, of kinds that its values show; names come later."""
     if not listed:
         return ColumnSchema(0)
@@ -255,7 +257,7 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[NDArray[Any]] | Non
     return ColumnSchema(len(listed), types=evidence.types).of_kinds(kinds)
 
 
-def evidence_of(rules: ReadingRules, X: Any, columns: list[NDArray[Any]]) -> Evidence:
+def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
     """Return what the columns of a table show of their kinds."""
     return Evidence.of_columns(columns, has_types=_has_types(rules, X), categories=category_places(X))
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
+
 Token: TypeAlias = int | float | str
 
 NO_TOKEN: Final = -(2**63)
@@ -107,12 +109,7 @@ class Vocabulary(Cached):
     [2, -1]
     """
 
-    def __init__(
-        self,
-        ints: NDArray[np.int64] | None = None,
-        floats: NDArray[np.float64] | None = None,
-        strings: NDArray[Any] | None = None,
-    ) -> None:
+    def __init__(self, ints: Ints | None = None, floats: Floats | None = None, strings: Array | None = None) -> None:
         self.ints = _NO_INTS if ints is None else ints
         self.floats = _NO_FLOATS if floats is None else floats
         self.strings = _NO_STRINGS if strings is None else strings
@@ -155,7 +152,7 @@ class Vocabulary(Cached):
         shown = [repr(token) for token, _ in zip(self, range(5), strict=False)]
         return f"Vocabulary({len(self)}: {', '.join(shown)}{', …' if len(self) > 5 else ''})"
 
-    def find(self, other: Vocabulary) -> NDArray[np.int64]:
+    def find(self, other: Vocabulary) -> Ints:
         """Return the rank here of every token of `other`, -1 where it is not here."""
         if other is self:
             return np.arange(len(self))
@@ -166,7 +163,7 @@ class Vocabulary(Cached):
         floats[floats >= 0] += len(self.ints)
         return np.concatenate([ints, floats, self.find_strings(other.strings)])
 
-    def find_strings(self, strings: Sequence[str] | NDArray[Any]) -> NDArray[np.int64]:
+    def find_strings(self, strings: Sequence[str] | Array) -> Ints:
         """Return the rank here of each of some strings, in any order, -1 where it is not here."""
         rank = self._string_ranks.get
         return np.fromiter((rank(s, -1) for s in strings), np.int64, len(strings))
@@ -181,7 +178,7 @@ class Vocabulary(Cached):
             return other.union(self)
         return Vocabulary(*(_union(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)))
 
-    def keep(self, mask: NDArray[np.bool_]) -> Vocabulary:
+    def keep(self, mask: Bools) -> Vocabulary:
         """Return the vocabulary of the tokens at which `mask` is true."""
         ints, floats, strings = np.split(mask, [len(self.ints), len(self.ints) + len(self.floats)])
         return Vocabulary(self.ints[ints], self.floats[floats], self.strings[strings])
@@ -190,7 +187,7 @@ class Vocabulary(Cached):
         """Return the first and the last token of each kind."""
         return Vocabulary(*(np.concatenate([part[:1], part[1:][-1:]]) for part in self._parts()))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the canonical arrays: numbers as they are, strings as UTF-8 with their lengths in bytes."""
         encoded = [s.encode("utf-8", "surrogatepass") for s in self.strings]
         return {
@@ -201,7 +198,7 @@ class Vocabulary(Cached):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]] | StoredArrays) -> Vocabulary:
+    def from_arrays(cls, arrays: Mapping[str, Array] | StoredArrays) -> Vocabulary:
         """Return the vocabulary with these canonical arrays, or raise ValueError where they are not: undo `arrays`.
 
         Examples
@@ -220,7 +217,7 @@ class Vocabulary(Cached):
         return cls(ints, floats, _stored_strings(text, lengths))
 
     @cached_property
-    def as_arrays(self) -> dict[str, NDArray[Any]]:
+    def as_arrays(self) -> dict[str, Array]:
         """All tokens as one array, by its type: a cache, filled by who needs them so."""
         return {}
 
@@ -229,38 +226,36 @@ class Vocabulary(Cached):
         first = len(self.ints) + len(self.floats)
         return {s: rank for rank, s in enumerate(self.strings.tolist(), first)}
 
-    def _parts(self) -> tuple[NDArray[Any], ...]:
+    def _parts(self) -> tuple[Array, ...]:
         return self.ints, self.floats, self.strings
 
 
-def _union(many: NDArray[Any], few: NDArray[Any]) -> NDArray[Any]:
+def _union(many: Array, few: Array) -> Array:
     """Return the union of ascending arrays: a few are put among many, others are sorted."""
     if not len(few):
         return many
     if 8 * len(few) > len(many):
         if many.dtype.kind == "O":
             return object_array(sorted({*many.tolist(), *few.tolist()}))
-        merged: NDArray[Any] = np.sort(
-            np.concatenate([many, few]), kind="stable"
-        )  # of two ascending runs it is a merge
+        merged: Array = np.sort(np.concatenate([many, few]), kind="stable")  # of two ascending runs it is a merge
         return np.asarray(merged[np.append(True, merged[1:] != merged[:-1])])
     places = np.searchsorted(many, few)
     new = many[np.minimum(places, len(many) - 1)] != few
     return np.insert(many, places[new], few[new]) if new.any() else many
 
 
-def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
+def _are_float_tokens(floats: Floats) -> bool:
     """Return whether all are finite and none of them equals an integer token."""
     return bool((np.isfinite(floats) & ~_whole(floats)).all())
 
 
-def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _whole(numbers: Floats) -> Bools:
     small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
     with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is not a whole number either
         return np.asarray(small & (numbers == np.floor(numbers)))
 
 
-def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[Any]:
+def _stored_strings(text: NDArray[np.uint8], lengths: Array) -> Array:
     if int(lengths.sum(dtype=np.uint64)) != len(text):
         raise ValueError("the lengths of the strings do not sum to the length of their text")
     whole, strings, start = text.tobytes(), [], 0
@@ -273,7 +268,7 @@ def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[A
     return ordered
 
 
-def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def factorize(values: Array) -> tuple[Vocabulary, Ints]:
     """Return the vocabulary of an array of tokens and, in the array's shape, the rank of each.
 
     `NO_TOKEN` is not part of the vocabulary; its rank is -1.
@@ -313,7 +308,7 @@ def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
         )
 
 
-def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
+def checked_integers(values: Array) -> Array:
     """Return integer tokens in 32 or 64 bits, or refuse those that do not fit."""
     if values.dtype == np.int32:
         return values
@@ -322,7 +317,7 @@ def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64, copy=False)
 
 
-def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def factorize_integers(flat: Array) -> tuple[Vocabulary, Ints]:
     """Return what `factorize` does, of a flat array of integers that were checked."""
     numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
@@ -343,7 +338,7 @@ def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64
     return Vocabulary(replace_by_ranks(numbers, span) + low), numbers
 
 
-def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, Ints]:
     distinct = sorted(set(numbers))
     if distinct and distinct[0] == NO_TOKEN:
         del distinct[0]
@@ -351,7 +346,7 @@ def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, NDArray[np.int64]
     return Vocabulary(np.array(distinct, np.int64)), np.array([ranks.get(n, -1) for n in numbers], np.int64)
 
 
-def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def _factorize_floats(flat: Array) -> tuple[Vocabulary, Ints]:
     numbers = flat.astype(np.float64)  # a copy: another thread may write into the caller's array
     if not np.isfinite(numbers).all():
         _float_token(float(numbers[~np.isfinite(numbers)][0]))
@@ -381,7 +376,7 @@ def _factorize_fractions(numbers: NDArray[np.float64]) -> tuple[Vocabulary, NDAr
     return Vocabulary(np.empty(0, np.int64), floats), ranks
 
 
-def _factorize_table(table: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def _factorize_table(table: Array) -> tuple[Vocabulary, Ints]:
     """Return the same for a table with columns of floats beside others: their values need no look one by one."""
     is_float = np.array([set(map(type, column.tolist())) == {float} for column in table.T])
     if not is_float.any() or is_float.all():
@@ -394,7 +389,7 @@ def _factorize_table(table: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]
     return whole, ranks.ravel()
 
 
-def _factorize_objects(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def _factorize_objects(flat: Array) -> tuple[Vocabulary, Ints]:
     values = flat.tolist()
     for kind in set(map(type, values)) - _TOKEN_TYPES:  # refuse what is not a token, even if it equals one
         as_token(next(value for value in values if type(value) is kind))

@@ -30,8 +30,7 @@ from hammemo.kernels.selection.growth import MAX_COLUMNS, Growth, looked_at
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats
     from hammemo.kernels.selection.growth import FoldTrial, PathStep
     from hammemo.kernels.sites import Site, Sites
     from hammemo.tokens.contexts import Examples
@@ -137,7 +136,7 @@ class AutoSites(SiteKernel):
 
     def _paths(
         self, growths: list[Growth], tell: Callable[[int, int | None], None]
-    ) -> tuple[list[list[PathStep]], NDArray[np.float64]]:
+    ) -> tuple[list[list[PathStep]], Floats]:
         """Grow paths round by round; one that has ended keeps its last step. Return them, and losses: (rounds, m)."""
         begun = time.monotonic()
         running = [growth.steps() for growth in growths]
@@ -190,12 +189,12 @@ def _outer_folds(copies: Copies, number: int | None) -> list[SiteRatios]:
     return found
 
 
-def _held_out(paths: list[list[PathStep]]) -> NDArray[np.float64]:
+def _held_out(paths: list[list[PathStep]]) -> Floats:
     """Return the losses of all test rows, each by the last step of the path that has not seen it."""
     return np.concatenate([path[-1].losses for path in paths if path[-1].losses is not None])
 
 
-def _shortest(losses: NDArray[np.float64], errors: float = 1.0) -> int:
+def _shortest(losses: Floats, errors: float = 1.0) -> int:
     """Return the first round whose loss is within this many paired standard errors of the best.
 
     Shapes

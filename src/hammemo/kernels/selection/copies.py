@@ -20,8 +20,7 @@ from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Ints, Words
     from hammemo.tokens.contexts import Examples
 
 MAX_COPIES = 2**17
@@ -54,10 +53,10 @@ class Copies:
     True
     """
 
-    codes: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    words: NDArray[np.uint64]
-    hashes: NDArray[np.uint64]
+    codes: Ints
+    labels: Ints
+    words: Words
+    hashes: Words
     n_labels: int
 
     @classmethod
@@ -77,22 +76,22 @@ class Copies:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def folds(self, number: int) -> NDArray[np.int64]:
+    def folds(self, number: int) -> Ints:
         """Return the fold of each copy, a second hash of it."""
-        folds: NDArray[np.int64] = (mix(self.hashes + np.uint64(1)) % np.uint64(number)).astype(np.int64)
+        folds: Ints = (mix(self.hashes + np.uint64(1)) % np.uint64(number)).astype(np.int64)
         return folds
 
-    def taken(self, rows: NDArray[np.int64]) -> Copies:
+    def taken(self, rows: Ints) -> Copies:
         """Return some of the copies, in the order asked for."""
         return Copies(self.codes[rows], self.labels[rows], self.words[rows], self.hashes[rows], self.n_labels)
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """How many values each column has, 1 where it has none: shape (h,)."""
         return np.asarray(self.codes.max(axis=0, initial=0) + 1, np.int64)
 
 
-def _shares(words: NDArray[np.uint64], counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _shares(words: Words, counts: Ints, most: int) -> Ints:
     """Return how many copies of each example are kept."""
     total = int(counts.sum())
     if total <= most:
@@ -102,7 +101,7 @@ def _shares(words: NDArray[np.uint64], counts: NDArray[np.int64], most: int) -> 
     return np.asarray(np.floor(wanted) + (lucky < wanted - np.floor(wanted)), np.int64)
 
 
-def _column_codes(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+def _column_codes(ranks: Ints) -> Ints:
     """Return ranks numbered again column by column, without the tokens that a column does not hold."""
     codes = np.full(ranks.shape, -1, np.int64)
     for j, column in enumerate(ranks.T):

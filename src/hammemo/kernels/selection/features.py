@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo._native import SiteScan
     from hammemo.kernels.selection.copies import Copies
     from hammemo.kernels.sites import Site
@@ -53,7 +54,7 @@ class SiteRatios:
         self.n = n
         counts = np.bincount(copies.labels[:n], minlength=copies.n_labels) + 0.5
         self.prior = counts / counts.sum()
-        self._gaps: NDArray[np.bool_] = np.asarray((copies.codes < 0).any(axis=0))
+        self._gaps: Bools = np.asarray((copies.codes < 0).any(axis=0))
 
     @property
     def n_labels(self) -> int:
@@ -70,17 +71,15 @@ class SiteRatios:
         return loops.SiteScan(codes, sizes, labels, self.prior, np.array(SMOOTHING), self.n)
 
     @property
-    def test_rows(self) -> NDArray[np.int64]:
+    def test_rows(self) -> Ints:
         """The copies that are not counted."""
         return np.arange(self.n, len(self.copies))
 
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def labels(self, rows: Ints) -> Ints:
         """Return the label ranks of some copies."""
         return self.copies.labels[rows]
 
-    def of(
-        self, site: Site, rows: NDArray[np.int64], *, leave_one_out: bool, complete: bool = False
-    ) -> NDArray[np.float32]:
+    def of(self, site: Site, rows: Ints, *, leave_one_out: bool, complete: bool = False) -> NDArray[np.float32]:
         """Return the log-ratios of some copies at a site.
 
         Without `complete` the second logarithm is left out: it is one number a row, which no softmax sees as long as
@@ -111,7 +110,7 @@ class SiteRatios:
                 out[:, self.copies.codes[rows, j] < 0] = 0
         return out
 
-    def matrix(self, sites: list[Site], rows: NDArray[np.int64], *, leave_one_out: bool) -> NDArray[np.float32]:
+    def matrix(self, sites: list[Site], rows: Ints, *, leave_one_out: bool) -> NDArray[np.float32]:
         """Return the complete log-ratios of several sites as :mod:`hammemo.votes.fitting` takes them: (L, m, S * J)."""
         n_amounts = len(SMOOTHING)
         out = np.empty((self.n_labels, len(rows), len(sites) * n_amounts), np.float32)
@@ -120,7 +119,7 @@ class SiteRatios:
             out[:, :, i * n_amounts : (i + 1) * n_amounts] = part.transpose(2, 1, 0)
         return out
 
-    def _counts(self, site: Site) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _counts(self, site: Site) -> tuple[Ints, Ints]:
         """Return the row of each copy in a table of what the site holds, and the table, counted over training copies.
 
         Shapes
@@ -140,7 +139,7 @@ class SiteRatios:
         return keys, np.bincount(cells, minlength=size * self.n_labels).reshape(size, self.n_labels)
 
 
-def _numbered(keys: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], int]:
+def _numbered(keys: Ints, size: int) -> tuple[Ints, int]:
     distinct, ranks = unique_ranks(keys, size)
     return ranks, len(distinct)
 
@@ -152,9 +151,7 @@ _BLOCK = 2**20
 """Features times rows times labels that are centred at a time."""
 
 
-def features_of(
-    ratios: SiteRatios, rows: NDArray[np.int64], sites: Sequence[Site] = (), *, leave_one_out: bool
-) -> Features:
+def features_of(ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, leave_one_out: bool) -> Features:
     """Return the features of some copies: compiled, or by NumPy."""
     compiled = native() is not None and ratios.n_labels > 1
     made: Features = (CompiledFeatures if compiled else PlainFeatures)(ratios, rows, leave_one_out=leave_one_out)
@@ -175,7 +172,7 @@ class Features:
         Whether each is left out of its own counts.
     """
 
-    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+    def __init__(self, ratios: SiteRatios, rows: Ints, *, leave_one_out: bool) -> None:
         self.ratios, self.rows, self.leave_one_out = ratios, rows, leave_one_out
         self.labels, self.base = ratios.labels(rows), log(ratios.prior)
         self.n_columns = 1 if ratios.n_labels == 2 else ratios.n_labels
@@ -184,7 +181,7 @@ class Features:
         """Add the features of a site."""
         raise NotImplementedError
 
-    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, weights: Floats) -> Floats:
         """Return the sum of the first features with these weights, without the prior.
 
         Shapes
@@ -193,7 +190,7 @@ class Features:
         """
         raise NotImplementedError
 
-    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def softmax(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities with the prior, and the loss of each row.
 
         Shapes
@@ -202,9 +199,7 @@ class Features:
         """
         raise NotImplementedError
 
-    def sums(
-        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sums(self, probabilities: Floats, n_features: int, first: int, last: int) -> tuple[Floats, Floats]:
         """Return the gradient and the curvature of the rows from `first` to `last`.
 
         Shapes
@@ -213,9 +208,7 @@ class Features:
         """
         raise NotImplementedError
 
-    def observed_by_label(
-        self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def observed_by_label(self, sites: list[Site], weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
         """Return the probability of each row's own label by weights of each label, and whether none is more likely.
 
         The weights are of the first sites.
@@ -226,7 +219,7 @@ class Features:
         """
         raise NotImplementedError
 
-    def observed(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    def observed(self, probabilities: Floats) -> Floats:
         """Return the probability of each row's own label."""
         if self.n_columns == 1:
             return np.asarray(np.where(self.labels == 1, probabilities[:, 0], 1 - probabilities[:, 0]))
@@ -236,7 +229,7 @@ class Features:
 class CompiledFeatures(Features):
     """Tables by cell."""
 
-    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+    def __init__(self, ratios: SiteRatios, rows: Ints, *, leave_one_out: bool) -> None:
         super().__init__(ratios, rows, leave_one_out=leave_one_out)
         loops = native()
         assert loops is not None
@@ -247,21 +240,19 @@ class CompiledFeatures(Features):
         """Add the features of a site."""
         self.tables.add(self.ratios.scan, np.array(site, np.int32), self._rows)
 
-    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, weights: Floats) -> Floats:
         """Return the sum of the first features with these weights."""
         out = np.empty((len(self.rows), self.n_columns))
         self.tables.scores(np.ascontiguousarray(weights[:, None]), out)
         return out
 
-    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def softmax(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities with the prior, and the loss of each row."""
         probabilities, losses = np.empty(scores.shape), np.empty(len(scores))
         self.tables.softmax(np.ascontiguousarray(scores), self.base, probabilities, losses)
         return probabilities, losses
 
-    def sums(
-        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sums(self, probabilities: Floats, n_features: int, first: int, last: int) -> tuple[Floats, Floats]:
         """Return the gradient and the curvature of the rows from `first` to `last`."""
         gradient, curvature = np.empty(n_features), np.empty((n_features, n_features))
         n_sites = n_features // len(SMOOTHING)
@@ -271,9 +262,9 @@ class CompiledFeatures(Features):
     def observed_by_label(
         self,
         sites: list[Site],  # noqa: ARG002
-        weights: NDArray[np.float64],
-        offsets: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        weights: Floats,
+        offsets: Floats,
+    ) -> tuple[Floats, Bools]:
         """Return the probability of each row's own label by weights of each label, and whether none is more likely."""
         scores, losses = np.empty((len(self.rows), self.n_columns)), np.empty(len(self.rows))
         self.tables.scores(np.ascontiguousarray(weights), scores)
@@ -286,7 +277,7 @@ class CompiledFeatures(Features):
 class PlainFeatures(Features):
     """Arrays of features."""
 
-    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+    def __init__(self, ratios: SiteRatios, rows: Ints, *, leave_one_out: bool) -> None:
         super().__init__(ratios, rows, leave_one_out=leave_one_out)
         self.parts: list[NDArray[np.float32]] = []
 
@@ -295,14 +286,14 @@ class PlainFeatures(Features):
         part = self.ratios.of(site, self.rows, leave_one_out=self.leave_one_out)
         self.parts.append(part[:, :, 1:] - part[:, :, :1] if self.n_columns == 1 else part)
 
-    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, weights: Floats) -> Floats:
         """Return the sum of the first features with these weights."""
         out = np.zeros((len(self.rows), self.n_columns))
         for of_site, part in zip(weights.reshape(-1, len(SMOOTHING)), self.parts, strict=False):
             out += np.tensordot(of_site, part, 1)
         return out
 
-    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def softmax(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities with the prior, and the loss of each row."""
         columns = np.hstack([np.zeros_like(scores), scores]) if self.n_columns == 1 else scores
         odds = np.exp(columns + self.base - (columns + self.base).max(axis=1, keepdims=True))
@@ -310,9 +301,7 @@ class PlainFeatures(Features):
         losses = -np.log(probabilities[np.arange(len(scores)), self.labels] + 1e-300)
         return probabilities[:, 1:] if self.n_columns == 1 else probabilities, losses
 
-    def sums(
-        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sums(self, probabilities: Floats, n_features: int, first: int, last: int) -> tuple[Floats, Floats]:
         """Return the gradient and the curvature of the rows from `first` to `last`."""
         gradient, curvature = np.zeros(n_features), np.zeros((n_features, n_features))
         block = max(1, _BLOCK // max(1, n_features * self.n_columns))
@@ -324,9 +313,7 @@ class PlainFeatures(Features):
             curvature += found[1]
         return gradient, curvature
 
-    def observed_by_label(
-        self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def observed_by_label(self, sites: list[Site], weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
         """Return the probability of each row's own label by weights of each label, and whether none is more likely."""
         x = self.ratios.matrix(sites, self.rows, leave_one_out=self.leave_one_out)
         scores = np.matmul(x, weights.T[:, :, None].astype(np.float32))[:, :, 0].T + self.base + offsets
@@ -336,7 +323,7 @@ class PlainFeatures(Features):
 
 
 def centred_sums(
-    features: NDArray[np.float32], probabilities: NDArray[np.float32], labels: NDArray[np.int64]
+    features: NDArray[np.float32], probabilities: NDArray[np.float32], labels: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the gradient and the curvature of some rows.
 

@@ -33,15 +33,14 @@ from hammemo.tokens.hashing import mix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.kernels.selection.features import Features, SiteRatios
     from hammemo.kernels.sites import Site
 
 _PIECE_SITES = 4
 """Sites that a thread tests at a time at least."""
 
-Sums = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
+Sums = tuple["Floats", "Floats"]
 
 
 class ScoreTests:
@@ -54,11 +53,11 @@ class ScoreTests:
         The training copies that are tested; all of them are counted.
     """
 
-    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64]) -> None:
+    def __init__(self, ratios: SiteRatios, rows: Ints) -> None:
         self._ratios, self._rows = ratios, rows
         self.is_compiled = native() is not None and ratios.n_labels > 1
 
-    def promises(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
+    def promises(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
         """Return what each site promises to take off the loss, in nats, and the step that does so.
 
         Shapes
@@ -67,7 +66,7 @@ class ScoreTests:
         """
         return promises(*(self.compiled_sums if self.is_compiled else self.sums)(sites, probabilities))
 
-    def compiled_sums(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
+    def compiled_sums(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
         """Return gradients and curvatures by the compiled scan.
 
         Shapes
@@ -88,7 +87,7 @@ class ScoreTests:
         places = np.argsort(order)
         return gradients[places], curvatures[places]
 
-    def sums(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
+    def sums(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
         """Return the same by NumPy, from arrays of features."""
         parts = []
         for site in sites:
@@ -101,7 +100,7 @@ class ScoreTests:
         return gradients, curvatures.reshape(-1, n_amounts, n_amounts)
 
 
-def _by_shared_columns(sites: Sequence[Site]) -> tuple[NDArray[np.int64], list[Site]]:
+def _by_shared_columns(sites: Sequence[Site]) -> tuple[Ints, list[Site]]:
     """Return sites in another order, and where each was: those that share all columns but the last follow one another.
 
     The examples are sorted once for these. Which column comes last depends on all sites, so sums do not depend on how
@@ -174,9 +173,9 @@ class PathStep:
 
     sites: list[Site]
     """Single columns, then tuples in the order in which they were found."""
-    weights: NDArray[np.float64]
+    weights: Floats
     """Those that all labels share."""
-    losses: NDArray[np.float64] | None
+    losses: Floats | None
     """The log-loss of each test row; None where there are none."""
 
 
@@ -190,7 +189,7 @@ class FoldTrial:
     """Those of the rows outside."""
     sites: list[Site]
     """The sites of the first features."""
-    weights: NDArray[np.float64] | None
+    weights: Floats | None
     """Their weights, shared by all labels; None if the path left out some of the columns."""
 
 
@@ -273,10 +272,10 @@ class Growth:
                 self.test.add(site)
             sites.append(site)
 
-    def _inner_loss(self, scores: NDArray[np.float64]) -> float:
+    def _inner_loss(self, scores: Floats) -> float:
         return float(np.minimum(self.features.softmax(scores)[1], _MAX_LOSS).mean())
 
-    def _step(self, sites: list[Site], weights: NDArray[np.float64]) -> PathStep:
+    def _step(self, sites: list[Site], weights: Floats) -> PathStep:
         if not len(self.test.rows):
             return PathStep(list(sites), weights, None)
         probabilities, _ = self.test.softmax(self.test.scores(weights))
@@ -308,16 +307,14 @@ class Growth:
         gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], probabilities)[0], strict=True))
         return sorted(columns, key=lambda j: (-gains[j], j))[:most]
 
-    def _winners(
-        self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int
-    ) -> tuple[list[Site], list[NDArray[np.float64]]]:
+    def _winners(self, pool: set[Site], scores: Floats, most: int, number: int) -> tuple[list[Site], list[Floats]]:
         """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
         probabilities, _ = self.features.softmax(scores)
-        tested: dict[Site, NDArray[np.float64]] = {}
+        tested: dict[Site, Floats] = {}
         self._test(sorted(pool - self._known.keys())[:most], probabilities, tested)  # the others: in the next round
         leaders = self._leaders([site for site in self._best(pool) if site not in tested], probabilities, tested)
         new: list[Site] = []
-        steps: list[NDArray[np.float64]] = []
+        steps: list[Floats] = []
         while leaders and len(new) < number:
             best = self._best_of(leaders, probabilities, tested)
             if self._known[best] < _MIN_GAIN_NATS:
@@ -332,9 +329,7 @@ class Growth:
                 tested = {}
         return new, steps
 
-    def _leaders(
-        self, waiting: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
-    ) -> list[Site]:
+    def _leaders(self, waiting: list[Site], probabilities: Floats, tested: dict[Site, Floats]) -> list[Site]:
         """Return the best of the tested sites, after those that could be among them were tested again, the best first.
 
         The promise of a site mostly falls when others are added, so it is taken for the most that it can be.
@@ -347,17 +342,13 @@ class Growth:
             leaders = nsmallest(_LEADERS, tested, self._order)
         return leaders
 
-    def _best_of(
-        self, leaders: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
-    ) -> Site:
+    def _best_of(self, leaders: list[Site], probabilities: Floats, tested: dict[Site, Floats]) -> Site:
         """Return the leader that promises most; only those that could be it are tested."""
         while (best := self._best(leaders))[0] not in tested:
             self._test([site for site in best[:_TESTED_AT_ONCE] if site not in tested], probabilities, tested)
         return best[0]
 
-    def _test(
-        self, sites: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
-    ) -> None:
+    def _test(self, sites: list[Site], probabilities: Floats, tested: dict[Site, Floats]) -> None:
         """Give sites a promise, and note the step that keeps it."""
         if sites:
             gains, steps = self._tests.promises(sites, probabilities)

@@ -28,8 +28,7 @@ from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats
     from hammemo.kernels.selection.features import Features
 
 RIDGE = 5.0
@@ -44,9 +43,7 @@ _HALVINGS = 6
 """How often a cross-fitted step is halved before it is refused."""
 
 
-def promises(
-    gradients: NDArray[np.float64], curvatures: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def promises(gradients: Floats, curvatures: Floats) -> tuple[Floats, Floats]:
     """Return what groups of features would take off the loss, in nats, and the steps that do so: the score test.
 
     Shapes
@@ -72,7 +69,7 @@ class SharedWeights:
         self._features, self._ends = features, ends
         self._most_curvatures = _CURVATURES
 
-    def fit(self, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def fit(self, start: Floats) -> tuple[Floats, Floats]:
         """Return the weights of the first features and the cross-fitted scores.
 
         Shapes
@@ -99,17 +96,10 @@ class SharedWeights:
         self._most_curvatures = _LATER_CURVATURES
         return best, self._crossed(at, losses_there, even, gradients, curvatures)
 
-    def _crossed(
-        self,
-        at: NDArray[np.float64],
-        losses: NDArray[np.float64],
-        even: NDArray[np.float64],
-        gradients: NDArray[np.float64],
-        curvatures: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def _crossed(self, at: Floats, losses: Floats, even: Floats, gradients: Floats, curvatures: Floats) -> Floats:
         """Return the scores of each fold by the weights that a step without it gives."""
 
-        def without(fold: int) -> NDArray[np.float64]:
+        def without(fold: int) -> Floats:
             others = np.arange(len(gradients)) != fold
             step = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), at - even)
             scores = self._shortened(at, losses, step, even, fold)
@@ -117,14 +107,7 @@ class SharedWeights:
 
         return np.concatenate(in_threads(without, range(len(self._ends) - 1)))
 
-    def _shortened(
-        self,
-        weights: NDArray[np.float64],
-        losses: NDArray[np.float64],
-        step: NDArray[np.float64],
-        even: NDArray[np.float64],
-        fold: int,
-    ) -> NDArray[np.float64]:
+    def _shortened(self, weights: Floats, losses: Floats, step: Floats, even: Floats, fold: int) -> Floats:
         """Return the scores after a step, halved until it does not raise the loss outside of the fold, or left out.
 
         Shapes
@@ -134,7 +117,7 @@ class SharedWeights:
         outside = np.ones(len(losses), bool)
         outside[self._ends[fold] : self._ends[fold + 1]] = False
 
-        def value(at: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
+        def value(at: Floats, losses: Floats) -> float:
             return float(losses[outside].sum() + RIDGE * ((at - even) ** 2).sum())
 
         most = value(weights, losses) + 1e-9
@@ -145,18 +128,14 @@ class SharedWeights:
                 return scores
         return self._features.scores(weights)
 
-    def _by_fold(
-        self, probabilities: NDArray[np.float64], n_features: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _by_fold(self, probabilities: Floats, n_features: int) -> tuple[Floats, Floats]:
         """Return the gradient of each fold, and its curvature."""
         folds = list(pairwise(self._ends))
         sums = in_threads(lambda ends: self._features.sums(probabilities, n_features, *ends), folds)
         return np.array([gradient for gradient, _ in sums]), np.array([curvature for _, curvature in sums])
 
 
-def _newton(
-    curvature: NDArray[np.float64], gradient: NDArray[np.float64], away: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _newton(curvature: Floats, gradient: Floats, away: Floats) -> Floats:
     ridge, loops = 2 * RIDGE, native()
     wanted, step = (gradient - ridge * away)[None], np.empty((1, len(gradient)))
     if loops is not None and loops.solve_positive(curvature, ridge, wanted, step):

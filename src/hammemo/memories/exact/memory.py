@@ -42,8 +42,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.reader import Reader
@@ -72,7 +71,7 @@ class InSegments(Memory):
         return None
 
     @abstractmethod
-    def companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, Array]:
         """Return what the state has beside the labels and the table, under the names that it has there."""
 
     @abstractmethod
@@ -291,11 +290,11 @@ class Exact(InSegments):
         """Return the labels that have examples: of a live table, or one in a folder, without counting all."""
         return self.signed_sum.labels
 
-    def state_arrays(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
         return {**self.table().arrays_for(self.labels), **self.companion_arrays()}
 
-    def companion_arrays(self) -> dict[str, NDArray[Any]]:
+    def companion_arrays(self) -> dict[str, Array]:
         """Return the canonical arrays of the sites without a position."""
         named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self.free_tables)]
         return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
@@ -309,7 +308,7 @@ class Exact(InSegments):
         return stored.nbytes + sum(inner.nbytes for inner in self.free_tables)
 
 
-def head_state(memory: InSegments, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def head_state(memory: InSegments, table: Mapping[str, Array]) -> dict[str, Array]:
     """Return the state with other arrays in place of the table: in a head, what its segments do not say."""
     version = memory.now()
     named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
@@ -318,10 +317,10 @@ def head_state(memory: InSegments, table: Mapping[str, NDArray[Any]]) -> dict[st
 
 def restore_in_segments(
     memory: InSegments,
-    state: Mapping[str, NDArray[Any]],
+    state: Mapping[str, Array],
     sites: Sites,
     seed: int,
-    declared: NDArray[Any],
+    declared: Array,
     opened: Callable[[LabelCounts, StoredArrays], SignedSum],
 ) -> None:
     """Start with a table in segments and what `head_state` returned, checked.

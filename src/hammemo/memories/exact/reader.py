@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import Cells
     from hammemo.memories.exact.rows import Entries
@@ -83,7 +84,7 @@ class SparseCounts(Compiled):
     free: tuple[SparseCounts, ...] = ()
     """The readers of the tables of sites without a position."""
 
-    count_histogram: NDArray[np.int64] | None = None
+    count_histogram: Ints | None = None
     """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4, and more, in all rows.
 
     Shapes: (S, 6)."""
@@ -108,7 +109,7 @@ class SparseCounts(Compiled):
         return self._stored.labels.union(self.declared)
 
     @cached_property
-    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def label_counts(self) -> Ints:  # type: ignore[override]
         """How many examples each label has."""
         return self._stored.label_counts.counts_for(self.labels)
 
@@ -136,11 +137,11 @@ class SparseCounts(Compiled):
             return TableRows(self._stored, self.labels, by_batch=self._stored.on_disk)
         return LiveRows(self._stored, self.labels)
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
         return self.rows.scores(contexts, weights)
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         return self.rows.site_counts(contexts)
 
@@ -148,18 +149,18 @@ class SparseCounts(Compiled):
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
         return self.rows.seen(tokens).astype(np.int8)
 
-    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
         found = self.rows.leaders(contexts, weights, divisor, 1) if len(self.labels) else None
         return super().winners(contexts, weights, divisor) if found is None else found[:, 0]
 
-    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
         k = min(k, len(self.labels))
         found = self.rows.leaders(contexts, weights, divisor, k)
         return super().leaders(contexts, weights, divisor, k) if found is None else found
 
-    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights."""
         return self.rows.single(weights, divisor) if len(self.labels) else None
 
@@ -167,9 +168,7 @@ class SparseCounts(Compiled):
         """Return what ranks labels by this function of the rows."""
         return RuleRanker(self.rows, lambda: rule)
 
-    def with_shared_weights(
-        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
-    ) -> Ranker:
+    def with_shared_weights(self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]) -> Ranker:
         """Return what ranks by a rule whose weights all labels share: from the top of the rows, where it can."""
         return RuleRanker(self.rows, rule, SharedWeightRule(smoothing, weights))
 
@@ -190,12 +189,12 @@ class SparseCounts(Compiled):
             reader.count_histogram = found
         return reader
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
         arrays = self.table.arrays_for(self.labels)
         return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs: the tables in their narrow canonical form, and no description."""
         arrays = self.table.arrays_for(self.labels)
         for k, reader in enumerate(self.free):
@@ -242,12 +241,12 @@ class RuleRanker(RowRanker, DenseRanker):
         super().__init__(rows.site_counts, rule, 1, len(rows.labels))  # of a query only its scores are dense
         self._rows = rows
         self._shared = shared
-        self._applied: tuple[sparse.csr_array, sparse.csr_array, NDArray[np.float64]] | None = None
+        self._applied: tuple[sparse.csr_array, sparse.csr_array, Floats] | None = None
         self._budget: CompileBudget | None = None
         self._has_paid = False
         self._of_cells: tuple[Cells, Ranker] | None = None
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         if self.n_labels > MAX_DENSE_LABELS:
             return self._sparse_scores(contexts)
@@ -277,7 +276,7 @@ class RuleRanker(RowRanker, DenseRanker):
         self._has_paid = True
         return ScoreTable(whole, whole.table.sites.h, len(whole.table.sites.positions))
 
-    def read_values(self, contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def read_values(self, contexts: Contexts) -> tuple[Ints, Floats, Floats]:
         """Return the row that each site of each context reads, the values of these rows, and the base."""
         rows, counts, starts = self._rows.read(contexts)
         return rows, dense_values(self._rule, counts, starts), self._rule.base
@@ -292,7 +291,7 @@ class RuleRanker(RowRanker, DenseRanker):
             made = self._of_cells = (cells, ranker)
         return made[1]
 
-    def _sparse_scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def _sparse_scores(self, contexts: Contexts) -> Floats:
         rows, counts, starts = self._rows.for_rules().read(contexts)
         made = self._applied
         if made is None or made[0] is not counts:  # the matrix of a whole table is the same each time
@@ -303,7 +302,7 @@ class RuleRanker(RowRanker, DenseRanker):
             scores -= self._lost(rows, losses)
         return np.asarray(scores + self._rule.base)
 
-    def _lost(self, rows: NDArray[np.int64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _lost(self, rows: Ints, losses: Floats) -> Floats:
         """Return the weighted losses of each context, one number where all labels have the same weights.
 
         They are added one by one, in the order of the sites, for every label alike. A product of dense matrices would
@@ -321,17 +320,17 @@ class RuleRanker(RowRanker, DenseRanker):
         ordered.data = lost.ravel()
         return np.asarray(ordered @ self._rule.weights.reshape(terms, -1))
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         columns = self._leading(contexts, 1)
         return super().winners(contexts) if columns is None else columns[:, 0]
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         columns = self._leading(contexts, min(k, self.n_labels))
         return super().leaders(contexts, k) if columns is None else columns
 
-    def _leading(self, contexts: Contexts, k: int) -> NDArray[np.int64] | None:
+    def _leading(self, contexts: Contexts, k: int) -> Ints | None:
         found = None if self._shared is None else self._rows.shared_leaders(contexts, self._shared, k)
         if found is None:
             return None
@@ -380,7 +379,7 @@ class DenseCounts(Compiled):
         tokens = table.vocabulary if vocabulary is None else vocabulary
         return cls(_dense(table, tokens, frame.labels), tokens, frame)
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts."""
         ranks = contexts.ranks_in(self.vocabulary)
         totals = np.zeros((len(contexts), len(self.labels)))
@@ -389,7 +388,7 @@ class DenseCounts(Compiled):
             totals[known] += weights[k] * self._counts[k, ranks[known, r]]
         return totals
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         ranks = contexts.ranks_in(self.vocabulary)
         read = np.zeros((len(contexts), len(self.sites.positions), len(self.labels)))
@@ -407,11 +406,11 @@ class DenseCounts(Compiled):
         occurs = np.append(self._counts.any(axis=(0, 2)).astype(np.int8), np.int8(-1))
         return occurs[rank]
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         return {"counts": self._counts}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs: the table and its vocabulary, and no description."""
         tokens = {f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()}
         return {**self.tensors(), **tokens}, {}
@@ -476,7 +475,7 @@ class FreeRows(Reader):
         self.sites = sites
         self._reader = reader
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over all sites of the counts, added in their order."""
         n_positions = len(self.sites.positions)
         scores = np.array(self._reader.scores(contexts, weights[:n_positions]))
@@ -484,12 +483,12 @@ class FreeRows(Reader):
             scores += weight * self._free_rows(contexts, k)
         return scores
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row that each site of each context reads, zeros where it reads none: (m, S, L)."""
         free = [self._free_rows(contexts, k) for k in range(len(self.sites.free))]
         return np.concatenate([self._reader.site_counts(contexts), np.stack(free, axis=1)], axis=1)
 
-    def own_counts(self, contexts: Contexts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    def own_counts(self, contexts: Contexts, columns: Ints) -> Floats:
         """Return what an example has added to the count of its label in the row of each site.
 
         Shapes
@@ -507,7 +506,7 @@ class FreeRows(Reader):
                 own[:, k] = np.bincount(places.contexts, counted / places.distances, len(contexts))
         return own
 
-    def _free_rows(self, contexts: Contexts, k: int) -> NDArray[np.float64]:
+    def _free_rows(self, contexts: Contexts, k: int) -> Floats:
         """Return the rows of a free site: (m, L)."""
         site, (m, n) = self.sites.free[k], (len(contexts), len(self.labels))
         if site.kind == "recent":
@@ -553,11 +552,11 @@ def free_entries(reader: SparseCounts, number: int, site: FreeSite, contexts: Co
     return places, entries.in_columns(columns_in(reader.labels, reader.free[number].labels))
 
 
-def columns_in(labels: Vocabulary, others: Vocabulary) -> NDArray[np.int64]:
+def columns_in(labels: Vocabulary, others: Vocabulary) -> Ints:
     """Return where other labels are among labels, -1 for none; kept with the labels for the others asked for last."""
     if labels is others:
         return np.arange(len(labels))
-    known: dict[int, tuple[Vocabulary, NDArray[np.int64]]] = vars(labels).setdefault("_columns_of", {})
+    known: dict[int, tuple[Vocabulary, Ints]] = vars(labels).setdefault("_columns_of", {})
     held = known.get(id(others))
     if held is None or held[0] is not others:
         if len(known) > 8:

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from hammemo._arrays.types import Bools, Floats, Ints
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.sites import find_sites, rows_of_columns
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
-Matrix: TypeAlias = tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]
+Matrix: TypeAlias = tuple[Ints, sparse.csr_array, Ints]
 """Which row of a matrix each site of each context reads, -1 for none; the matrix; where each site's rows start.
 
 Shapes: (m, S), (rows, L), (S + 1,)."""
@@ -39,7 +39,7 @@ class SharedWeightRule(NamedTuple):
     """A log-linear rule whose weights, (S, J), all labels share."""
 
     smoothing: tuple[float, ...]
-    weights: NDArray[np.float64]
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +55,11 @@ class Entries:
     counts : ndarray of int64, shape (n,)
     """
 
-    lengths: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    lengths: Ints
+    columns: Ints
+    counts: Ints
 
-    def in_columns(self, columns: NDArray[np.int64]) -> Entries:
+    def in_columns(self, columns: Ints) -> Entries:
         """Return the entries with other columns for their labels; those with -1 are left out."""
         found = columns[self.columns]
         if not len(found) or found.min() >= 0:
@@ -88,7 +88,7 @@ class Rows(Cached):
         """Return the rows that contexts read as those of a sparse matrix."""
 
     @abstractmethod
-    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+    def seen(self, tokens: Vocabulary) -> Bools:
         """Return for each token whether a stored example holds it at a compared position."""
 
     def entries(self, contexts: Contexts) -> Entries:
@@ -99,20 +99,20 @@ class Rows(Cached):
         read = matrix[flat[flat >= 0]]
         return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         rows, counts, _ = self.read(contexts)
         read = np.zeros((*rows.shape, len(self.labels)))
         read[rows >= 0] = counts[rows[rows >= 0]].toarray()
         return read
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
         rows, counts, _ = self.read(contexts)
-        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
+        scores: Floats = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
 
-    def leaders(self, *_: Any, **__: Any) -> NDArray[np.int64] | None:
+    def leaders(self, *_: Any, **__: Any) -> Ints | None:
         """Return the columns of the k best weighted sums over a divisor, (m, k); None where all scores are as fast."""
         return None
 
@@ -137,7 +137,7 @@ class Rows(Cached):
         """Return the live table with these rows, which is made if need be; None where there can be none."""
         return None
 
-    def shared_leaders(self, *_: Any, **__: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    def shared_leaders(self, *_: Any, **__: Any) -> tuple[Ints, Bools] | None:
         """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
         return None
 
@@ -162,7 +162,7 @@ class TableRows(Rows):
         """These rows, unless they are read by the batch."""
         return None if self._by_batch else self
 
-    def all_rows(self) -> tuple[CountTable, sparse.csr_array, NDArray[np.int64]]:
+    def all_rows(self) -> tuple[CountTable, sparse.csr_array, Ints]:
         """Return the table, all its rows as a sparse matrix, and where each site's rows start."""
         return self._table, self._matrix, self._starts
 
@@ -171,7 +171,7 @@ class TableRows(Rows):
         return self.stored.total
 
     @property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Ints:
         return np.cumsum([0, *map(len, self._table.tuples)])
 
     @cached_property
@@ -180,7 +180,7 @@ class TableRows(Rows):
         return self._table.matrix(self.labels)
 
     @cached_property
-    def _columns(self) -> NDArray[np.int64]:
+    def _columns(self) -> Ints:
         return self.labels.find(self._table.label_counts.labels)
 
     def read(self, contexts: Contexts) -> Matrix:
@@ -193,14 +193,12 @@ class TableRows(Rows):
         counts = table.rows_matrix(touched[1:], self._columns, len(self.labels))
         return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], self._starts)
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+    def seen(self, tokens: Vocabulary) -> Bools:
         """Return for each token whether a stored example holds it: the vocabulary holds those, and no other."""
         return np.asarray(self._table.vocabulary.find(tokens) >= 0)
 
 
-def applied(
-    rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]
-) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+def applied(rule: RowRule, counts: sparse.csr_array, starts: Ints) -> tuple[sparse.csr_array, Floats]:
     """Return the gains of a rule, as sparse as the counts, and the losses of each row; a site's rows follow its start.
 
     Shapes

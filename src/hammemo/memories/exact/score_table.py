@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo._native import ScoreTable as CompiledTable
     from hammemo._native import TreeScores
     from hammemo.kernels.additive.label_base import BaseAnswers
@@ -46,7 +47,7 @@ _REMEMBERED_NAMES: Final = 4096
 """Names of one column that single queries need not hash again."""
 
 
-def dense_values(rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def dense_values(rule: RowRule, counts: sparse.csr_array, starts: Ints) -> Floats:
     """Return the value of a rule for each row; a site's rows follow its start.
 
     Shapes
@@ -59,9 +60,7 @@ def dense_values(rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int
     return np.asarray(values)
 
 
-def summed(
-    rows: NDArray[np.int64], values: NDArray[np.float64], base: NDArray[np.float64], n_single: int | None = None
-) -> NDArray[np.float64]:
+def summed(rows: Ints, values: Floats, base: Floats, n_single: int | None = None) -> Floats:
     """Return a base plus the rows that contexts read, added in the order of the sites.
 
     With `n_single`, that many sites are alone; the others come in groups, one for each tree, that are added up first.
@@ -87,9 +86,9 @@ class WholeTable(NamedTuple):
     """All rows of a table, with what a rule says of each; the rows of a site follow its start."""
 
     table: CountTable
-    values: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    base: NDArray[np.float64]
+    values: Floats
+    starts: Ints
+    base: Floats
 
 
 class ScoreTable:
@@ -131,7 +130,7 @@ class ScoreTable:
             secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
         )
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the base plus what each site says of each context."""
         ranks, compiled = contexts.ranks_in(self._vocabulary), self._compiled
         if compiled is None:
@@ -154,7 +153,7 @@ class ScoreTable:
         if self._compiled is None:
             return None
 
-        def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
+        def scores(tokens: Sequence[Any]) -> Floats | None:
             if isinstance(tokens, str) or len(tokens) != self._h or any(token is None for token in tokens):
                 return None  # what asks for the batch of it says what is wrong, or what a missing value is
             totals = np.empty((1, len(self._base)))
@@ -163,7 +162,7 @@ class ScoreTable:
 
         return scores
 
-    def write_one(self, tokens: Sequence[Any], totals: NDArray[np.float64]) -> None:
+    def write_one(self, tokens: Sequence[Any], totals: Floats) -> None:
         """Write the scores of one context; None is no token. Compiled code only."""
         number = self.number
         ranks = np.array([[-1 if token is None else number(token) for token in tokens]], np.int32)
@@ -193,7 +192,7 @@ class DenseRanker(Ranker):
         """Return the values of all rows."""
 
     @abstractmethod
-    def read_values(self, contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def read_values(self, contexts: Contexts) -> tuple[Ints, Floats, Floats]:
         """Return the row that each site of each context reads, the values of these rows, and the base."""
 
 
@@ -204,7 +203,7 @@ class TreeRanker(AdditiveRanker):
         super().__init__(inner, cells, base)
         self._rules = inner
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return one score for each row and label."""
         codes = self._cells.codes.rows(contexts)
         if self._rules.pays(len(contexts)):
@@ -217,7 +216,7 @@ class TreeRanker(AdditiveRanker):
         return totals
 
     @cached_property
-    def _built(self) -> tuple[ScoreTable, NDArray[np.int32], NDArray[np.float64], TreeScores | None]:
+    def _built(self) -> tuple[ScoreTable, NDArray[np.int32], Floats, TreeScores | None]:
         """What names say on top of the base; for each node, the row of a leaf; these rows; the same, compiled."""
         forest = self._cells.forest
         whole, rows, values = self.tables()
@@ -231,12 +230,12 @@ class TreeRanker(AdditiveRanker):
         """Whether `tables` can be made."""
         return self._rules.can_be_dense
 
-    def tables(self) -> tuple[WholeTable, NDArray[np.int32], NDArray[np.float64]]:
+    def tables(self) -> tuple[WholeTable, NDArray[np.int32], Floats]:
         """Return the values of all rows; for each node, the row of a leaf; and what all levels say of each leaf."""
         whole, forest = self._rules.whole(), self._cells.forest
         return whole, *_leaf_values(forest, whole, len(self._cells.name_sites))
 
-    def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:
         names, of_node, values, compiled = self._built
         totals = names.scores(contexts)
         if compiled is not None:
@@ -246,7 +245,7 @@ class TreeRanker(AdditiveRanker):
             totals += values[of_node[nodes]]
         return totals
 
-    def column_contributions(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
         """Return what each column of the table adds to each score, and the score without any column.
 
         What all levels of a tree say of a leaf is divided among columns once, for all rows that lie in it.
@@ -291,7 +290,7 @@ class TreeRanker(AdditiveRanker):
         at_names, at_numbers = cells.names, [j for j in range(h) if not is_name[j]]
         codes_of = [lru_cache(_REMEMBERED_NAMES)(partial(cells.codes.name_code, j)) for j in range(len(at_names))]
 
-        def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
+        def scores(tokens: Sequence[Any]) -> Floats | None:
             if isinstance(tokens, str) or len(tokens) != h:
                 return None  # what asks for the batch of it says what is wrong
             names, numbers = [tokens[j] for j in at_names], [tokens[j] for j in at_numbers]
@@ -309,11 +308,11 @@ class TreeRanker(AdditiveRanker):
         return scores
 
 
-def _first_best(scores: NDArray[np.float64] | None) -> int:
+def _first_best(scores: Floats | None) -> int:
     return -1 if scores is None else int(scores.argmax())
 
 
-def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], Floats]:
     """Return, for each node, the row of a leaf; and these rows: what all levels of its tree say of it, added up."""
     padded, is_leaf = _padded(whole.values), forest.column == LEAF
     rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
@@ -323,14 +322,12 @@ def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArr
     return rows, found
 
 
-def _padded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _padded(values: Floats) -> Floats:
     """Return values with zeros behind them, which row -1 reads."""
     return np.concatenate([values, np.zeros((1, values.shape[1]))])
 
 
-def _cell_rows(
-    forest: Forest, whole: WholeTable, n_names: int
-) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+def _cell_rows(forest: Forest, whole: WholeTable, n_names: int) -> Iterator[tuple[Ints, list[Ints]]]:
     """Go through the trees: all leaves of a tree and, for each level, the row of values that each leaf reads."""
     table, _, starts, _ = whole
     is_leaf = forest.column == LEAF

@@ -47,8 +47,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.kernels.sites import Sites
 
 MAX_EXAMPLES_BY_ROW: Final = 64
@@ -356,7 +355,7 @@ class SignedSum(Cached):
         top = _live_top(self.removed, self.sites).changed_by_one(tokens, label, -by)
         return SignedSum(self.files, self.added, (top,), labels)
 
-    def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> NDArray[np.int64]:
+    def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> Ints:
         """Return the count of a label in the row that each site reads: (S,)."""
         own_label = np.array([self.files.segment_labels.get(label)], np.int64)
         counts = self.files.segments.counts(np.array([ranks], np.int64), own_label)[0]
@@ -382,7 +381,7 @@ class SignedSum(Cached):
         """Return the same counts; what is all in memory, as one table."""
         return self if self.in_folder else SignedSum.of(self.total)
 
-    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+    def counts_at(self, table: CountTable) -> Ints:
         """Return the count here of each entry of a table."""
         held = np.zeros(table.n_entries, np.int64)
         for segment, sign, _ in self.files.segments.segments:
@@ -392,7 +391,7 @@ class SignedSum(Cached):
         return held
 
     @cached_property
-    def edges(self) -> NDArray[np.int64]:
+    def edges(self) -> Ints:
         """Ranks of first tokens at which keys are cut into ranges: where segments in files begin, and the two ends."""
         in_files = self.views[: len(self.files.segments.segments)]
         firsts = [ends[0] for view in in_files if (ends := view.ends) is not None]
@@ -413,7 +412,7 @@ class SignedSum(Cached):
         length = len(self.sites.positions[site])
         return added_rows(held, length, len(self.vocabulary), len(self.label_counts.labels))
 
-    def range_arrays(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
+    def range_arrays(self, first: int, stop: int) -> dict[str, Array]:
         """Return the arrays of the segment with all keys whose first token has a rank from `first` to before `stop`."""
         rows = [self.site_rows(k, first, stop) for k in range(len(self.sites.positions))]
         return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
@@ -470,6 +469,6 @@ def _without(labels: Vocabulary, label: Token) -> Vocabulary:
     return labels.keep(kept)
 
 
-def columns_of(known: LabelSet, labels: Vocabulary) -> NDArray[np.int64]:
+def columns_of(known: LabelSet, labels: Vocabulary) -> Ints:
     """Return the column of each label number of a live table among other labels; the last one is for the number -1."""
     return np.asarray(np.append(labels.find(known.labels), -1)[known.columns])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import numpy as np
 from scipy import sparse
@@ -35,9 +35,8 @@ from hammemo.tokens.vocabulary import Token, Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints
     from hammemo.kernels.sites import Sites
 
 _BLOCK = 16
@@ -67,9 +66,9 @@ class CountTable(Cached):
     label_counts: LabelCounts
     vocabulary: Vocabulary
     tuples: list[TupleSet]
-    row_lengths: NDArray[Any]
-    entry_labels: NDArray[Any]
-    entry_counts: NDArray[Any]
+    row_lengths: Array
+    entry_labels: Array
+    entry_counts: Array
 
     as_live: ClassVar[None] = None
     """It is not edited row by row."""
@@ -193,7 +192,7 @@ class CountTable(Cached):
             found.append(LabelCounts(labels, left).positive() if left.any() else LabelCounts())
         return tuple(found)
 
-    def counts_at(self, other: CountTable) -> NDArray[np.int64]:
+    def counts_at(self, other: CountTable) -> Ints:
         """Return the count here of each entry of another table.
 
         Shapes
@@ -215,7 +214,7 @@ class CountTable(Cached):
         return counts
 
     @cached_property
-    def _entry_keys(self) -> NDArray[np.int64]:
+    def _entry_keys(self) -> Ints:
         """``row * len(labels) + label`` of each entry, ascending."""
         return np.asarray(self.entry_rows() * max(len(self.label_counts.labels), 1) + self.entry_labels, np.int64)
 
@@ -238,7 +237,7 @@ class CountTable(Cached):
             shape=(len(self.row_lengths), len(labels)),
         )
 
-    def rows_matrix(self, rows: NDArray[np.int64], columns: NDArray[np.int64], width: int) -> sparse.csr_array:
+    def rows_matrix(self, rows: Ints, columns: Ints, width: int) -> sparse.csr_array:
         """Return the counts of some rows only, without reading the others; `columns` is where each label goes.
 
         Shapes
@@ -255,7 +254,7 @@ class CountTable(Cached):
             (self.entry_counts[entries].astype(np.float64), columns[ranks], starts), shape=(len(rows), width)
         )
 
-    def _first_entries(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _first_entries(self, rows: Ints) -> Ints:
         """Return where the entries of these rows start."""
         first = self._block_starts[rows // _BLOCK]
         for piece in pieces(len(rows), 2**14):
@@ -265,7 +264,7 @@ class CountTable(Cached):
         return first
 
     @cached_property
-    def _block_starts(self) -> NDArray[np.int64]:
+    def _block_starts(self) -> Ints:
         sums = [np.empty(0, np.int64)]
         for piece in pieces(len(self.row_lengths), _BLOCK * 2**10):
             lengths = self.row_lengths[piece].astype(np.int64)
@@ -273,15 +272,15 @@ class CountTable(Cached):
         blocks = np.concatenate(sums)
         return np.cumsum(blocks) - blocks
 
-    def entry_rows(self) -> NDArray[np.int64]:
+    def entry_rows(self) -> Ints:
         """Return the row of each entry."""
         return np.repeat(np.arange(len(self.row_lengths)), self.row_lengths)
 
-    def row_starts(self) -> NDArray[np.int64]:
+    def row_starts(self) -> Ints:
         """Return where each row's entries start and, at the end, their number."""
         return np.concatenate([[0], np.cumsum(self.row_lengths, dtype=np.int64)])
 
-    def arrays_for(self, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+    def arrays_for(self, labels: Vocabulary) -> dict[str, Array]:
         """Return the canonical arrays, with entries that name their labels by their rank in `labels`."""
         columns = labels.find(self.label_counts.labels)  # labels without examples shift the others
         levels = {
@@ -299,11 +298,7 @@ class CountTable(Cached):
 
     @classmethod
     def of_rows(
-        cls,
-        sites: Sites,
-        label_counts: LabelCounts,
-        names: tuple[Vocabulary, Vocabulary],
-        rows: Sequence[SiteRows],
+        cls, sites: Sites, label_counts: LabelCounts, names: tuple[Vocabulary, Vocabulary], rows: Sequence[SiteRows]
     ) -> CountTable:
         """Return the canonical table of these rows of each site.
 
@@ -327,7 +322,7 @@ class CountTable(Cached):
         )
 
 
-def _columns(examples: Examples, sites: Sites) -> dict[int, NDArray[Any]]:
+def _columns(examples: Examples, sites: Sites) -> dict[int, Array]:
     """Return the ranks at each position that a site reads; copied few rows at a time, which stay in the cache."""
     ranks = examples.contexts.ranks
     used = sorted({r for site in sites.positions for r in site})
@@ -338,7 +333,7 @@ def _columns(examples: Examples, sites: Sites) -> dict[int, NDArray[Any]]:
     return dict(zip(used, turned, strict=True))
 
 
-def _counted_site(examples: Examples, columns: list[NDArray[Any]]) -> SiteRows:
+def _counted_site(examples: Examples, columns: list[Array]) -> SiteRows:
     """Return the rows of a site, counted, given its columns.
 
     A tuple and its label are one number, position by position, while that fits in 63 bits: then only distinct numbers
@@ -375,7 +370,7 @@ def plus_empties(mine: Sequence[LabelCounts], theirs: Sequence[LabelCounts], sig
         raise never_stored() from None
 
 
-def counted_rows(known: TupleSet, index: NDArray[np.int64], examples: Examples) -> SiteRows:
+def counted_rows(known: TupleSet, index: Ints, examples: Examples) -> SiteRows:
     """Return the counts of one site: `index` is the place of each example's tuple among the known ones, -1 for none."""
     held, n_labels = index >= 0, len(examples.labels)
     keys = index[held] * n_labels + examples.label_ranks[held]
@@ -447,7 +442,7 @@ def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountT
     return CountTable.of_rows(sites, label_counts, (vocabulary, examples.labels), rows)
 
 
-def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[NDArray[np.int64]]:
+def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[Ints]:
     """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
     forest, n_labels = cells.forest, len(examples.labels)
     total = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)

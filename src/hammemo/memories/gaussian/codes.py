@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts
 
@@ -127,7 +128,7 @@ class GivenRows(Cached):
             raise ValueError("the rows of its projection are not numbered")
         return cls(tokens, rows)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the codes as named arrays."""
         return {"rows": self.rows, **{f"tokens.{name}": array for name, array in self.tokens.arrays().items()}}
 
@@ -221,7 +222,7 @@ Quantile = Callable[[Any], Any]
 
 def standard_normals(
     key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int, quantile: Quantile = ndtri
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return rows of independent standard normal numbers; a row depends on nothing but the key and its words.
 
     Another `quantile` gives numbers of another distribution.
@@ -247,11 +248,11 @@ def standard_normals(
     return np.asarray(quantile(uniform), np.float64)
 
 
-def _sign(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sign(uniform: Floats) -> Floats:
     return np.where(uniform < 0.5, -1.0, 1.0)
 
 
-def _sparse_sign(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sparse_sign(uniform: Floats) -> Floats:
     return np.where(uniform < 1 / 6, -math.sqrt(3), np.where(uniform > 5 / 6, math.sqrt(3), 0.0))
 
 
@@ -428,7 +429,7 @@ def step_exponent(sd: float, bits: int) -> int:
     return math.ceil(math.log2(8 * sd)) - bits
 
 
-def stepped(codes: NDArray[Any], sd: float, bits: int) -> NDArray[np.float32]:
+def stepped(codes: Array, sd: float, bits: int) -> NDArray[np.float32]:
     """Return codes rounded to whole steps, halves to even, and cut off at 2^bits steps.
 
     Examples
@@ -516,7 +517,7 @@ class CodeCache:
 
 def site_codes(
     contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
-) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+) -> Iterator[tuple[Array, Ints]]:
     """Yield for each site the projected codes of what it holds and, for each context, which of them; -1 for none.
 
     Shapes
@@ -535,9 +536,7 @@ def site_codes(
             yield cache.get(features_of(tokens, known.rows())).astype(dtype, copy=False), index
 
 
-def encode(
-    contexts: Contexts, sites: Sites, cache: CodeCache, weights: NDArray[np.float64], dtype: type[np.floating[Any]]
-) -> NDArray[Any]:
+def encode(contexts: Contexts, sites: Sites, cache: CodeCache, weights: Floats, dtype: type[np.floating[Any]]) -> Array:
     """Return the code of each context, block k weighed by S times the k-th weight; an empty site's block is zero.
 
     Shapes
@@ -552,7 +551,7 @@ def encode(
     return np.concatenate(blocks, axis=1)
 
 
-def site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> NDArray[np.float64]:
+def site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> Floats:
     """Return the projected code of what each site of each context holds, zeros where it holds nothing: (m, S, d_h)."""
     ones = np.full(len(sites.positions), 1 / len(sites.positions))  # undoes what `encode` multiplies by
     return np.asarray(encode(contexts, sites, cache, ones, np.float64)).reshape(len(contexts), len(ones), -1)

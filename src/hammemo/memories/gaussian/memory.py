@@ -47,9 +47,8 @@ from hammemo.memories.gaussian.readers import CompiledGaussian, Device, DeviceRe
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.memories.reader import Compiled
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
@@ -129,7 +128,7 @@ class Gaussian(Memory):
         self.device = device
 
     @property
-    def C(self) -> NDArray[np.float64]:  # noqa: N802  (the paper's name)
+    def C(self) -> Floats:  # noqa: N802  (the paper's name)
         """The memory matrix, of shape (p, d)."""
         return self._C.reshape(-1, self.codes.d)
 
@@ -242,7 +241,7 @@ class Gaussian(Memory):
         bound = self._raised_bound(other._worth() if other._bound is None else other._bound)
         self._conclude(self._C + sign * other._C, counts, bound)
 
-    def _conclude(self, matrix: NDArray[np.float64], counts: LabelCounts, bound: int) -> None:
+    def _conclude(self, matrix: Floats, counts: LabelCounts, bound: int) -> None:
         if not len(counts.labels) and not self.exact:
             matrix[:] = 0.0  # nothing is stored: what is left is rounding
         self._C, self._counts, self._bound = matrix, counts, bound
@@ -270,7 +269,7 @@ class Gaussian(Memory):
         """Return the labels that have examples, and how many."""
         return self._counts
 
-    def state_arrays(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return the matrix."""
         return {"C": self.C}
 
@@ -283,7 +282,7 @@ def given_codes(memory: Memory | None) -> dict[str, GivenRows]:
     return next((codes for codes in inside if codes), {})
 
 
-def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:
+def _counts_by_label(examples: Examples, index: Ints, n_values: int) -> sparse.csr_array:
     """Return the counts (label by site value) of one site in a batch."""
     n_labels = len(examples.labels)
     keys, counts, held = examples.label_ranks * n_values + index, examples.multiplicity, index >= 0

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.memories.label_counts import Frame
     from hammemo.tokens.contexts import Contexts
 
@@ -90,12 +91,7 @@ class GaussianReader(Reader):
     """
 
     def __init__(
-        self,
-        frame: Frame,
-        codes: GaussianCodes,
-        blocks: NDArray[np.float64],
-        input_codes: CodeCache,
-        output_codes: CodeCache,
+        self, frame: Frame, codes: GaussianCodes, blocks: Floats, input_codes: CodeCache, output_codes: CodeCache
     ) -> None:
         super().__init__(frame, _row_width(codes, frame))
         self.codes = codes
@@ -104,21 +100,21 @@ class GaussianReader(Reader):
         self._output_codes = output_codes
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """The memory matrix C, of shape (p, d)."""
         return self._blocks.reshape(-1, self.codes.d)
 
     @cached_property
-    def decoder(self) -> NDArray[np.float64]:
+    def decoder(self) -> Floats:
         """The output codes of the labels, of shape (L, d)."""
         return self._output_codes.get(self.labels.tolist()).astype(np.float64)
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the decoded scores by two-stage retrieval."""
         keys = encode(contexts, self.sites, self.input_codes, weights, np.float64)
         return np.asarray((keys @ self.matrix) @ self.decoder.T)
 
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with standard errors."""
         keys = site_keys(contexts, self.sites, self.input_codes)
         return two_stage_site_scores(self._blocks, keys, self.decoder[columns], weights, tied=self.codes.tied)
@@ -128,14 +124,7 @@ def _row_width(codes: GaussianCodes, frame: Frame) -> int:
     return codes.n_sites * codes.d_h + codes.d + len(frame.labels)
 
 
-def two_stage_site_scores(
-    blocks: NDArray[np.float64],
-    keys: NDArray[np.float64],
-    decoder: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    *,
-    tied: bool,
-) -> SiteScores:
+def two_stage_site_scores(blocks: Floats, keys: Floats, decoder: Floats, weights: Floats, *, tied: bool) -> SiteScores:
     """Return the decoded score of each site with its standard error; tied codes are biased, so they have none.
 
     Shapes
@@ -226,13 +215,13 @@ class CompiledGaussian(Compiled):
         """The name of the form."""
         return "FusedGaussian" if self.is_fused else "TwoStageGaussian"
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+    def scores(self, contexts: Contexts, weights: Floats) -> NDArray[np.float32]:
         """Return the decoded scores."""
         keys = encode(contexts, self.sites, self.input_codes, weights, np.float32)
         found = keys @ self._matrices[0]
         return np.asarray(found if self.is_fused else found @ self._matrices[1].T, np.float32)
 
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns.
 
         Standard errors need C, so the fused form has none.
@@ -245,12 +234,12 @@ class CompiledGaussian(Compiled):
         blocks = matrix.reshape(len(weights), -1, self.codes.d)
         return two_stage_site_scores(blocks, keys, decoder[columns], weights, tied=self.codes.tied)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         names = ("CZ",) if self.is_fused else ("C", "Z")
         return {"projected_codes": self.input_codes.rows, **dict(zip(names, self._matrices, strict=True))}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
         tokens = self.input_codes.features()
         vocabulary = Vocabulary.of(tokens)
@@ -283,12 +272,7 @@ class CompiledGaussian(Compiled):
         return cls(frame, codes, input_codes, matrices)
 
 
-def standard_errors(
-    blocks: NDArray[np.float64],
-    codes: NDArray[np.float64],
-    decoder: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standard_errors(blocks: Floats, codes: Floats, decoder: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the standard errors of each weighted site, and of their sum, for one query.
 
     Parameters
@@ -328,9 +312,7 @@ def standard_errors(
     return weights[:, None] * np.sqrt(alone), np.sqrt(together)
 
 
-def _variances(
-    energy: NDArray[np.float64], scores: NDArray[np.float64], form: NDArray[np.float64], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _variances(energy: Floats, scores: Floats, form: Floats, shape: tuple[int, ...]) -> Floats:
     """Return the variances, from the energy of what was retrieved, the scores and twice the norm of the form."""
     _, d_h, d = shape
     kappa = 1 / d + 1 / d_h + 1 / (d * d_h)
@@ -363,13 +345,13 @@ class Device:
                 f"device={name!r} cannot be used by torch here ({why}): use another one, or leave out device=."
             ) from error
 
-    def placed(self, array: NDArray[Any]) -> Any:
+    def placed(self, array: Array) -> Any:
         """Return an array on the device, floats in the precision of the products."""
         if array.dtype.kind == "f":
             return self._torch.as_tensor(array, dtype=self._dtype, device=self._place)
         return self._torch.as_tensor(np.ascontiguousarray(array, np.int64), device=self._place)
 
-    def block(self, counts: sparse.csr_array, codes: NDArray[Any], outputs: NDArray[Any]) -> NDArray[np.float64]:
+    def block(self, counts: sparse.csr_array, codes: Array, outputs: Array) -> Floats:
         """Return one site's block of C of a batch, from its counts (labels by values).
 
         Shapes
@@ -384,7 +366,7 @@ class Device:
         sums = self._torch.sparse.mm(held, self.placed(codes))
         return np.asarray((sums.T @ self.placed(outputs)).cpu().numpy(), np.float64)
 
-    def encoded(self, reader: GaussianReader, contexts: Contexts, weights: NDArray[np.float64]) -> Any:
+    def encoded(self, reader: GaussianReader, contexts: Contexts, weights: Floats) -> Any:
         """Return what `encode` returns, as a tensor."""
         blocks, placed = [], {}
         dtype = np.float64 if self._dtype is self._torch.float64 else np.float32
@@ -407,7 +389,7 @@ class DeviceReader(GaussianReader):
     def _placed(self) -> tuple[Any, Any]:
         return self.device.placed(self.matrix), self.device.placed(np.ascontiguousarray(self.decoder.T))
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the decoded scores by two-stage retrieval."""
         matrix, decoder = self._placed
         keys = self.device.encoded(self, contexts, weights)

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
-Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
+Cells: TypeAlias = "tuple[Ints, Ints, Ints]"
 """Rows, columns and counts of the cells of one site's table."""
 
 _MAX_SITES = 2048  # what the compiled loops take
@@ -48,8 +49,8 @@ _NOTHING = np.empty(0, np.uint64), np.empty(0, np.int32)
 class LoopContexts(NamedTuple):
     """Contexts as the compiled loops take them: integers, or ranks with the hash and the place of each rank's token."""
 
-    tokens: NDArray[Any]
-    hashes: NDArray[np.uint64] | None
+    tokens: Array
+    hashes: Words | None
     places: NDArray[np.int32] | None
 
 
@@ -67,7 +68,7 @@ class RowLayout:
         The features with rows of their own, for each group of sites (see `site_groups`).
     """
 
-    _last_source: tuple[weakref.ref[Vocabulary] | None, tuple[NDArray[np.uint64], NDArray[np.int32]]] = (None, _NOTHING)
+    _last_source: tuple[weakref.ref[Vocabulary] | None, tuple[Words, NDArray[np.int32]]] = (None, _NOTHING)
 
     def __init__(
         self, sites: Sites, seed: int, key: bytes | None, buckets: int | Sequence[int], reserved: Reserved
@@ -82,22 +83,22 @@ class RowLayout:
         self.multipliers = [multiplier for multiplier, _ in words]
         self.tuple_seeds = [start for _, start in words]
 
-    def own(self, k: int) -> NDArray[np.uint64]:
+    def own(self, k: int) -> Words:
         """Return the hashes of the features that have rows of their own at site k, in the order of the rows."""
         return self.reserved.hashes[self.groups[k]]
 
     @cached_property
-    def first_rows(self) -> NDArray[np.int64]:
+    def first_rows(self) -> Ints:
         """Where each site's rows start when all are stacked and, at the end, their number."""
         sizes = [len(self.own(k)) + self.buckets[k] for k in range(len(self.groups))]
         return np.concatenate([[0], np.cumsum(sizes)])
 
     @cached_property
-    def sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def sizes(self) -> tuple[Ints, Ints]:
         """How many rows of its own each site has, (S,), and how many buckets, (S, 1)."""
         return np.array([len(self.own(k)) for k in range(len(self.groups))]), np.array(self.buckets)[:, None]
 
-    def rows(self, contexts: Contexts) -> NDArray[np.int64]:
+    def rows(self, contexts: Contexts) -> Ints:
         """Return the row of each site's own table that each context reads; -1 for a site that holds no token.
 
         Shapes
@@ -117,7 +118,7 @@ class RowLayout:
             rows[there, k] = self._placed(k, features, own)[there]
         return rows
 
-    def found(self, contexts: Contexts) -> NDArray[np.int64]:
+    def found(self, contexts: Contexts) -> Ints:
         """Return what `rows` does, by the compiled loops where they can be used."""
         if self.compiled is None:
             return self.rows(contexts)
@@ -125,12 +126,12 @@ class RowLayout:
         self.compiled.own_rows(*self.source(contexts), found)
         return found
 
-    def _placed(self, k: int, hashes: NDArray[np.uint64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _placed(self, k: int, hashes: Words, own: Ints) -> Ints:
         """Return the reserved row where there is one (not -1), and the bucket of the hash elsewhere."""
         buckets = hash_buckets(hashes, self.multipliers[k], self.buckets[k])
         return np.where(own >= 0, own, len(self.own(k)) + buckets)
 
-    def _places(self, contexts: Contexts, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _places(self, contexts: Contexts, hashes: Words) -> Ints:
         """Return the place of each token in the list of reserved tokens, -1 where it has none: (m, h)."""
         if contexts.integers is None:
             known = self.vocabulary_source(contexts.vocabulary)[1]
@@ -140,7 +141,7 @@ class RowLayout:
         return places.reshape(hashes.shape)
 
     @cached_property
-    def single_rows(self) -> NDArray[np.int64]:
+    def single_rows(self) -> Ints:
         """For each place the row of that token at sites of one position, -1 for none; one more entry for no place."""
         rows = np.full(len(self.reserved.tokens) + 1, -1, np.int64)
         if len(self.sites.positions[self.groups.index(0)]) == 1:
@@ -148,7 +149,7 @@ class RowLayout:
             rows[places] = np.arange(len(places))
         return rows
 
-    def _confirmed(self, k: int, own: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _confirmed(self, k: int, own: Ints, places: Ints) -> Ints:
         """Return the rows of tuples that were found by hash, -1 where the tokens are others."""
         if not len(self.own(k)):
             return own
@@ -181,7 +182,7 @@ class RowLayout:
             self.key is not None,
         )
 
-    def integer_tokens(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
+    def integer_tokens(self) -> tuple[Words, NDArray[np.uint32], Words]:
         """Return the hashes and places of the tokens that an integer can be and, under a key, their SipHash-128.
 
         Without a key no two integers have one hash, so that an integer found among the hashes of integers is that one.
@@ -215,7 +216,7 @@ class RowLayout:
         ranks = np.require(contexts.ranks, requirements=_LAID_OUT)
         return LoopContexts(ranks, *self.vocabulary_source(contexts.vocabulary))
 
-    def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[Words, NDArray[np.int32]]:
         """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none.
 
         What was found for the last vocabulary is kept: one query may read several tables.
@@ -230,7 +231,7 @@ class RowLayout:
         return found
 
 
-def hash_buckets(hashes: NDArray[np.uint64], multiplier: int, buckets: int) -> NDArray[np.int64]:
+def hash_buckets(hashes: Words, multiplier: int, buckets: int) -> Ints:
     """Return the bucket of each hash at a site with this multiplier."""
     product = (hashes | np.uint64(1)) * np.uint64(multiplier)
     return (((product >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints
     from hammemo.memories.hashed.raw_rows import PreviousTable
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
@@ -97,7 +98,7 @@ class StreamCounter:
         """Return for each site the cells that are not zero."""
         return self._layout.touched(self._cells)
 
-    def _integers(self, tokens: NDArray[Any]) -> tuple[LoopContexts, NDArray[np.int32]]:
+    def _integers(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
         found = np.empty(len(tokens), np.int32)
         tokens = np.ascontiguousarray(tokens)
         finder, columns = self._integer_labels
@@ -117,7 +118,7 @@ class StreamCounter:
         finder = loops.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
-    def _others(self, tokens: NDArray[Any]) -> tuple[LoopContexts, NDArray[np.int32]]:
+    def _others(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
         vocabulary, ranks = factorize(tokens)
         columns = np.append(self.labels.find(vocabulary), -1).astype(np.int32)
         return LoopContexts(ranks, *self._layout.vocabulary_source(vocabulary)), columns[ranks]
@@ -304,7 +305,7 @@ class Hashed(Memory):
             "reserved": None if self._rows is None else self._rows.reserved.digest(),
         }
 
-    def rows(self, contexts: Contexts) -> NDArray[np.int64]:
+    def rows(self, contexts: Contexts) -> Ints:
         """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
 
         Shapes
@@ -352,7 +353,7 @@ class Hashed(Memory):
             deltas.append((*np.divmod(keys, width), totals))
         return deltas
 
-    def _counted(self, examples: Examples, columns: NDArray[np.int64]) -> list[Cells] | None:
+    def _counted(self, examples: Examples, columns: Ints) -> list[Cells] | None:
         """Return what `_deltas` does by the compiled loops, or None where they are not here."""
         assert self._rows is not None
         if self._rows.compiled is None:
@@ -364,7 +365,7 @@ class Hashed(Memory):
         self._rows.compiled.count(*source, columns.astype(np.int32), multiplicity, cells)
         return self._rows.touched(cells)
 
-    def _counts_left(self, counts: LabelCounts) -> NDArray[np.int64]:
+    def _counts_left(self, counts: LabelCounts) -> Ints:
         """Return the examples of each column's label in `counts`; none for spare columns."""
         left = np.zeros(self._tables.width, np.int64)
         left[self._tables.columns] = np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # -1: the last
@@ -441,7 +442,7 @@ class Hashed(Memory):
         """Return the labels that have examples, and how many."""
         return self._counts
 
-    def site_totals(self) -> NDArray[np.int64]:
+    def site_totals(self) -> Ints:
         """Return how many examples of each observed label have been counted at each site: (S, L).
 
         Those that hold no token there have not.
@@ -459,16 +460,16 @@ class Hashed(Memory):
             tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
         return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self.previous_tables)
 
-    def _source(self, labels: Vocabulary) -> NDArray[np.int64]:
+    def _source(self, labels: Vocabulary) -> Ints:
         """Return the column of each of these labels, -1 for those that have none."""
         if labels is self._columns:
             return self._tables.columns
         return np.append(self._tables.columns, -1)[self._columns.find(labels)]
 
-    def state_arrays(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return the tables and the reserved features."""
         source = self._source(self.labels)
-        state: dict[str, NDArray[Any]] = {}
+        state: dict[str, Array] = {}
         for k, table in enumerate(self._tables.sites):
             for name, part in (("own", table.own), ("shared", table.shared)):
                 placed = np.zeros((len(part), len(source)), part.dtype)

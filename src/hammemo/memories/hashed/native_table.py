@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.tokens.contexts import Contexts
 
@@ -55,12 +56,12 @@ class NativeTable:
     def __init__(
         self,
         layout: RowLayout,
-        rows: list[NDArray[Any]],
-        weights: NDArray[np.float64],
+        rows: list[Array],
+        weights: Floats,
         step: float,
         *,
-        base: NDArray[Any] | None = None,
-        divisor: NDArray[np.float64] | None = None,
+        base: Array | None = None,
+        divisor: Floats | None = None,
         threads: int = 1,
     ) -> None:
         self._layout = layout
@@ -74,9 +75,7 @@ class NativeTable:
         self._rows = rows if self.loops is None or base is not None else None  # what NumPy needs
         self._known: dict[str, bytes] = {}  # the hash and the place of strings that were asked for
 
-    def replaced(
-        self, rows: list[NDArray[np.int64]], values: list[NDArray[np.int64]], divisor: NDArray[np.float64] | None
-    ) -> NativeTable | None:
+    def replaced(self, rows: list[Ints], values: list[Ints], divisor: Floats | None) -> NativeTable | None:
         """Return the table with other numbers in some rows of each site, and with another divisor, if it has one.
 
         None where a table of all rows has to be made: if this one is not compiled or has a base, if one has a divisor
@@ -102,7 +101,7 @@ class NativeTable:
         """Whether the compiled loops answer."""
         return self.loops is not None
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the scores, not divided: shape (m, L)."""
         if self.loops is None:
             return self.plain_scores(contexts)
@@ -113,7 +112,7 @@ class NativeTable:
             out[missed] = self.plain_scores(contexts[missed])
         return out
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         if self.loops is None:
             return np.asarray(self._plain_divided(contexts).argmax(axis=1))
@@ -124,7 +123,7 @@ class NativeTable:
             out[missed] = self._plain_divided(contexts[missed]).argmax(axis=1)
         return out.astype(np.int64)
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         if self.loops is None:
             return top_columns(self._plain_divided(contexts), k)
@@ -164,14 +163,14 @@ class NativeTable:
 
         return winner_with_base
 
-    def proves(self, upper: NativeTable, contexts: Contexts, answers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def proves(self, upper: NativeTable, contexts: Contexts, answers: Ints) -> Bools:
         """Return whether the answers' scores here are above all rivals' scores in `upper`; both are compiled."""
         out = np.empty(len(contexts), np.uint8)
         source = self._layout.source(contexts)
         self.loops.prove(upper.loops, *source, answers.astype(np.int32), out, self._threads)
         return out.astype(bool)
 
-    def plain_scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def plain_scores(self, contexts: Contexts) -> Floats:
         """Return the scores by NumPy alone: what the compiled loops are tested against."""
         assert self._rows is not None
         totals = np.zeros((len(contexts), self._n_labels))
@@ -183,18 +182,18 @@ class NativeTable:
             totals[held] += weight * rows[row[held]]
         return totals * self._step
 
-    def _plain_divided(self, contexts: Contexts) -> NDArray[np.float64]:
+    def _plain_divided(self, contexts: Contexts) -> Floats:
         scores = self.plain_scores(contexts)
         return scores if self._divisor is None else scores / self._divisor
 
-    def _without_base(self, contexts: Contexts) -> NDArray[np.int64]:
+    def _without_base(self, contexts: Contexts) -> Ints:
         """Return the contexts whose first site holds no token: there the compiled loops cannot add the base."""
         tokens, empty = (contexts.ranks, -1) if contexts.integers is None else (contexts.integers, NO_TOKEN)
         if self._base is None or (contexts.integers is not None and tokens.dtype.itemsize < 8):
             return np.empty(0, np.int64)  # narrow integers cannot hold the number that stands for no token
         return np.flatnonzero((tokens[:, list(self._layout.sites.positions[0])] == empty).any(axis=1))
 
-    def _compiled(self, rows: list[NDArray[Any]]) -> Any:
+    def _compiled(self, rows: list[Array]) -> Any:
         """Return the compiled table, or None: there are no compiled loops, or they would overflow."""
         loops = native()
         if loops is None or self._layout.compiled is None or not self._n_labels:
@@ -209,9 +208,9 @@ class NativeTable:
         except OverflowError:
             return None
 
-    def _weighted(self, rows: list[NDArray[Any]]) -> list[NDArray[Any]] | None:
+    def _weighted(self, rows: list[Array]) -> list[Array] | None:
         """Return rows of each site times its weight, or None where a product could be too wide."""
-        weights: NDArray[Any] = self._weights
+        weights: Array = self._weights
         if whole(weights):
             if any(largest(part) * weight >= 2**31 for weight, part in zip(weights, rows, strict=True)):
                 return None  # before a product wraps around
@@ -219,16 +218,16 @@ class NativeTable:
         return [weight * part for weight, part in zip(weights, rows, strict=True)]
 
 
-def whole(weights: NDArray[np.float64]) -> bool:
+def whole(weights: Floats) -> bool:
     """Return whether all weights are whole numbers, and not too large for sums of whole numbers."""
     return bool((weights == np.floor(weights)).all() and weights.max() < 2**20)
 
 
-def largest(values: NDArray[Any]) -> int:
+def largest(values: Array) -> int:
     """Return the largest absolute value."""
     return max(int(values.max()), -int(values.min())) if values.size else 0
 
 
-def known_bytes(hashes: NDArray[np.uint64], places: NDArray[np.int32]) -> list[bytes]:
+def known_bytes(hashes: Words, places: NDArray[np.int32]) -> list[bytes]:
     """Return for each token its hash and its place as the compiled loops take them, one after the other."""
     return [hash_.tobytes() + place.tobytes() for hash_, place in zip(hashes, places, strict=True)]

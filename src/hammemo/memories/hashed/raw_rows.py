@@ -22,7 +22,7 @@ They are read row by row from the pages of a version, or put together as whole t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,8 +30,7 @@ from hammemo._versions import Cached, cached_property
 from hammemo.memories.ranker import CompileBudget
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.hashed.native_table import NativeTable
     from hammemo.memories.hashed.tables import Tables
@@ -73,22 +72,22 @@ class RawRows(Cached):
         The column of each label in the tables, -1 for one that has none.
     """
 
-    def __init__(self, layout: RowLayout, tables: Tables, source: NDArray[np.int64]) -> None:
+    def __init__(self, layout: RowLayout, tables: Tables, source: Ints) -> None:
         self.layout = layout
         self.tables = tables
         self.source = source
 
     @cached_property
-    def counts(self) -> list[NDArray[Any]]:
+    def counts(self) -> list[Array]:
         """All rows of each site: arrays of shape (rows of the site, L)."""
         return [table.stacked(self.source) for table in self.tables.sites]
 
     @cached_property
-    def shared_sums(self) -> NDArray[np.int64]:
+    def shared_sums(self) -> Ints:
         """The sum over each site's buckets, label by label: (S, L)."""
         return self._arranged(self.tables.shared_sums)
 
-    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def read(self, rows: Ints) -> Ints:
         """Return the rows of raw counts, zeros where the row is -1.
 
         Shapes
@@ -97,11 +96,11 @@ class RawRows(Cached):
         """
         return self._arranged(self.tables.read(rows))
 
-    def site_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def site_rows(self, k: int, rows: Ints) -> Ints:
         """Return some rows of raw counts of one site: (n, L)."""
         return self._arranged(self.tables.sites[k].read(rows))
 
-    def _arranged(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _arranged(self, values: Ints) -> Ints:
         """Return the last axis, columns of the tables, in the order of the labels."""
         if self.source is self.tables.columns and self.tables.in_order:
             return values
@@ -110,11 +109,11 @@ class RawRows(Cached):
         placed[..., held] = values[..., self.source[held]]
         return placed
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         return self.read(self.layout.found(contexts)).astype(np.float64)
 
-    def bounds(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds(self, contexts: Contexts) -> tuple[Floats, Floats]:
         """Return what the exact counts are at least, and at most: reserved rows are exact, buckets start at zero.
 
         Shapes
@@ -131,7 +130,7 @@ FRACTION_BITS = 2
 """Scores are whole multiples of 2^-FRACTION_BITS counts."""
 
 
-def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
+def centred(counts: Array, n_reserved: int) -> Ints:
     """Return fixed-point rows: reserved counts as they are, bucket counts centred and rounded to the nearest."""
     exact = counts.astype(np.int64)
     rows = exact << FRACTION_BITS
@@ -140,9 +139,7 @@ def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
     return rows
 
 
-def centred_counts(
-    shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int | NDArray[np.int64]
-) -> NDArray[np.int64]:
+def centred_counts(shared: Ints, sums: Ints, buckets: int | Ints) -> Ints:
     r"""Return bucket rows, centred by the sums over all buckets of their sites, in fixed point.
 
     With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
@@ -170,12 +167,10 @@ class PreviousTable:
     """
 
     raw: RawRows
-    weights: NDArray[np.float64]
+    weights: Floats
     table: NativeTable
 
-    def table_of(
-        self, raw: RawRows, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
-    ) -> NativeTable | None:
+    def table_of(self, raw: RawRows, weights: Floats, divisor: Floats | None) -> NativeTable | None:
         """Return the table of another version, or None where it has to be made of all rows.
 
         That is so where labels came or went, counts became wider, weights changed, or most rows did.
@@ -193,7 +188,7 @@ class PreviousTable:
         values = [centred_site_rows(raw, k, part) for k, part in enumerate(rows)]
         return self.table.replaced(rows, values, divisor)
 
-    def _changed(self, k: int, raw: RawRows) -> NDArray[np.int64] | None:
+    def _changed(self, k: int, raw: RawRows) -> Ints | None:
         """Return the rows of site k whose centred counts may differ, or None where the tables have another shape."""
         mine, theirs = raw.tables.sites[k], self.raw.tables.sites[k]
         if mine is theirs:
@@ -211,7 +206,7 @@ class PreviousTable:
         return np.union1d(edited, len(mine.own) + np.flatnonzero((after != before).any(axis=1)))
 
 
-def centred_site_rows(raw: RawRows, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def centred_site_rows(raw: RawRows, k: int, rows: Ints) -> Ints:
     """Return some rows of one site in fixed point, those of buckets centred.
 
     Shapes

@@ -29,14 +29,7 @@ from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
-from hammemo.memories.hashed.raw_rows import (
-    FRACTION_BITS,
-    PreviousTable,
-    RawRows,
-    TableBudget,
-    centred,
-    centred_counts,
-)
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, PreviousTable, RawRows, TableBudget, centred, centred_counts
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.hashed.tables import SiteTable, Tables
 from hammemo.memories.ranker import Ranker
@@ -51,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.memories.label_counts import Frame
     from hammemo.memories.ranker import Divisor
     from hammemo.memories.row_rules import RowRule
@@ -63,14 +57,14 @@ RULE_BITS = 12
 class FixedRows(NamedTuple):
     """All rows of each site as whole numbers, what one is worth in a score, and the score that no row adds to."""
 
-    rows: list[NDArray[Any]]
+    rows: list[Array]
     step: float
-    base: NDArray[Any] | None
+    base: Array | None
 
 
 def rule_rows(raw: RawRows, rule: RowRule) -> FixedRows:
     """Return the values of a rule for all rows."""
-    rows: list[NDArray[Any]] = [_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
+    rows: list[Array] = [_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
     return FixedRows(rows, 2.0**-RULE_BITS, _fixed(rule.base))
 
 
@@ -102,12 +96,12 @@ class HashedRanker(Ranker):
             return None
         return self._table
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         table = self._table_if_worth(contexts)
         return self._row_scores(contexts) if table is None else table.scores(contexts)
 
-    def _row_scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def _row_scores(self, contexts: Contexts) -> Floats:
         """Return the scores row by row, in pieces that bound the memory needed."""
         found = self._raw.layout.found
         if len(contexts) == 1:
@@ -116,20 +110,20 @@ class HashedRanker(Ranker):
         parts = [self._sums(self._values(found(contexts[piece]))) for piece in pieces]
         return np.concatenate(parts) if parts else np.zeros((0, self.n_labels))
 
-    def _values(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _values(self, rows: Ints) -> NDArray[np.int32]:
         """Return the rule's values of the rows that are read, in fixed point; zero where the row is -1: (m, S, L)."""
         return _fixed(self._rule.values(self._raw.read(rows)))
 
-    def _sums(self, values: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _sums(self, values: NDArray[np.int32]) -> Floats:
         totals = values.sum(axis=1, dtype=np.int64) + self._base
         return np.asarray(totals * 2.0**-RULE_BITS)
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         table = self._table_if_worth(contexts)
         return np.asarray(self._row_scores(contexts).argmax(axis=1)) if table is None else table.winners(contexts)
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         table = self._table_if_worth(contexts)
         return top_columns(self._row_scores(contexts), k) if table is None else table.leaders(contexts, k)
@@ -138,7 +132,7 @@ class HashedRanker(Ranker):
         """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
         return self._table.single()
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with hard bounds.
 
         The bounds are those of the rule's values, rounded as the values are: rounding keeps the order.
@@ -156,7 +150,7 @@ class HashedRanker(Ranker):
         return SiteScores(values / scale, low / scale, high / scale, base=self._base[columns] / scale)
 
 
-def _fixed(values: NDArray[np.float64]) -> NDArray[np.int32]:
+def _fixed(values: Floats) -> NDArray[np.int32]:
     """Return the values in fixed point; what does not fit in 31 bits is cut, far beyond any sensible weight."""
     scaled = np.rint(values * 2.0**RULE_BITS)
     return np.minimum(np.maximum(scaled, -(2**30)), 2**30).astype(np.int32)
@@ -190,7 +184,7 @@ class HashedTables(Compiled):
         self,
         layout: RowLayout,
         tables: Tables,
-        source: NDArray[np.int64],
+        source: Ints,
         frame: Frame,
         threads: int = 1,
         previous: PreviousTable | None = None,
@@ -207,34 +201,34 @@ class HashedTables(Compiled):
         self._score_table: tuple[bytes, PreviousTable] | None = None
         self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the centred counts."""
         table = self._table_if_worth(contexts, weights, None)
         return self._row_scores(contexts, weights) if table is None else table.scores(contexts)
 
-    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
             return np.asarray((self._row_scores(contexts, weights) / divisor).argmax(axis=1))
         return table.winners(contexts)
 
-    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
             return top_columns(self._row_scores(contexts, weights) / divisor, k)
         return table.leaders(contexts, k)
 
-    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
         return self._table(weights, divisor).single()
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         return self._raw.site_counts(contexts)
 
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
         values = self._centred_rows(self.layout.found(contexts))[:, :, columns] / 2**FRACTION_BITS
         low, high = self._raw.bounds(contexts)
@@ -261,7 +255,7 @@ class HashedTables(Compiled):
         """Return what ranks labels by this rule."""
         return HashedRanker(self._raw, rule, self._threads)
 
-    def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _row_scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the scores row by row, in pieces that bound the memory needed."""
         if len(contexts) == 1:
             return self._found_sums(self.layout.found(contexts), weights)
@@ -269,7 +263,7 @@ class HashedTables(Compiled):
         parts = [self._found_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
         return np.concatenate([np.empty((0, len(self.labels))), *parts])
 
-    def _found_sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _found_sums(self, rows: Ints, weights: Floats) -> Floats:
         """Return what `_sums` does, by the compiled loop where it can be used."""
         if self.layout.compiled is None or "_centred" in vars(self):
             return self._sums(rows, weights)
@@ -278,13 +272,11 @@ class HashedTables(Compiled):
         self.layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
         return out
 
-    def _sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _sums(self, rows: Ints, weights: Floats) -> Floats:
         weighted = weights[:, None] * self._centred_rows(rows)
         return np.asarray(in_order(weighted) / 2**FRACTION_BITS)
 
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
         """Return what the exact weighted counts are at least, and at most."""
         made = self._bounds_if_worth(contexts, weights, None)
         low, high = self._row_bounds(contexts, weights) if made is None else (part.scores(contexts) for part in made)
@@ -292,13 +284,7 @@ class HashedTables(Compiled):
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
 
-    def proven(
-        self,
-        contexts: Contexts,
-        weights: NDArray[np.float64],
-        divisor: Divisor,
-        answers: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+    def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner."""
         made = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
         if made is None:
@@ -306,9 +292,7 @@ class HashedTables(Compiled):
         lower, upper = made
         return lower.proves(upper, contexts, answers)
 
-    def _row_bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _row_bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
         """Return the weighted counts of reserved rows alone, and of all rows, by NumPy, in pieces of bounded size."""
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
         parts = [self._bound_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
@@ -317,9 +301,7 @@ class HashedTables(Compiled):
         low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
         return low, high
 
-    def _bound_sums(
-        self, rows: NDArray[np.int64], weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _bound_sums(self, rows: Ints, weights: Floats) -> tuple[Floats, Floats]:
         weighted = weights[:, None] * self._raw.read(rows)
         n_own, _ = self.layout.sizes
         return in_order(np.where((rows < n_own)[:, :, None], weighted, 0.0)), in_order(weighted)
@@ -330,12 +312,12 @@ class HashedTables(Compiled):
             return FixedRows(self._centred, 2.0**-FRACTION_BITS, None)
         return rule_rows(self._raw, rule)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
         return {**tables, **{name: part for name, part in self.layout.reserved.arrays().items() if len(part)}}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `restored` needs: the counts, and the layout without its secret."""
         layout = self.layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
@@ -380,10 +362,10 @@ class HashedTables(Compiled):
         return {**vars(self), **made_again}
 
     @cached_property
-    def _centred(self) -> list[NDArray[np.int64]]:
+    def _centred(self) -> list[Ints]:
         return [centred(counts, len(self.layout.own(k))) for k, counts in enumerate(self._raw.counts)]
 
-    def _centred_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _centred_rows(self, rows: Ints) -> Ints:
         """Return the fixed-point row that each site of each context reads, zeros where the row is -1.
 
         Shapes
@@ -399,16 +381,14 @@ class HashedTables(Compiled):
         shared = centred_counts(counts, self._raw.shared_sums, buckets)
         return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
-    def _table_if_worth(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor | None
-    ) -> NativeTable | None:
+    def _table_if_worth(self, contexts: Contexts, weights: Floats, divisor: Divisor | None) -> NativeTable | None:
         """Return `_table`, or None while too little was asked to make one: a model may change after each query."""
         if self._score_table is None and not self._budget.is_spent(len(contexts)):
             return None
         return self._table(weights, divisor)
 
     def _bounds_if_worth(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor | None
+        self, contexts: Contexts, weights: Floats, divisor: Divisor | None
     ) -> tuple[NativeTable, NativeTable] | None:
         """Return `_tables_of_bounds`, or None while they are not worth it, or where NumPy would answer."""
         if self._bound_tables is None and not self._bound_budget.is_spent(len(contexts)):
@@ -416,7 +396,7 @@ class HashedTables(Compiled):
         lower, upper = self._tables_of_bounds(weights, divisor)
         return (lower, upper) if lower.is_compiled and upper.is_compiled else None
 
-    def _table(self, weights: NDArray[np.float64], divisor: Divisor | None) -> NativeTable:
+    def _table(self, weights: Floats, divisor: Divisor | None) -> NativeTable:
         """Return the table of centred counts for these weights; the one that was asked for last is kept."""
         divisors = _needed(divisor, weights, len(self.labels))
         signature = _signature(weights, divisors)
@@ -436,9 +416,7 @@ class HashedTables(Compiled):
         made = self._score_table
         return self._previous if made is None else made[1]
 
-    def _tables_of_bounds(
-        self, weights: NDArray[np.float64], divisor: Divisor | None
-    ) -> tuple[NativeTable, NativeTable]:
+    def _tables_of_bounds(self, weights: Floats, divisor: Divisor | None) -> tuple[NativeTable, NativeTable]:
         """Return the tables of the counts in reserved rows alone, and of all counts."""
         divisors = _needed(divisor, weights, len(self.labels))
         signature = _signature(weights, divisors)
@@ -452,17 +430,11 @@ class HashedTables(Compiled):
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
 
-    def _made(
-        self,
-        rows: list[NDArray[np.int64]],
-        weights: NDArray[np.float64],
-        divisor: NDArray[np.float64] | None,
-        step: float,
-    ) -> NativeTable:
+    def _made(self, rows: list[Ints], weights: Floats, divisor: Floats | None, step: float) -> NativeTable:
         return NativeTable(self.layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 
-def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_order(terms: Floats) -> Floats:
     """Return the sums over sites, added one after another: the order that the last bit of a float depends on.
 
     Shapes
@@ -472,7 +444,7 @@ def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.add.accumulate(terms, axis=1)[:, -1])
 
 
-def _needed(divisor: Divisor | None, weights: NDArray[np.float64], n_labels: int) -> NDArray[np.float64] | None:
+def _needed(divisor: Divisor | None, weights: Floats, n_labels: int) -> Floats | None:
     """Return one divisor a label, or None where it changes no comparison: all labels share it, and sums are whole.
 
     Quotients of other sums may be equal where the sums are not.
@@ -485,10 +457,10 @@ def _needed(divisor: Divisor | None, weights: NDArray[np.float64], n_labels: int
     return np.array(np.broadcast_to(values, (n_labels,)))
 
 
-def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> bytes:
+def _signature(weights: Floats, divisor: Floats | None) -> bytes:
     return weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
 
 
-def _narrow_signed(values: NDArray[np.int64]) -> NDArray[Any]:
+def _narrow_signed(values: Ints) -> Array:
     highest, lowest = (int(values.max()), int(values.min())) if values.size else (0, 0)
     return values.astype(np.min_scalar_type(min(lowest, -highest - 1)))

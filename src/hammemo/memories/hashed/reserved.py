@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts, Examples
 
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 class TokenList:
     """Tokens that can be recognised and not read: hashes, ascending, and identities."""
 
-    hashes: NDArray[np.uint64]
+    hashes: Words
     identities: NDArray[np.uint8]
     keyed: bool = False
 
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the hashes, the kinds, and the digests of those tokens that have one, end to end."""
         kinds = self.identities[:, 0]
         digests = self.identities[:, 1:][_digest_mask(kinds, keyed=self.keyed)]
@@ -64,28 +65,22 @@ class TokenList:
         identities[:, 1:][mask] = stored.take("digests", "uint8", (int(mask.sum()),))
         return cls(hashes, identities, key is not None)
 
-    def places(
-        self, vocabulary: Vocabulary, hashes: NDArray[np.uint64], seed: int, key: bytes | None
-    ) -> NDArray[np.int64]:
+    def places(self, vocabulary: Vocabulary, hashes: Words, seed: int, key: bytes | None) -> Ints:
         """Return the place of each token of a vocabulary with these hashes, -1 where it is not here: (tokens,)."""
 
-        def identities(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
+        def identities(asked: Ints) -> NDArray[np.uint8]:
             mask = np.zeros(len(vocabulary), bool)
             mask[asked] = True
             return hashing.vocabulary_identities(vocabulary.keep(mask), seed, key)
 
         return self._confirmed(hashes, identities)
 
-    def integer_places(
-        self, integers: NDArray[np.int64], hashes: NDArray[np.uint64], seed: int, key: bytes | None
-    ) -> NDArray[np.int64]:
+    def integer_places(self, integers: Ints, hashes: Words, seed: int, key: bytes | None) -> Ints:
         """Return the place of each integer with these hashes, -1 where it is not here: (n,)."""
         words = integers.view(np.uint64)
         return self._confirmed(hashes, lambda asked: hashing.number_identities(words[asked], seed, key))
 
-    def _confirmed(
-        self, hashes: NDArray[np.uint64], identities: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
-    ) -> NDArray[np.int64]:
+    def _confirmed(self, hashes: Words, identities: Callable[[Ints], NDArray[np.uint8]]) -> Ints:
         found = sorted_find(self.hashes, hashes)
         asked = np.flatnonzero(found >= 0)
         same = (identities(asked) == self.identities[found[asked]]).all(axis=1)
@@ -93,7 +88,7 @@ class TokenList:
         return found
 
 
-def _digest_mask(kinds: NDArray[np.uint8], *, keyed: bool) -> NDArray[np.bool_]:
+def _digest_mask(kinds: NDArray[np.uint8], *, keyed: bool) -> Bools:
     """Return which bytes behind the kind are a digest: 32 of a string and, under a key, 16 of a number."""
     lengths = np.where(kinds == hashing.STRING, hashing.IDENTITY_BYTES - 1, 16 if keyed else 0)
     return np.asarray(np.arange(hashing.IDENTITY_BYTES - 1) < lengths[:, None])
@@ -113,11 +108,11 @@ class Reserved:
         For each group the features as places in `tokens`.
     """
 
-    hashes: tuple[NDArray[np.uint64], ...]
+    hashes: tuple[Words, ...]
     tokens: TokenList
-    places: tuple[NDArray[np.int64], ...]
+    places: tuple[Ints, ...]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the canonical arrays.
 
         What follows from the rest is not kept: the hash of a tuple and, without a key, the value of a number.
@@ -159,7 +154,7 @@ def none_reserved(sites: Sites) -> Reserved:
     return reserved_places(sites, 0, empty, [np.empty((0, len(site)), np.int64) for site in group_sites(sites)])
 
 
-def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence[NDArray[np.int64]]) -> Reserved:
+def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence[Ints]) -> Reserved:
     """Return features given by their places in a list of tokens; their hashes are computed."""
     hashes = []
     for site, rows in zip(group_sites(sites), places, strict=True):
@@ -168,9 +163,7 @@ def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence
     return Reserved(tuple(hashes), tokens, tuple(places))
 
 
-def site_hashes(
-    contexts: Contexts, sites: Sites, seed: int, key: bytes | None
-) -> list[tuple[NDArray[np.uint64], NDArray[np.bool_]]]:
+def site_hashes(contexts: Contexts, sites: Sites, seed: int, key: bytes | None) -> list[tuple[Words, Bools]]:
     """Return for each site the hash of what each context holds there, and whether it holds anything."""
     hashes, held = token_columns(contexts, seed, key)
     columns = []
@@ -183,7 +176,7 @@ def site_hashes(
     return columns
 
 
-def token_columns(contexts: Contexts, seed: int, key: bytes | None) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def token_columns(contexts: Contexts, seed: int, key: bytes | None) -> tuple[Words, Bools]:
     """Return the hash of each token, and whether there is one: (m, h), (m, h)."""
     if contexts.integers is not None:
         integers = contexts.integers.astype(np.int64, copy=False)
@@ -205,7 +198,7 @@ def most_frequent(examples: Examples, sites: Sites, seed: int, key: bytes | None
     return _listed(_vocabulary_and_ranks(examples.contexts, chosen), sites, seed, key)
 
 
-def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | None, number: int) -> NDArray[np.int64]:
+def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | None, number: int) -> Ints:
     """Return the tokens most frequent at the sites of one position, as they stand in `_values`: (number, 1)."""
     contexts, single = examples.contexts, [site[0] for site in sites.positions if len(site) == 1]
     if contexts.integers is None or len(single) == contexts.h:
@@ -219,9 +212,7 @@ def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | N
     return (best if contexts.integers is None else vocabulary.ints[best])[:, None]
 
 
-def _frequent_tuples(
-    examples: Examples, site: tuple[int, ...], hashes: NDArray[np.uint64], held: NDArray[np.bool_], number: int
-) -> NDArray[np.int64]:
+def _frequent_tuples(examples: Examples, site: tuple[int, ...], hashes: Words, held: Bools, number: int) -> Ints:
     """Return the tuples most frequent at a site, each token as in `_values`: (number, len(site))."""
     if not number:
         return np.empty((0, len(site)), np.int64)
@@ -246,12 +237,12 @@ def _frequent_tuples(
     return np.stack([column[first[best]] for column in columns], axis=1).astype(np.int64)
 
 
-def _values(contexts: Contexts) -> NDArray[Any]:
+def _values(contexts: Contexts) -> Array:
     """Return the tokens as integers that are equal where the tokens are: the tokens themselves, or ranks."""
     return contexts.ranks if contexts.integers is None else contexts.integers
 
 
-def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
+def _heaviest(hashes: Words, totals: Array, number: int) -> Ints:
     """Return which features have the highest totals, ties by hash; of those with one hash the first one only."""
     order = _descending(hashes, totals, number)
     distinct, firsts = np.unique(hashes[order], return_index=True)
@@ -261,7 +252,7 @@ def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> 
     return order[np.sort(firsts)[:number]]
 
 
-def _descending(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
+def _descending(hashes: Words, totals: Array, number: int) -> Ints:
     """Return which features have the highest totals, ties by hash; only as many as requested are put in order."""
     if number >= len(totals):
         return np.lexsort((hashes, -totals))
@@ -270,9 +261,7 @@ def _descending(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -
     return within[np.lexsort((hashes[within], -totals[within]))[:number]]
 
 
-def _vocabulary_and_ranks(
-    contexts: Contexts, chosen: list[NDArray[np.int64]]
-) -> tuple[Vocabulary, list[NDArray[np.int64]]]:
+def _vocabulary_and_ranks(contexts: Contexts, chosen: list[Ints]) -> tuple[Vocabulary, list[Ints]]:
     """Return the tokens that the chosen features hold, and the features as ranks among them."""
     values, index = np.unique(np.concatenate([rows.ravel() for rows in chosen]), return_inverse=True)
     if contexts.integers is None:
@@ -285,9 +274,7 @@ def _vocabulary_and_ranks(
     return vocabulary, [part.reshape(rows.shape) for part, rows in zip(parts, chosen, strict=True)]
 
 
-def _listed(
-    features: tuple[Vocabulary, list[NDArray[np.int64]]], sites: Sites, seed: int, key: bytes | None
-) -> Reserved:
+def _listed(features: tuple[Vocabulary, list[Ints]], sites: Sites, seed: int, key: bytes | None) -> Reserved:
     """Return features as places in a list of their tokens, groups in the order of hashes."""
     vocabulary, groups = features
     hashes = hashing.vocabulary_hashes(vocabulary, seed, key)

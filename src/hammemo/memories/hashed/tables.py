@@ -34,9 +34,8 @@ from hammemo.tokens.contexts import MAX_EXAMPLES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints
     from hammemo.memories.hashed.layout import Cells
     from hammemo.memories.label_counts import LabelCounts
 
@@ -55,18 +54,18 @@ class PagedRows:
 
     __slots__ = ("_page_rows", "_pages", "_whole", "dtype", "shape")
 
-    def __init__(self, whole: NDArray[Any]) -> None:
+    def __init__(self, whole: Array) -> None:
         self.shape = whole.shape
         self.dtype = whole.dtype
         self._page_rows = max(1, PAGE_BYTES // max(1, whole.shape[1] * whole.itemsize))
-        self._whole: NDArray[Any] | None = whole
-        self._pages: tuple[NDArray[Any], ...] | None = None
+        self._whole: Array | None = whole
+        self._pages: tuple[Array, ...] | None = None
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     @property
-    def pages(self) -> tuple[NDArray[Any], ...]:
+    def pages(self) -> tuple[Array, ...]:
         """The pages, in order."""
         pages = self._pages
         if pages is None:
@@ -75,30 +74,30 @@ class PagedRows:
             pages = self._pages = tuple(self._whole[start : start + step] for start in range(0, len(self), step))
         return pages
 
-    def whole(self) -> NDArray[Any]:
+    def whole(self) -> Array:
         """Return all rows as one array, which may be shared: it is not to be changed."""
         whole = self._whole
         if whole is None:
             whole = self._whole = np.concatenate(self.pages)
         return whole
 
-    def row(self, row: int) -> NDArray[Any]:
+    def row(self, row: int) -> Array:
         """Return one row, which may be shared: it is not to be changed."""
         page, place = divmod(row, self._page_rows)
         return self.pages[page][place]  # type: ignore[no-any-return]
 
-    def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def rows(self, rows: Ints) -> Array:
         """Return some rows as one array; a version whose pages were never put together is read page by page."""
         if self._whole is None and len(rows) < len(self.pages):
             return np.array([self.row(row) for row in rows.tolist()], self.dtype).reshape(len(rows), self.shape[1])
         return np.asarray(self.whole()[rows])
 
-    def columns(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def columns(self, columns: Ints) -> Ints:
         """Return some columns of all rows."""
         parts = [part[:, columns] for part in (self.pages if self._whole is None else (self._whole,))]
         return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
 
-    def changed_rows(self, before: PagedRows) -> NDArray[np.int64] | None:
+    def changed_rows(self, before: PagedRows) -> Ints | None:
         """Return which rows differ from those of another version, or None where its pages are of another shape.
 
         Pages that both versions share are equal, so only the others are compared.
@@ -111,7 +110,7 @@ class PagedRows:
                 changed.append(page * self._page_rows + np.flatnonzero((mine != theirs).any(axis=1)))
         return np.concatenate(changed)
 
-    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(self, rows: Ints, columns: Ints) -> Ints:
         """Return the counts of some cells."""
         whole = self._whole
         if whole is not None:
@@ -121,7 +120,7 @@ class PagedRows:
             counts[mask] = self.pages[page][rows[mask] - page * self._page_rows, columns[mask]]
         return counts
 
-    def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> PagedRows:
+    def plus(self, rows: Ints, columns: Ints, counts: Ints) -> PagedRows:
         """Return the rows with counts added to distinct cells, wider if the sums need it."""
         if not len(rows):
             return self
@@ -151,13 +150,13 @@ class PagedRows:
         changed[place, column] = total
         return self._of_pages((*pages[:page], changed, *pages[page + 1 :]))
 
-    def arranged(self, source: NDArray[np.int64]) -> PagedRows:
+    def arranged(self, source: Ints) -> PagedRows:
         """Return the columns `source`, where -1 stands for a new one of zeros."""
         placed = np.zeros((len(self), len(source)), self.dtype)
         self.copy_to(placed, source)
         return PagedRows(placed)
 
-    def copy_to(self, out: NDArray[Any], source: NDArray[np.int64]) -> None:
+    def copy_to(self, out: Array, source: Ints) -> None:
         """Write the columns `source` of all rows into an array of zeros, where -1 stands for one that stays zero."""
         held = np.flatnonzero(source >= 0)
         there, here = column_index(held, len(source)), column_index(source[held], self.shape[1])
@@ -166,13 +165,13 @@ class PagedRows:
             out[first : first + len(part), there] = part[:, here]
             first += len(part)
 
-    def _of_pages(self, pages: tuple[NDArray[Any], ...]) -> PagedRows:
+    def _of_pages(self, pages: tuple[Array, ...]) -> PagedRows:
         rows = object.__new__(PagedRows)
         rows.shape, rows.dtype, rows._page_rows = self.shape, self.dtype, self._page_rows
         rows._whole, rows._pages = None, pages
         return rows
 
-    def _by_page(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+    def _by_page(self, rows: Ints) -> Iterator[tuple[int, Any]]:
         """Yield each page that holds some of the rows, and which of them."""
         if len(rows) == 1:
             yield int(rows[0]) // self._page_rows, slice(None)
@@ -182,7 +181,7 @@ class PagedRows:
             yield page, page_of == page
 
 
-def column_index(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
+def column_index(columns: Ints, width: int) -> Ints | slice:
     """Return an index of these columns among `width`; all of them in order, the usual case, need no copy."""
     return slice(None) if len(columns) == width and (columns == np.arange(width)).all() else columns
 
@@ -197,7 +196,7 @@ class SiteTable:
         self.shared = shared
 
     @classmethod
-    def of(cls, own: NDArray[Any], shared: NDArray[Any]) -> SiteTable:
+    def of(cls, own: Array, shared: Array) -> SiteTable:
         """Return the table with these rows."""
         return cls(PagedRows(own), PagedRows(shared))
 
@@ -211,19 +210,19 @@ class SiteTable:
         """How many rows there are."""
         return len(self.own) + len(self.shared)
 
-    def stacked(self, source: NDArray[np.int64]) -> NDArray[Any]:
+    def stacked(self, source: Ints) -> Array:
         """Return the columns `source` of all rows as one new array, where -1 stands for zeros."""
         rows = np.zeros((self.n_rows, len(source)), np.promote_types(self.own.dtype, self.shared.dtype))
         self.own.copy_to(rows[: len(self.own)], source)
         self.shared.copy_to(rows[len(self.own) :], source)
         return rows
 
-    def row(self, row: int) -> NDArray[Any]:
+    def row(self, row: int) -> Array:
         """Return one row, which may be shared: it is not to be changed."""
         n_own = len(self.own)
         return self.own.row(row) if row < n_own else self.shared.row(row - n_own)
 
-    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def read(self, rows: Ints) -> Ints:
         """Return some rows."""
         counts = np.empty((len(rows), self.own.shape[1]), np.int64)
         is_own = rows < len(self.own)
@@ -231,12 +230,12 @@ class SiteTable:
         counts[~is_own] = self.shared.rows(rows[~is_own] - len(self.own))
         return counts
 
-    def changed_rows(self, before: SiteTable) -> NDArray[np.int64] | None:
+    def changed_rows(self, before: SiteTable) -> Ints | None:
         """Return which rows differ from those of another version, or None where its tables have another shape."""
         own, shared = self.own.changed_rows(before.own), self.shared.changed_rows(before.shared)
         return None if own is None or shared is None else np.concatenate([own, shared + len(self.own)])
 
-    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(self, rows: Ints, columns: Ints) -> Ints:
         """Return the counts of some cells."""
         counts = np.empty(len(rows), np.int64)
         is_own = rows < len(self.own)
@@ -244,7 +243,7 @@ class SiteTable:
         counts[~is_own] = self.shared.at(rows[~is_own] - len(self.own), columns[~is_own])
         return counts
 
-    def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> SiteTable:
+    def plus(self, rows: Ints, columns: Ints, counts: Ints) -> SiteTable:
         """Return the table with counts added to distinct cells."""
         is_own = rows < len(self.own)
         return SiteTable(
@@ -259,19 +258,19 @@ class SiteTable:
             return SiteTable(self.own.plus_one(row, column, count), self.shared)
         return SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
 
-    def covers(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> bool:
+    def covers(self, other: SiteTable, mine: Ints, theirs: Ints) -> bool:
         """Return whether no count of another table's columns `theirs` is larger than that in the column `mine` here."""
         parts = ((self.own, other.own), (self.shared, other.shared))
         here, there = column_index(mine, self.own.shape[1]), column_index(theirs, other.own.shape[1])
         return all(bool((part.whole()[:, here] >= taken.whole()[:, there]).all()) for part, taken in parts)
 
-    def merged(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int) -> SiteTable:
+    def merged(self, other: SiteTable, mine: Ints, theirs: Ints, sign: int) -> SiteTable:
         """Return the sum with another table, whose columns `theirs` stand at `mine` here; or the difference."""
         return SiteTable(
             _merged(self.own, other.own, mine, theirs, sign), _merged(self.shared, other.shared, mine, theirs, sign)
         )
 
-    def arranged(self, source: NDArray[np.int64]) -> SiteTable:
+    def arranged(self, source: Ints) -> SiteTable:
         """Return the columns `source`, where -1 stands for a new one."""
         return SiteTable(self.own.arranged(source), self.shared.arranged(source))
 
@@ -288,9 +287,7 @@ def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_
     return SiteTable.of(own, shared) if held.all() else SiteTable.of(own[:, held], shared[:, held])
 
 
-def _merged(
-    part: PagedRows, other: PagedRows, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int
-) -> PagedRows:
+def _merged(part: PagedRows, other: PagedRows, mine: Ints, theirs: Ints, sign: int) -> PagedRows:
     if not other.shape[0] or not len(theirs):
         return part
     here, added = column_index(mine, part.shape[1]), other.whole()[:, column_index(theirs, other.shape[1])]
@@ -319,7 +316,7 @@ class Tables(Cached):
         The column of each label, in the canonical order of the labels.
     """
 
-    def __init__(self, sites: tuple[SiteTable, ...], columns: NDArray[np.int64]) -> None:
+    def __init__(self, sites: tuple[SiteTable, ...], columns: Ints) -> None:
         self.sites = sites
         self.columns = columns
 
@@ -334,18 +331,18 @@ class Tables(Cached):
         return int(self.sites[0].own.shape[1]) if self.sites else 0
 
     @cached_property
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Ints:
         """The sum of each column over all rows of each site: (S, width). A mapped file is not read for them before."""
         own = [table.own.whole().sum(axis=0, dtype=np.int64) for table in self.sites]
         return np.array(own, np.int64).reshape(len(self.sites), self.width) + self.shared_sums
 
     @cached_property
-    def shared_sums(self) -> NDArray[np.int64]:
+    def shared_sums(self) -> Ints:
         """The sum of each column over the buckets of each site: (S, width)."""
         sums = [table.shared.whole().sum(axis=0, dtype=np.int64) for table in self.sites]
         return np.array(sums, np.int64).reshape(len(self.sites), self.width)
 
-    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def read(self, rows: Ints) -> Ints:
         """Return the row that each site of each context reads, zeros where it reads none (-1).
 
         Shapes
@@ -371,7 +368,7 @@ class Tables(Cached):
             lambda k: self._column_sums(*(part[cells[k][0] >= len(self.sites[k].own)] for part in cells[k][1:])),
         )
 
-    def _column_sums(self, columns: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _column_sums(self, columns: Ints, counts: Ints) -> Ints:
         return np.bincount(columns, counts, self.width).astype(np.int64)  # exact: counts sum below 2^53
 
     def _with_sums(self, sites: tuple[SiteTable, ...], added: Any, added_to_buckets: Any) -> Tables:
@@ -408,7 +405,7 @@ class Tables(Cached):
         totals = self.totals[:, column].tolist()
         return all(total - (count if row >= 0 else 0) <= examples_left for total, row in zip(totals, rows, strict=True))
 
-    def covers(self, cells: Sequence[Cells], examples_left: NDArray[np.int64]) -> bool:
+    def covers(self, cells: Sequence[Cells], examples_left: Ints) -> bool:
         """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
 
         The second would happen where an example is removed that holds no token here, and none like it was stored.
@@ -426,19 +423,19 @@ class Tables(Cached):
                 return False
         return True
 
-    def covers_tables(self, other: Tables, mine: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
+    def covers_tables(self, other: Tables, mine: Ints, examples_left: Ints) -> bool:
         """Return what `covers` does for all of other tables, whose labels have the columns `mine` here."""
         left = self.totals.copy()
         left[:, mine] -= other.totals[:, other.columns]
         pairs = zip(self.sites, other.sites, strict=True)
         return not (left > examples_left).any() and all(a.covers(b, mine, other.columns) for a, b in pairs)
 
-    def merged(self, other: Tables, mine: NDArray[np.int64], sign: int) -> Tables:
+    def merged(self, other: Tables, mine: Ints, sign: int) -> Tables:
         """Return the sum with tables whose labels have the columns `mine` here; or the difference, if it is covered."""
         pairs = zip(self.sites, other.sites, strict=True)
         return Tables(tuple(a.merged(b, mine, other.columns, sign) for a, b in pairs), self.columns)
 
-    def placed(self, ranks: NDArray[np.int64]) -> Tables:
+    def placed(self, ranks: Ints) -> Tables:
         """Return tables for other labels: `ranks` has the rank that each had among those before, -1 for a new one.
 
         New labels take spare columns; those of labels that are no longer there must be zeros.
@@ -453,14 +450,14 @@ class Tables(Cached):
         columns[~kept] = spare[:n_new]
         return self._with_known_sums(Tables(self.sites, columns), slice(None))
 
-    def _with_room(self, columns: NDArray[np.int64], *, growing: bool) -> Tables:
+    def _with_room(self, columns: Ints, *, growing: bool) -> Tables:
         """Return tables whose columns are these, then spare ones: a part of all where labels keep coming."""
         n_spare = len(columns) // _SPARE + 1 if growing else 0
         source = np.concatenate([columns, np.full(n_spare, -1, np.int64)])
         changed = Tables(tuple(table.arranged(source) for table in self.sites), np.arange(len(columns)))
         return self._with_known_sums(changed, source)
 
-    def _with_known_sums(self, changed: Tables, source: NDArray[np.int64] | slice) -> Tables:
+    def _with_known_sums(self, changed: Tables, source: Ints | slice) -> Tables:
         for name in ("totals", "shared_sums"):
             sums = vars(self).get(name)
             if sums is not None:
@@ -469,7 +466,7 @@ class Tables(Cached):
         return changed
 
 
-def _plus_at(sums: NDArray[np.int64], sites: list[int], column: int, count: int) -> NDArray[np.int64]:
+def _plus_at(sums: Ints, sites: list[int], column: int, count: int) -> Ints:
     changed = sums.copy()
     one = changed[:, column]
     for k in sites:  # for a few of them faster than an index

@@ -34,7 +34,7 @@ from hammemo.tokens.hashing import key_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Floats
 
 BOUNDS = {
     "context": "Theorem 4 (C_0 = 8)",
@@ -67,10 +67,10 @@ class BoundSettings:
 class DataSet:
     """Examples, candidate labels, one query, and the dimension of the sketch."""
 
-    X: NDArray[Any]
-    y: NDArray[Any]
-    classes: NDArray[Any]
-    query: NDArray[Any]
+    X: Array
+    y: Array
+    classes: Array
+    query: Array
     d: int
 
     @property
@@ -86,7 +86,7 @@ class DataSet:
         )
 
     @cached_property
-    def norms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def norms(self) -> tuple[Floats, Floats]:
         """The norms of the query's count matrices."""
         return count_norms(self.twin, self.query[None])
 
@@ -130,7 +130,7 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
     from_counts, certain = theory.data_recovery(parts.ideal, *norms, d, d_h, delta)
     if (whole.guaranteed or square.guaranteed or certain[0]) and not parts.agrees[0] and score.max() <= whole.total:
         raise AssertionError("A winner was guaranteed and lost although no bound was violated.")
-    bounds: dict[str, tuple[Any, NDArray[np.float64]]] = {
+    bounds: dict[str, tuple[Any, Floats]] = {
         "context": (theory.context_bound(n, d, d_h, parts.largest_class, delta).value, context),
         "context, sharp": (theory.sharp_context_bound(n, d, d_h, parts.largest_class, delta), context),
         "context, from counts": (theory.data_context_bound(parts.ideal, *norms, d, d_h, delta)[0], context),
@@ -185,7 +185,7 @@ def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDra
     }
 
 
-def perfect_looseness(errors: Sequence[float] | NDArray[np.float64], delta: float) -> float:
+def perfect_looseness(errors: Sequence[float] | Floats, delta: float) -> float:
     """Return what a perfect bound shows: the 1 - delta quantile of the errors divided by their median.
 
     Examples

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Ints
 
 Row = dict[str, Any]
 
@@ -152,7 +152,7 @@ def generator(seed: int, *purpose: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array(key_words(seed, *purpose), np.uint64)))
 
 
-def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> NDArray[np.int64]:
+def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> Ints:
     """Return tokens with the frequencies of text: token i occurs about 1 / (i + 1) as often as token 0."""
     shares = np.cumsum(1.0 / np.arange(1, n_tokens + 1))
     rng = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> NDArray[np.int64]:
 
 def zipf_examples(
     n: int, n_labels: int = 64, *, n_tokens: int = 33_278, h: int = 8, seed: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     """Return contexts and labels whose frequencies fall as one over their rank, where no text is at hand.
 
     Shapes

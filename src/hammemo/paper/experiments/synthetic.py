@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
+
 N_TOKENS, N_ACTIVE, PER_LABEL = 1024, 64, 64
 WINNER_MATCHES, OTHER_MATCHES, N_MERGED = 40, 24, 16
 CONTEXT_LENGTHS = (4, 8, 16)
@@ -66,9 +68,9 @@ class SyntheticSettings:
 class Instance:
     """One planted data set: contexts, labels from 1 to 64, and the query."""
 
-    contexts: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    query: NDArray[np.int64]
+    contexts: Ints
+    labels: Ints
+    query: Ints
 
     @property
     def h(self) -> int:
@@ -109,14 +111,14 @@ def planted(h: int, seed: int) -> Instance:
     return Instance(np.concatenate(blocks), np.repeat(np.arange(1, N_ACTIVE + 1), PER_LABEL), query)
 
 
-def ideal_scores() -> NDArray[np.float64]:
+def ideal_scores() -> Floats:
     """Return S of the active labels."""
     scores = np.full(N_ACTIVE, float(OTHER_MATCHES))
     scores[0] = WINNER_MATCHES
     return scores
 
 
-def merge_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def merge_scores(scores: Floats) -> Floats:
     """Return the sums of scores over the labels that are merged into one."""
     return np.asarray(scores.reshape(-1, N_MERGED).sum(axis=0))
 
@@ -164,13 +166,13 @@ def realise(counts: list[sparse.csr_array], d: int, seed: int) -> Realisation:
     )
 
 
-def _decode(outputs: NDArray[np.float32], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _decode(outputs: NDArray[np.float32], scores: Floats) -> Floats:
     """Return the decoded scores of all candidates, given those of the first labels."""
     retrieved = scores.astype(np.float32) @ outputs[: len(scores)]
     return np.asarray(outputs @ retrieved, np.float64)
 
 
-def _largest_error(decoded: NDArray[np.float64], ideal: NDArray[np.float64]) -> float:
+def _largest_error(decoded: Floats, ideal: Floats) -> float:
     return float(np.abs(decoded - np.pad(ideal, (0, len(decoded) - len(ideal)))).max())
 
 
@@ -182,7 +184,7 @@ class Point:
     d: int
     realisations: list[Realisation] = field(repr=False)
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Floats:
         """Return one measure of all realisations."""
         return np.array([getattr(realisation, name) for realisation in self.realisations], np.float64)
 

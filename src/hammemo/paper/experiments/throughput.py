@@ -30,7 +30,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array
 
 
 DEVICES = ("cpu", "torch-cpu", "cuda")
@@ -65,7 +65,7 @@ class Method:
     """A way to answer: its tensors, and a function of them and a batch of ids that returns labels."""
 
     name: str
-    tensors: tuple[NDArray[Any], ...]
+    tensors: tuple[Array, ...]
     answer: Callable[..., Any]
     portable: bool = True
     state_bytes: int | None = None
@@ -94,7 +94,7 @@ def coded(*tensors_and_ids: Any) -> Any:
     return keys.argmax(1)
 
 
-def table_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+def table_methods(X: Array, y: Array, n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
     """Yield the exact prototypes, dense and sparse, and the linear SVM, all trained on (X, y)."""
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     dense = exact.compile("dense", range(n_tokens)).tensors()["counts"]
@@ -125,7 +125,7 @@ def _sparse_method(exact: MemoryClassifier, n_tokens: int) -> Method:
         first += len(known)
     padded = sparse.vstack([counts, sparse.csr_array((1, counts.shape[1]))]).tocsr()
 
-    def answer(ids: NDArray[Any]) -> Any:
+    def answer(ids: Array) -> Any:
         columns = rows[np.arange(h), ids].ravel()
         starts = np.arange(0, len(columns) + 1, h)
         query = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=(len(ids), padded.shape[0]))
@@ -134,14 +134,14 @@ def _sparse_method(exact: MemoryClassifier, n_tokens: int) -> Method:
     return Method("sum prototype, sparse", (), answer, portable=False, state_bytes=exact.memory_.nbytes)
 
 
-def memo_method(X: NDArray[Any], y: NDArray[Any], n_tokens: int, d: int, form: str) -> Method:
+def memo_method(X: Array, y: Array, n_tokens: int, d: int, form: str) -> Method:
     """Return the paper's model in one of its two compiled forms."""
     tensors = MeMoClassifier(d).fit(X, y).memory_.compile(form, Vocabulary.of(range(n_tokens))).tensors()
     matrices = [tensors["CZ"]] if form == "fused" else [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
     return Method(f"MeMo {form}, d = {d}", (tensors["projected_codes"], *matrices), coded)
 
 
-def measure(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> float:
+def measure(method: Method, queries: Array, batch: int, device: str, protocol: Protocol) -> float:
     """Return the median seconds per batch over the repeats."""
     state, batches, clock = _placed(method, queries, batch, device, protocol)
 
@@ -157,7 +157,7 @@ def measure(method: Method, queries: NDArray[Any], batch: int, device: str, prot
     return float(np.median(took))
 
 
-def _placed(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> tuple[Any, Any, Any]:
+def _placed(method: Method, queries: Array, batch: int, device: str, protocol: Protocol) -> tuple[Any, Any, Any]:
     """Return the state and the batches where they are to be used, and a clock for that place."""
     wanted = min(protocol.warm_up + protocol.timed, max(1, len(queries) // batch))
     rows = [queries[np.arange(i * batch, (i + 1) * batch) % len(queries)].astype(np.int64) for i in range(wanted)]
@@ -193,7 +193,7 @@ def require_torch() -> Any:
 
 
 def inference_table(
-    methods: Iterator[Method], queries: NDArray[Any], device: str = "cpu", protocol: Protocol | None = None
+    methods: Iterator[Method], queries: Array, device: str = "cpu", protocol: Protocol | None = None
 ) -> list[dict[str, Any]]:
     """Return a row for each method: state in MiB, µs at one query, million queries a second in batches."""
     protocol = protocol or Protocol()
@@ -225,8 +225,8 @@ def table_lines(rows: list[Row], *, beside_paper: bool) -> list[str]:
 
 
 def throughput_panel(
-    samples: dict[int, tuple[NDArray[Any], NDArray[Any]]],
-    queries: NDArray[Any],
+    samples: dict[int, tuple[Array, Array]],
+    queries: Array,
     n_tokens: int,
     dimensions: tuple[int, ...],
     protocol: Protocol | None = None,
@@ -252,7 +252,7 @@ def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any
     return *sample.split("train", 8), queries, len(task.vocabulary)
 
 
-def paper_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+def paper_methods(X: Array, y: Array, n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
     """Yield the methods of the paper's inference table, and the sparse table beside them."""
     yield from table_methods(X, y, n_tokens, svm)
     for d in (128, 256, 512, 1024):

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Ints
+
 SPLITS = ("train", "valid", "test")
 LONGEST = 16
 N_TARGETS = 64
@@ -137,11 +139,11 @@ class Task:
     """All eligible positions: the 16 tokens before each and the token there, as ids into the vocabulary."""
 
     vocabulary: list[str]
-    targets: NDArray[np.int64]
+    targets: Ints
     contexts: dict[str, NDArray[np.int32]]
     tokens: dict[str, NDArray[np.int32]]
 
-    def chosen(self, split: str) -> NDArray[np.int64]:
+    def chosen(self, split: str) -> Ints:
         """Return the eligible positions whose token is a candidate."""
         return np.flatnonzero(np.isin(self.tokens[split], self.targets))
 
@@ -200,13 +202,13 @@ def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
 class Judge:
     """Measures rankings of labels against the observed token and against the exact classifier's winner."""
 
-    observed: NDArray[Any]
-    winners: NDArray[Any]
-    unambiguous: NDArray[np.bool_]
-    candidates: NDArray[Any]
+    observed: Array
+    winners: Array
+    unambiguous: Bools
+    candidates: Array
 
     @classmethod
-    def of(cls, exact: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Judge:
+    def of(cls, exact: MemoryClassifier, X: Array, y: Array) -> Judge:
         """Ask the exact classifier for its winners, and where they are unique."""
         winners, unambiguous = [], []
         for start in range(0, len(X), 500):  # all scores of a whole vocabulary of labels would take gigabytes
@@ -216,7 +218,7 @@ class Judge:
             unambiguous.append(best[:, 1] > best[:, 0])
         return cls(y, exact.classes_[np.concatenate(winners)], np.concatenate(unambiguous), exact.classes_)
 
-    def measures(self, ranking: NDArray[Any]) -> dict[str, float]:
+    def measures(self, ranking: Array) -> dict[str, float]:
         """Return the paper's four measures of a ranking of five labels a query, in percent."""
         first = ranking[:, 0]
         macro = f1_score(self.observed, first, labels=self.candidates, average="macro", zero_division=0)
@@ -266,7 +268,7 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> d
     }
 
 
-def linear_svm(sample: TaskSample, h: int) -> tuple[NDArray[Any], dict[str, Any]]:
+def linear_svm(sample: TaskSample, h: int) -> tuple[Array, dict[str, Any]]:
     """Return the test ranking of the best linear SVM on validation, and its parameters."""
     X, y = sample.split("train", h)
     encoder = SiteOneHot().fit(X)

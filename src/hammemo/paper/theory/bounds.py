@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Bools, Floats
 
 DIMENSION_CONSTANT: Final = 8 + 4 * sqrt(3)
 """The paper's c_0: the context bound applies for d of at least this many times L."""
@@ -247,14 +247,7 @@ def required_dimension(n: int, h: int, n_examples: int, largest_class: int, marg
     return log(16 * n / delta) * (h * largest_class**2 + n_examples * largest_class) / margin**2
 
 
-def data_context_bound(
-    ideal: NDArray[np.float64],
-    frobenius: NDArray[np.float64],
-    operator: NDArray[np.float64],
-    d: int,
-    d_h: int,
-    delta: float,
-) -> NDArray[np.float64]:
+def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float) -> Floats:
     r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts, each query with probability 1 - delta.
 
     With the projection :math:`A`, :math:`H = A^\top A` and
@@ -300,13 +293,8 @@ def data_context_bound(
 
 
 def data_recovery(
-    ideal: NDArray[np.float64],
-    frobenius: NDArray[np.float64],
-    operator: NDArray[np.float64],
-    d: int,
-    d_h: int,
-    delta: float,
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float
+) -> tuple[Floats, Bools]:
     r"""Bound the score error of each label of each query from the counts only, and say whose winner is certain.
 
     Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label c is at most

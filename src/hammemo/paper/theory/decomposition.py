@@ -37,8 +37,7 @@ from hammemo.tokens.hashing import Feature, features_of
 from hammemo.votes import Sum
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo.memories.exact import CountTable
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.vocabulary import Vocabulary
@@ -60,40 +59,40 @@ class Decomposition:
         Stored examples of each label, the paper's M_c.
     """
 
-    ideal: NDArray[np.float64]
-    before_decoding: NDArray[np.float64]
-    decoded: NDArray[np.float64]
-    norm_error: NDArray[np.float64]
-    cross_talk: NDArray[np.float64]
-    label_counts: NDArray[np.int64]
+    ideal: Floats
+    before_decoding: Floats
+    decoded: Floats
+    norm_error: Floats
+    cross_talk: Floats
+    label_counts: Ints
 
     @property
-    def context_error(self) -> NDArray[np.float64]:
+    def context_error(self) -> Floats:
         """Error of the context sketch, G - S."""
         return self.before_decoding - self.ideal
 
     @property
-    def output_interference(self) -> NDArray[np.float64]:
+    def output_interference(self) -> Floats:
         """Error of decoding: decoded scores minus G."""
         return self.decoded - self.before_decoding
 
     @property
-    def score_error(self) -> NDArray[np.float64]:
+    def score_error(self) -> Floats:
         """Largest absolute error of a query's scores, shape (m,)."""
         return np.asarray(np.abs(self.decoded - self.ideal).max(axis=1))
 
     @cached_property
-    def winner(self) -> NDArray[np.int64]:
+    def winner(self) -> Ints:
         """Column of the ideal winner, the first among equals, shape (m,)."""
         return np.asarray(self.ideal.argmax(axis=1))
 
     @property
-    def agrees(self) -> NDArray[np.bool_]:
+    def agrees(self) -> Bools:
         """Whether the sketch predicts the ideal winner, shape (m,)."""
         return np.asarray(self.decoded.argmax(axis=1) == self.winner)
 
     @cached_property
-    def margin(self) -> NDArray[np.float64]:
+    def margin(self) -> Floats:
         """Lead of the ideal winner over the best competitor, shape (m,); infinite where there is no competitor."""
         if self.ideal.shape[1] < 2:
             return np.full(len(self.ideal), np.inf)
@@ -111,12 +110,12 @@ class Decomposition:
         return int(np.count_nonzero(self.label_counts))
 
     @property
-    def ideal_energy(self) -> NDArray[np.float64]:
+    def ideal_energy(self) -> Floats:
         """Ideal collision energy, the sum of the squares of S, shape (m,)."""
         return np.asarray(np.square(self.ideal).sum(axis=1))
 
     @property
-    def realised_energy(self) -> NDArray[np.float64]:
+    def realised_energy(self) -> Floats:
         """Realised collision energy, the sum of the squares of G, shape (m,)."""
         return np.asarray(np.square(self.before_decoding).sum(axis=1))
 
@@ -185,13 +184,13 @@ def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
         raise ValueError(f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'.")
 
 
-def _before_decoding(memory: Gaussian, counts: Exact, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
+def _before_decoding(memory: Gaussian, counts: Exact, contexts: Contexts, sites: Sites) -> Floats:
     """Return G: the codes of the queries times, for each label, the sum of the codes of its examples."""
     keys = encode(contexts, sites, memory.input_codes, sites.weights / sites.total_weight, np.float64)
     return keys @ class_code_sums(memory, counts)
 
 
-def class_code_sums(memory: Gaussian, counts: Exact) -> NDArray[np.float64]:
+def class_code_sums(memory: Gaussian, counts: Exact) -> Floats:
     """Return, for each label, the sum of the context codes of its examples.
 
     Shapes
@@ -207,7 +206,7 @@ def class_code_sums(memory: Gaussian, counts: Exact) -> NDArray[np.float64]:
     return np.concatenate([block.T for block in blocks])
 
 
-def count_norms(twin: MemoryClassifier, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     r"""Return the Frobenius and the operator norm of every query's and label's count matrix.
 
     The pre-decoding score is a quadratic form in the codes: with the features x, y that sites hold,
@@ -240,7 +239,7 @@ _EMPTY = -1  # an empty site; features that no count knows are numbered -2, -3, 
 
 
 def _feature_counts(
-    table: CountTable, labels: Vocabulary, weights: NDArray[np.float64]
+    table: CountTable, labels: Vocabulary, weights: Floats
 ) -> tuple[dict[Feature, int], list[sparse.csr_array]]:
     """Return a numbering of the features of all sites and each site's weighted counts in it, one empty row last."""
     tokens, index = table.vocabulary.tolist(), {}  # type: ignore[var-annotated]
@@ -258,7 +257,7 @@ def _feature_counts(
     return index, by_site
 
 
-def _query_features(contexts: Contexts, sites: Sites, index: dict[Feature, int]) -> NDArray[np.int64]:
+def _query_features(contexts: Contexts, sites: Sites, index: dict[Feature, int]) -> Ints:
     """Return the number of the feature that each site of each query holds, -1 for none.
 
     A feature that no count knows gets a negative number of its own, below -1, so that equal ones stay equal.
@@ -275,16 +274,11 @@ def _query_features(contexts: Contexts, sites: Sites, index: dict[Feature, int])
     return held
 
 
-def _symmetric_norms(
-    across: NDArray[np.float64], gram: NDArray[np.float64], same: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _symmetric_norms(across: Floats, gram: Floats, same: Floats) -> tuple[Floats, Floats]:
     """Return Frobenius and operator norms of (ER + R^T E^T)/2 from RE (m, L, S, S), RR^T (L, S, S), E^T E (m, S, S)."""
     crossed = np.swapaxes(across, 2, 3)
     squares = (across * crossed).sum(axis=(2, 3)) + (gram[None] * same[:, None]).sum(axis=(2, 3))
     small = np.block(
-        [
-            [across, np.broadcast_to(gram, across.shape)],
-            [np.broadcast_to(same[:, None], across.shape), crossed],
-        ]
+        [[across, np.broadcast_to(gram, across.shape)], [np.broadcast_to(same[:, None], across.shape), crossed]]
     )
     return np.sqrt(squares / 2), np.abs(np.linalg.eigvals(small / 2)).max(axis=2)

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hammemo._arrays.native import native
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo._arrays.types import Array, Floats, Ints
 from hammemo._versions import Cached, cached_property, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts, Examples
 
-RowArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+RowArrays: TypeAlias = tuple[Array, Array, Array, Array, Array]
 """Keys (row of the parent << 32 | token), row numbers, lengths; labels and counts of all entries."""
 
 
@@ -115,7 +115,7 @@ class Steps:
             labels, counts = table.entry_labels[entries], table.entry_counts[entries]
             yield keys, ids, lengths, labels.astype(np.uint32), counts.astype(np.uint64)
 
-    def _tuples(self, table: CountTable) -> tuple[list[TupleSet], list[NDArray[np.int64]]]:
+    def _tuples(self, table: CountTable) -> tuple[list[TupleSet], list[Ints]]:
         """Return the tuples of each step, and the row of its parent that each starts from.
 
         They are those of the table, and those that longer ones start from: a table that was edited may have no counts
@@ -123,7 +123,7 @@ class Steps:
         """
         found: list[Any] = [None] * len(self.all)
         parent_rows = [np.empty(0, np.int64)] * len(self.all)
-        starts: list[dict[int, NDArray[np.int64]]] = [{} for _ in self.all]  # by child: what its tuples start from
+        starts: list[dict[int, Ints]] = [{} for _ in self.all]  # by child: what its tuples start from
         n = max(len(table.vocabulary), 1)
         for k in range(len(self.all) - 1, -1, -1):
             step = self.all[k]
@@ -156,7 +156,7 @@ class Steps:
             )
 
     def table_of(
-        self, rows: Sequence[RowArrays], tokens: Numbers, label_counts: LabelCounts, columns: NDArray[np.int64]
+        self, rows: Sequence[RowArrays], tokens: Numbers, label_counts: LabelCounts, columns: Ints
     ) -> CountTable:
         """Return the canonical table of these rows; `columns` is the rank of each label number."""
         tuples = self._numbered_tuples(rows)
@@ -175,9 +175,9 @@ class Steps:
             made.append(SiteRows.of_keys(known, keys[order], counts[order].astype(np.int64), n_labels))
         return CountTable.of_rows(self.sites, label_counts, (vocabulary, label_counts.labels), made)
 
-    def _numbered_tuples(self, rows: Sequence[RowArrays]) -> list[NDArray[np.int64]]:
+    def _numbered_tuples(self, rows: Sequence[RowArrays]) -> list[Ints]:
         """Return the token numbers of the rows of each step, in the order of its positions."""
-        tuples: list[NDArray[np.int64]] = []
+        tuples: list[Ints] = []
         for step, (keys, *_) in zip(self.all, rows, strict=True):
             column = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
             if step.parent < 0:
@@ -190,7 +190,7 @@ class Steps:
         return tuples
 
 
-def _column(rows: TupleSet, place: int) -> NDArray[np.int64]:
+def _column(rows: TupleSet, place: int) -> Ints:
     return rows.rows()[:, place] if place < len(rows.levels) - 1 else rows.levels[-1].astype(np.int64) % rows.n
 
 
@@ -199,12 +199,12 @@ MAX_RULE_SITES: Final = 512
 _MAX_WEIGHT: Final = 1e9
 
 
-def has_rule(weights: NDArray[np.float64]) -> bool:
+def has_rule(weights: Floats) -> bool:
     """Return whether there is a compiled rule with these weights, (S, J)."""
     return len(weights) <= MAX_RULE_SITES and bool((np.abs(weights) < _MAX_WEIGHT).all())
 
 
-def log_linear_rule(smoothing: tuple[float, ...], weights: NDArray[np.float64], octaves: int) -> LiveRule:
+def log_linear_rule(smoothing: tuple[float, ...], weights: Floats, octaves: int) -> LiveRule:
     """Return the compiled rule for up to 2^octaves examples.
 
     Shapes
@@ -216,9 +216,7 @@ def log_linear_rule(smoothing: tuple[float, ...], weights: NDArray[np.float64], 
     return compiled.LiveRule.log_linear(np.array(smoothing), np.ascontiguousarray(weights, np.float64), octaves)
 
 
-def mean_rule(
-    weights: NDArray[np.float64], divisor: NDArray[np.float64], label_counts: NDArray[np.int64]
-) -> LiveRule | None:
+def mean_rule(weights: Floats, divisor: Floats, label_counts: Ints) -> LiveRule | None:
     """Return the compiled rule of weighted sums over this divisor, if it is one number times each label's examples.
 
     Shapes
@@ -248,10 +246,10 @@ class Shared:
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
         self._rule: tuple[Any, LiveRule] | None = None
-        self._elsewhere: tuple[Shared, int, int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._elsewhere: tuple[Shared, int, int, Ints, Ints] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
-    def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
+    def rule_for(self, smoothing: tuple[float, ...], weights: Floats, examples: float) -> LiveRule:
         """Return the compiled rule with these weights, (S, J): made once, or again where examples are far more."""
         octaves = int(np.log2(max(examples, 1.0))) + 1
         key = smoothing, weights.tobytes()
@@ -260,7 +258,7 @@ class Shared:
             made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
 
-    def labels_in(self, other: Shared) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def labels_in(self, other: Shared) -> tuple[Ints, Ints]:
         """Return the number that each label here has in another table, -1 for none, and back; what is new is added."""
         known = self._elsewhere
         n_here, n_there = len(self.labels), len(other.labels)
@@ -284,7 +282,7 @@ class Shared:
         return len(self.tokens) + len(self.labels) > 2 * self._size
 
 
-def _inverse(numbers: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _inverse(numbers: Ints, n: int) -> Ints:
     """Return where each of n numbers is among these, -1 for one that is not."""
     inside = np.flatnonzero((numbers >= 0) & (numbers < n))
     places = np.full(n, -1, np.int64)
@@ -297,10 +295,10 @@ class LabelSet(Cached):
     """Labels in canonical order, and the number of each."""
 
     labels: Vocabulary
-    numbers: NDArray[np.int64]
+    numbers: Ints
 
     @cached_property
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> Ints:
         """The column of each number; -1 for one that is not here."""
         columns = np.full(int(self.numbers.max(initial=-1)) + 2, -1, np.int64)  # the last one is for the number -1
         columns[self.numbers] = np.arange(len(self.numbers))
@@ -389,7 +387,7 @@ class Live(Cached):
         number = self.store.labels.get(label)
         return int(self.version.label_counts(np.array([number]))[0]) if number >= 0 else 0
 
-    def counts_of_one(self, tokens: Sequence[Any], label: Token) -> NDArray[np.int64]:
+    def counts_of_one(self, tokens: Sequence[Any], label: Token) -> Ints:
         """Return the count of a label in the row that each site reads: (S,)."""
         number, token_number = self.store.labels.get(label), self.store.tokens.get
         numbers = np.array([[token_number(token) for token in tokens]], np.int64)
@@ -399,7 +397,7 @@ class Live(Cached):
         counts[np.repeat(np.arange(len(lengths)), lengths)[here]] = held[here].astype(np.int64)
         return counts
 
-    def token_numbers(self, contexts: Contexts) -> NDArray[np.int64]:
+    def token_numbers(self, contexts: Contexts) -> Ints:
         """Return the number of each token of contexts, -1 where it has none."""
         numbers = np.append(self.store.tokens.find(contexts.vocabulary), -1)  # rank -1 reads the last entry
         return np.ascontiguousarray(numbers[contexts.ranks])
@@ -484,7 +482,7 @@ class Live(Cached):
             raise _RebuildError(wide=False)
         return Live(self.store, version)
 
-    def _check_labels(self, labels: list[Token], numbers: NDArray[np.int64], removed: NDArray[np.int64]) -> None:
+    def _check_labels(self, labels: list[Token], numbers: Ints, removed: Ints) -> None:
         """Refuse to remove more examples of a label than there are."""
         known = np.maximum(numbers, 0)
         held = np.where(numbers < 0, 0, self.version.label_counts(known) if len(self.store.labels) else 0)

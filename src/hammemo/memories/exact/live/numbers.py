@@ -18,7 +18,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Bools, Ints
 
 _MAX_DICT_TOKENS = 2**20
 """Tokens up to which a vocabulary has a dictionary; a larger one, which would take gigabytes, is searched."""
@@ -104,7 +104,7 @@ class Numbers:
             return self._late_tokens[number - len(self.first)]
         return self.first.at(number)
 
-    def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
+    def find(self, tokens: Vocabulary) -> Ints:
         """Return the number of each token, -1 where it has none."""
         ranks = self._ranks if len(tokens) <= _MAX_LOOPED_TOKENS else None
         if ranks is not None:  # one by one there is less to do than for an array
@@ -118,7 +118,7 @@ class Numbers:
                 numbers[missing] = [late.get(listed[place], -1) for place in missing.tolist()]
         return numbers
 
-    def give_all(self, tokens: Vocabulary) -> NDArray[np.int64]:
+    def give_all(self, tokens: Vocabulary) -> Ints:
         """Return the number of each token, new ones for those that have none."""
         numbers = self.find(tokens)
         missing = np.flatnonzero(numbers < 0)
@@ -127,7 +127,7 @@ class Numbers:
             numbers[missing] = [self.give(listed[place]) for place in missing.tolist()]
         return numbers
 
-    def named(self, used: NDArray[np.bool_]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    def named(self, used: Bools) -> tuple[Vocabulary, Ints]:
         """Return the vocabulary of the tokens whose numbers are marked, and the number of each of them.
 
         Shapes
@@ -183,6 +183,6 @@ def _order(token: Token) -> tuple[int, Any]:
 def rank_before(vocabulary: Vocabulary, token: Token) -> int:
     """Return how many tokens of a vocabulary come before this one in canonical order."""
     kind, value = _order(token)
-    parts: list[NDArray[Any]] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
+    parts: list[Array] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
     before = sum(len(part) for part in parts[:kind])
     return before + int(np.searchsorted(parts[kind], value))

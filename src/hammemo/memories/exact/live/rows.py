@@ -25,8 +25,7 @@ from hammemo.memories.ranker import CompileBudget, Divisor, is_one_number, singl
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo._native import LiveRule
     from hammemo.memories.exact.live.live import Live
     from hammemo.memories.exact.sum import SignedSum
@@ -93,14 +92,14 @@ class LiveRows(Rows):
         return plain
 
     @cached_property
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> Ints:
         """The column of each label number; the last one is for the number -1."""
         known = self.live.label_set
         if known.labels is self.labels:  # none is declared without examples
             return known.columns
         return np.append(self.labels.find(known.labels), -1)[known.columns]
 
-    def _read(self, contexts: Contexts) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _read(self, contexts: Contexts) -> tuple[Array, Array, Array]:
         """Return lengths, label numbers and counts of the rows, of the first context first."""
         found = self.live.version.read(self.live.token_numbers(contexts))
         self._n_read += len(found[1])
@@ -129,7 +128,7 @@ class LiveRows(Rows):
         rows = np.where(lengths.reshape(m, n_sites) > 0, np.arange(m)[:, None] + m * np.arange(n_sites), -1)
         return rows, by_site, m * np.arange(n_sites + 1)
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+    def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         plain = self._plain_rows(contexts)
         if plain is not None:
@@ -155,16 +154,14 @@ class LiveRows(Rows):
         has_read_all = self._n_read >= self.stored.n_examples * len(self.stored.sites.positions) > 0
         return self.whole if has_read_all else self  # it has no more entries
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+    def seen(self, tokens: Vocabulary) -> Bools:
         """Return for each token whether a stored example holds it at a compared position."""
         if self.is_plain(0):
             return TableRows(self.stored, self.labels, by_batch=True).seen(tokens)
         numbers = self.live.store.tokens.find(tokens)
         return np.array([number >= 0 and self.live.version.holds(number) for number in numbers.tolist()], bool)
 
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int
-    ) -> NDArray[np.int64] | None:
+    def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints | None:
         """Return the columns of the k best weighted sums over a divisor, (m, k); None where all scores are as fast."""
         if not self._leads(len(contexts), k):
             return None
@@ -173,9 +170,7 @@ class LiveRows(Rows):
             return None if rule is None else self._rule_columns(contexts, rule, k)[0]
         return self._sum_columns(contexts, weights, float(divisor), k)
 
-    def _sum_columns(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
-    ) -> NDArray[np.int64]:
+    def _sum_columns(self, contexts: Contexts, weights: Floats, divisor: float, k: int, **options: int) -> Ints:
         numbers = np.empty((len(contexts), k), np.int64)
         for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
@@ -196,9 +191,7 @@ class LiveRows(Rows):
         """The compiled rule of shared weights, made once for those that were asked for last; None if there is none."""
         return Remembered(partial(_rule_in, self.live, len(self.labels)))
 
-    def shared_leaders(
-        self, contexts: Contexts, shared: SharedWeightRule, k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+    def shared_leaders(self, contexts: Contexts, shared: SharedWeightRule, k: int) -> tuple[Ints, Bools] | None:
         """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
         rule = self._shared_rule(shared) if self._leads(len(contexts), k) else None
         return None if rule is None else self._rule_columns(contexts, rule, k)
@@ -208,21 +201,21 @@ class LiveRows(Rows):
         rule = self._shared_rule(shared)
         return None if rule is None else self._rule_single(rule)
 
-    def _rule_columns(self, contexts: Contexts, rule: LiveRule, k: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _rule_columns(self, contexts: Contexts, rule: LiveRule, k: int) -> tuple[Ints, Bools]:
         numbers, sure = np.empty((len(contexts), k), np.int64), np.empty(len(contexts), bool)
         for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
             self.live.version.ratio_leaders(rule, len(self.labels), tokens, numbers[part], sure[part])
         return self._columns_of(numbers), sure
 
-    def _columns_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _columns_of(self, numbers: Ints) -> Ints:
         columns = self.columns[numbers]
         short = np.flatnonzero(numbers[:, -1] < 0)  # fewer labels have a count: the rest is in column order
         if len(short):
             columns[short] = _filled(columns[short], numbers[short] >= 0)
         return columns
 
-    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best weighted sum."""
         if not is_one_number(divisor):
             rule = self._mean_rule(weights, divisor)
@@ -244,7 +237,7 @@ def _rule_in(live: Live, n_labels: int, shared: SharedWeightRule) -> LiveRule | 
     return live.store.rule_for(*shared, examples) if has_rule(shared.weights) else None
 
 
-def _filled(columns: NDArray[np.int64], found: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _filled(columns: Ints, found: Bools) -> Ints:
     """Return rows whose first columns were found, and the others replaced by the lowest that are not among those.
 
     Shapes

@@ -11,7 +11,7 @@ in the ranges before p, the keys of level j are those of the range's own trie wi
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from hammemo._versions import cached_property
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.memories.exact.segments.entries import SiteRows
     from hammemo.memories.exact.sum import SignedSum
     from hammemo.tokens.vocabulary import Vocabulary
@@ -66,7 +65,7 @@ class SumState:
         self._most_length = max(self._most_length, int(rows.lengths.max()))
 
     @cached_property
-    def _ranks(self) -> NDArray[np.int64]:
+    def _ranks(self) -> Ints:
         return np.cumsum(self._used) - 1
 
     @cached_property
@@ -74,7 +73,7 @@ class SumState:
         return max(int(self._used.sum()), 1)
 
     @cached_property
-    def _vocabulary(self) -> dict[str, NDArray[Any]]:
+    def _vocabulary(self) -> dict[str, Array]:
         used = self._used[: len(self._stored.vocabulary)]
         return {f"vocabulary.{name}": a for name, a in self._stored.vocabulary.keep(used).arrays().items()}
 
@@ -92,7 +91,7 @@ class SumState:
                 specs[f"rows.{k}.{j}"] = _spec(int(self._beginnings[k][j + 1]), largest)
         return specs
 
-    def pieces(self, name: str) -> Iterator[NDArray[Any]]:
+    def pieces(self, name: str) -> Iterator[Array]:
         """Yield the pieces of an array, one after the other."""
         if name in self._vocabulary:
             yield self._vocabulary[name]
@@ -106,7 +105,7 @@ class SumState:
                 else:
                     yield self._columns[rows.labels] if name == "entry_labels" else rows.counts
 
-    def _levels(self, k: int, j: int) -> Iterator[NDArray[Any]]:
+    def _levels(self, k: int, j: int) -> Iterator[Array]:
         parents = 0
         for first, stop in pairwise(self._stored.edges.tolist()):
             rows = self._stored.site_rows(k, first, stop)

@@ -24,7 +24,7 @@ here (``src/native/segments/packed_rows.hpp``), and is tested against them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Ints
 
-    Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    Read = tuple[Ints, Ints, Ints]
 
 PADDING: Final = 8
 _BLOCK: Final = 128
@@ -49,9 +50,7 @@ _NUMBER_LIMIT: Final = 2**55
 """Gaps, and counts less one, are below it."""
 
 
-def packed_rows(
-    lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def packed_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uint8], Ints]:
     """Return rows packed one after the other, without what comes after the last, and where each ends.
 
     Shapes
@@ -70,9 +69,7 @@ def packed_rows(
     return np.frombuffer(bytes(packed), np.uint8), np.array(ends, np.int64)
 
 
-def unpacked_rows(
-    packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def unpacked_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return the lengths of rows, and their labels and counts one after the other; refuse what cannot be a row.
 
     A row that starts where it stops has no entry.
@@ -206,13 +203,13 @@ class SiteRows:
     tuples : (r, l); lengths : (r,); labels, counts : (n,)
     """
 
-    tuples: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    tuples: Ints
+    lengths: Ints
+    labels: Ints
+    counts: Ints
 
     @classmethod
-    def of_keys(cls, known: TupleSet, keys: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int) -> SiteRows:
+    def of_keys(cls, known: TupleSet, keys: Ints, counts: Ints, n_labels: int) -> SiteRows:
         """Return rows with the entries ``row * n_labels + label``, ascending; rows without an entry are left out."""
         rows, labels = np.divmod(keys, max(n_labels, 1))
         lengths, tuples = np.bincount(rows, minlength=len(known)), known.rows()
@@ -226,7 +223,7 @@ class SiteRows:
         names = ("tuples", "lengths", "labels", "counts")
         return rows[0] if len(rows) == 1 else cls(*(np.concatenate([getattr(r, name) for r in rows]) for name in names))
 
-    def named(self, tokens: NDArray[np.int64], labels: NDArray[np.int64]) -> SiteRows:
+    def named(self, tokens: Ints, labels: Ints) -> SiteRows:
         """Return the rows with other ranks for tokens and labels, which keep their order."""
         return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
 
@@ -241,16 +238,16 @@ class PlainEntries:
         How many labels there are: no row has more entries.
     """
 
-    def __init__(self, array: NDArray[Any], n_labels: int) -> None:
+    def __init__(self, array: Array, n_labels: int) -> None:
         self.array = array
         self.n_entries = self.n_units = len(array)
         self._n_labels = n_labels
 
-    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
+    def are_outside(self, starts: Ints, stops: Ints) -> bool:
         """Return whether a span cannot be one."""
         return bool(((stops > self.n_units) | (stops - starts > self._n_labels)).any())
 
-    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+    def read(self, starts: Ints, stops: Ints) -> Read:
         """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
         lengths = stops - starts
         if len(starts) <= _MAX_LOOPED_ROWS:
@@ -283,11 +280,11 @@ class PackedEntries:
         self.n_entries = n_entries
         self._n_labels = n_labels
 
-    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:  # noqa: ARG002
+    def are_outside(self, starts: Ints, stops: Ints) -> bool:  # noqa: ARG002
         """Return whether a span cannot be one."""
         return bool((stops > self.n_units).any())
 
-    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+    def read(self, starts: Ints, stops: Ints) -> Read:
         """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
         return unpacked_rows(self.array, starts, stops, self._n_labels)
 
@@ -307,14 +304,12 @@ def stored_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | Packed
     return PlainEntries(entries.reshape(-1).view(kind), n_labels)
 
 
-def entries_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+def entries_in(arrays: Mapping[str, Array]) -> int:
     """Return how many entries the arrays of a segment have."""
     return int(arrays["n_entries"][0]) if "n_entries" in arrays else len(arrays["entries"])
 
 
-def entry_arrays(
-    rows: Sequence[SiteRows], *, packed: bool | None
-) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+def entry_arrays(rows: Sequence[SiteRows], *, packed: bool | None) -> tuple[dict[str, Array], list[Ints]]:
     """Return the arrays of entries, and where the span of each row of each site ends.
 
     Entries are side by side or packed; with None whichever is smaller: that is packed, but for short rows.
@@ -325,7 +320,7 @@ def entry_arrays(
     return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
 
 
-def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints]]:
     """Return the arrays of entries side by side, and where the span of each row of each site ends."""
     n_entries, first, ends = sum(len(site.counts) for site in rows), 0, []
     widths = [
@@ -342,7 +337,7 @@ def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], li
     return {"entries": whole, "entry_widths": np.array(widths, np.uint8)}, ends
 
 
-def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints]]:
     """Return the arrays of packed rows, and where the span of each row of each site ends."""
     pieces: list[NDArray[np.uint8]] = []
     ends, first = [], 0

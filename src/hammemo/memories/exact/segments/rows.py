@@ -19,8 +19,7 @@ from hammemo.tokens.contexts import Contexts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo._native import Extra
     from hammemo.memories.exact.segments.set import Columns, SegmentSet
     from hammemo.tokens.vocabulary import Vocabulary
@@ -45,7 +44,7 @@ class FileRows(Rows):
         columns: Columns = files.columns_in(self.labels) if segments.is_compiled else segments.columns_in(self.labels)
         return columns
 
-    def _ranks(self, contexts: Contexts) -> NDArray[np.int64]:
+    def _ranks(self, contexts: Contexts) -> Ints:
         """Return the rank of each token among those of the segments that are read, -1 for none."""
         return contexts.ranks_in(self._segments.vocabulary)
 
@@ -80,7 +79,7 @@ class FileRows(Rows):
         matrix = sparse.csr_array((counts, columns, starts), shape=(firsts[-1], len(self.labels)))
         return rows, matrix, np.array(firsts)
 
-    def _distinct_rows(self, contexts: Contexts) -> Iterator[tuple[TupleSet, NDArray[np.int64], SiteRows]]:
+    def _distinct_rows(self, contexts: Contexts) -> Iterator[tuple[TupleSet, Ints, SiteRows]]:
         """Yield, for each site, the distinct tuples of a batch, which of them each context has, and their rows.
 
         Tokens are named by their ranks in the batch. A context that holds no token at the site has -1.
@@ -104,15 +103,13 @@ class FileRows(Rows):
             rows.append(SiteRows(known.rows()[held], own.lengths[held], own.labels, own.counts))
         return CountTable.of_rows(self.stored.sites, observed, (contexts.vocabulary, self.labels), rows)
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
         if not self._segments.is_compiled:
             return super().scores(contexts, weights)
         return self._segments.sums(self._ranks(contexts), weights, self._extras(contexts), self._columns)
 
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int
-    ) -> NDArray[np.int64] | None:
+    def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints | None:
         """Return the columns of the best weighted sums over a divisor, (m, 1); None for more than one."""
         if k != 1 or not self._segments.is_compiled:
             return None
@@ -123,7 +120,7 @@ class FileRows(Rows):
             best[piece, 0] = self._segments.winners(ranks, weights, extras, self._columns, divisors)
         return best
 
-    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best weighted sum, where nothing is on top."""
         segments, columns, divisors = self._segments, self._columns, np.atleast_1d(np.asarray(divisor, np.float64))
         if not segments.is_compiled or self.stored.tops:
@@ -134,7 +131,7 @@ class FileRows(Rows):
 
         return single_answer(self.stored.files.tokens.get, self.stored.sites.h, winner, int)
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+    def seen(self, tokens: Vocabulary) -> Bools:
         """Return for each token whether a stored example holds it at a compared position.
 
         Where nothing was removed, the vocabularies of the segments say it. Else rows of one token are looked up; only a
@@ -154,7 +151,7 @@ class FileRows(Rows):
         return seen
 
 
-def _taken(extra: Extra, places: NDArray[np.int64]) -> Extra:
+def _taken(extra: Extra, places: Ints) -> Extra:
     """Return the entries at some places, one after the other."""
     starts, columns, counts = extra
     lengths = starts[places + 1] - starts[places]

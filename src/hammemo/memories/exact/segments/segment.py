@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Ints
     from hammemo._native import SegmentTable
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.table import CountTable
@@ -52,13 +53,13 @@ class PageCheck(Protocol):
     data: NDArray[np.uint8]
     """The mapped file."""
 
-    checked: NDArray[np.bool_]
+    checked: Bools
     """Which of its pages need not be checked any more."""
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def __call__(self, array: Array, first: Ints, stop: Ints) -> None:
         """Check the pages that have these rows, or raise an error."""
 
-    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def check(self, first: Ints, stop: Ints) -> None:
         """Check the pages of these ranges, or raise an error."""
 
 
@@ -81,7 +82,7 @@ class Segment(Cached):
     def __init__(
         self,
         sites: Sites,
-        arrays: Mapping[str, NDArray[Any]],
+        arrays: Mapping[str, Array],
         touch: PageCheck | None = None,
         opener: Callable[[], Segment] | None = None,
         name: str = "the segment",
@@ -126,7 +127,7 @@ class Segment(Cached):
         return self._entries.n_entries
 
     @property
-    def entry_bytes(self) -> NDArray[Any]:
+    def entry_bytes(self) -> Array:
         """The entries as they lie in the file; a span counts its items."""
         return self._entries.array
 
@@ -152,7 +153,7 @@ class Segment(Cached):
         file = None if touch is None else touch.data[: len(touch.checked) * PAGE]
         table.prepare(*rows, *entries, ranks, labels, file, None if touch is None else touch.checked.view(np.uint8))
 
-    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def check(self, first: Ints, stop: Ints) -> None:
         """Check pages of the file, or raise an error that names it."""
         if self._touch is not None:
             self._touch.check(first, stop)
@@ -163,7 +164,7 @@ class Segment(Cached):
         return max((plan.words for plan in self._plans), default=1)
 
     @cached_property
-    def _memory_index(self) -> list[NDArray[Any]]:
+    def _memory_index(self) -> list[Array]:
         """The index of each site, in memory: its pages are not looked for again."""
         for index in self._index:
             self._check_pages(index, np.zeros(1, np.int64), np.full(1, len(index)))
@@ -181,7 +182,7 @@ class Segment(Cached):
             raise self._wrong("a row names a token that does not exist")
         return first, last
 
-    def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def first_tokens(self, site: int) -> tuple[Ints, Ints]:
         """Return the rank of the first token of each row of a site, and how many bytes its entries take."""
         rows = self._rows[site]
         self._check_pages(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
@@ -189,7 +190,7 @@ class Segment(Cached):
         self._check_spans(starts[:-1], starts[1:])
         return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts) * self._entries.array.itemsize
 
-    def find(self, site: int, tuples: NDArray[np.int64]) -> NDArray[np.int64]:
+    def find(self, site: int, tuples: Ints) -> Ints:
         """Return the row of each tuple of ranks, -1 where there is none.
 
         Shapes
@@ -208,7 +209,7 @@ class Segment(Cached):
         found[known] = np.where(held, place, -1)
         return found
 
-    def _place(self, site: int, words: NDArray[Any]) -> NDArray[np.int64]:
+    def _place(self, site: int, words: Array) -> Ints:
         """Return how many rows of a site come before each of these words."""
         rows, index = self._rows[site], self._memory_index[site]
         size, n_words = _block(rows), words.shape[1]
@@ -224,7 +225,7 @@ class Segment(Cached):
             return np.array([a + int(np.searchsorted(rows[a:b, 0], word)) for a, b, word in blocks], np.int64)
         return _bisect(rows, words, low, high, 0)
 
-    def spans(self, site: int, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def spans(self, site: int, found: Ints) -> tuple[Ints, Ints]:
         """Return where the entries of rows that were found start and stop, checked; nothing for -1."""
         rows = self._rows[site]
         if found.max(initial=-1) < 0:
@@ -235,13 +236,11 @@ class Segment(Cached):
         self._check_spans(starts, stops)
         return starts, stops
 
-    def _check_spans(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+    def _check_spans(self, starts: Ints, stops: Ints) -> None:
         if ((starts < 0) | (stops < starts)).any() or self._entries.are_outside(starts, stops):
             raise self._wrong("a row lies outside its entries")
 
-    def entries(
-        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def entries(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints, Ints]:
         """Return how many entries these spans have, and their labels and counts, one after the other."""
         held = stops > starts
         self._check_pages(self._entries.array, starts[held], stops[held])
@@ -250,9 +249,7 @@ class Segment(Cached):
         except ValueError as error:
             raise self._wrong(str(error)) from None
 
-    def counts_of(
-        self, starts: NDArray[np.int64], stops: NDArray[np.int64], labels: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def counts_of(self, starts: Ints, stops: Ints, labels: Ints) -> Ints:
         """Return the count of one label in each span of entries, 0 where it is not there; -1 is no label."""
         _, first, row = np.unique(2 * starts + (stops > starts), return_index=True, return_inverse=True)
         lengths, held, counts = self.entries(starts[first], stops[first])
@@ -264,7 +261,7 @@ class Segment(Cached):
         same = (labels >= 0) & (np.append(keys, -1)[place] == wanted)
         return np.where(same, np.append(counts, 0)[place], 0)
 
-    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+    def counts_at(self, table: CountTable) -> Ints:
         """Return the count here of each entry of a table."""
         tokens, columns = self.vocabulary.find(table.vocabulary), self.labels.find(table.label_counts.labels)
         counts = np.empty(table.n_entries, np.int64)
@@ -297,14 +294,14 @@ class Segment(Cached):
             raise self._wrong("its rows are not in the order of their keys")
         return SiteRows(tuples, *self.entries(starts[:-1], starts[1:]))
 
-    def _tuples(self, site: int, rows: slice) -> NDArray[np.int64]:
+    def _tuples(self, site: int, rows: slice) -> Ints:
         self._check_pages(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
         return self._plans[site].unpacked(self._rows[site][rows, :-1])
 
     def _wrong(self, reason: str) -> ValueError:
         return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
 
-    def _check_pages(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def _check_pages(self, array: Array, first: Ints, stop: Ints) -> None:
         if self._touch is not None and len(first):
             self._touch(array, first, stop)
 
@@ -332,7 +329,7 @@ class Packing:
         self.words = -(-length // fit)
         self._cuts = np.array_split(np.arange(length), self.words)
 
-    def packed(self, tuples: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+    def packed(self, tuples: Ints, dtype: Any) -> Array:
         """Return the words of each tuple: (m, W)."""
         words = np.empty((len(tuples), self.words), dtype)
         for w, columns in enumerate(self._cuts):
@@ -342,7 +339,7 @@ class Packing:
             words[:, w] = word
         return words
 
-    def unpacked(self, words: NDArray[Any]) -> NDArray[np.int64]:
+    def unpacked(self, words: Array) -> Ints:
         """Return the tuples: (m, l)."""
         tuples = np.empty((len(words), self.length), np.int64)
         for w, columns in enumerate(self._cuts):
@@ -355,7 +352,7 @@ class Packing:
 
 def segment_arrays(
     rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None = False
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """Return the arrays of a segment with these rows of each site; tokens and labels are named by their ranks here.
 
     Entries are side by side or packed; with None whichever is smaller.
@@ -378,7 +375,7 @@ def segment_arrays(
     return arrays | entries
 
 
-def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
+def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, Array]:
     """Return the arrays of a segment that holds a whole table, with how many examples each label has."""
     rows = list(table.site_rows())
     arrays = segment_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
@@ -387,7 +384,7 @@ def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str,
 
 def used_arrays(
     rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """Return the arrays of a segment with these rows of each site, with those tokens and labels only that they use."""
     tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)
     for site in rows:
@@ -398,14 +395,12 @@ def used_arrays(
     return segment_arrays(named, vocabulary.keep(tokens), labels.keep(names), packed=packed)
 
 
-def _block(rows: NDArray[Any]) -> int:
+def _block(rows: Array) -> int:
     """Return how many records a block has: with the record after it, no more bytes than a page."""
     return max(PAGE // int(rows.itemsize * rows.shape[1]) - 1, 1)
 
 
-def _bisect(
-    records: NDArray[Any], words: NDArray[Any], low: NDArray[np.int64], high: NDArray[np.int64], right: int
-) -> NDArray[np.int64]:
+def _bisect(records: Array, words: Array, low: Ints, high: Ints, right: int) -> Ints:
     """Return the first place from `low` to `high` whose record is not before the words, or with `right` is after."""
     low, high = low.copy(), high.copy()
     while (open_ := np.flatnonzero(low < high)).size:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo._native import Extra, SegmentTable
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.segments.segment import Segment
@@ -105,14 +106,7 @@ class SegmentSet(Cached):
         same = len(found) == len(labels) and bool((found == np.arange(len(found))).all())
         return Columns(None if same else found.astype(np.int32), len(labels))
 
-    def winners(
-        self,
-        ranks: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        extras: list[Extra],
-        columns: Columns,
-        divisor: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
+    def winners(self, ranks: Ints, weights: Floats, extras: list[Extra], columns: Columns, divisor: Floats) -> Ints:
         """Return the column of the highest weighted sum over `divisor` of each context, the first one among equals.
 
         Shapes
@@ -126,16 +120,14 @@ class SegmentSet(Cached):
         self._until_complete(lambda: table.winners(*own))
         return out
 
-    def sums(
-        self, ranks: NDArray[np.int64], weights: NDArray[np.float64], extras: list[Extra], columns: Columns
-    ) -> NDArray[np.float64]:
+    def sums(self, ranks: Ints, weights: Floats, extras: list[Extra], columns: Columns) -> Floats:
         """Return the weighted sums over sites of the counts, added in the order of the sites: (m, L)."""
         table, out = self._compiled, np.empty((len(ranks), columns.n))
         assert table is not None
         self._until_complete(lambda: table.sums(ranks, weights, extras, columns.map, out))
         return out
 
-    def counts(self, ranks: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts(self, ranks: Ints, labels: Ints) -> Ints:
         """Return the count of one label in the row that each site of each context reads.
 
         Shapes
@@ -147,9 +139,7 @@ class SegmentSet(Cached):
         self._until_complete(lambda: table.counts(ranks, labels, out))
         return out
 
-    def site_rows(
-        self, site: int, tuples: NDArray[np.int64], columns: Columns, extras: list[Extra] | None = None
-    ) -> SiteRows:
+    def site_rows(self, site: int, tuples: Ints, columns: Columns, extras: list[Extra] | None = None) -> SiteRows:
         """Return the rows of tuples of ranks, added up, columns ascending in each; a tuple without a row has length 0.
 
         `extras` are entries on top of the segments, of each tuple; only compiled code takes them.
@@ -165,7 +155,7 @@ class SegmentSet(Cached):
         tuples = np.ascontiguousarray(tuples)
         read: Any = ()
 
-        def ask() -> NDArray[np.int64]:
+        def ask() -> Ints:
             nonlocal read
             missing, *read = table.read(site, tuples, extras, columns.map, columns.n)
             return missing
@@ -173,7 +163,7 @@ class SegmentSet(Cached):
         self._until_complete(ask)
         return SiteRows(tuples, *read)
 
-    def _until_complete(self, ask: Callable[[], NDArray[np.int64]]) -> None:
+    def _until_complete(self, ask: Callable[[], Ints]) -> None:
         """Ask until nothing is missing: prepare segments, and check pages in the order of the files."""
         while len(missing := ask()):
             for number in np.unique(missing[:, 0]).tolist():
@@ -189,7 +179,7 @@ class SegmentSet(Cached):
         labels = self.labels.find(view.segment.labels)
         view.segment.prepare(table, number, view.own_ranks, labels.astype(np.int32))
 
-    def _added(self, site: int, tuples: NDArray[np.int64], columns: Columns) -> SiteRows:
+    def _added(self, site: int, tuples: Ints, columns: Columns) -> SiteRows:
         """Return what `site_rows` does: the definition, and what compiled code is tested against."""
         pieces = [_no_entries()]
         for view in self._views:
@@ -225,7 +215,7 @@ class View(Cached):
         self.sign = sign
 
     @cached_property
-    def tokens(self) -> NDArray[np.int64]:
+    def tokens(self) -> Ints:
         """The common rank of each token of the segment."""
         return self._vocabulary.find(self.segment.vocabulary)
 
@@ -241,18 +231,18 @@ class View(Cached):
         return np.append(self.segment.vocabulary.find(self._vocabulary), -1).astype(np.int32)
 
     @cached_property
-    def _found(self) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    def _found(self) -> tuple[Array, Bools | None]:
         ranks = self._labels.find(self.segment.labels)
         lost = ranks < 0
         return narrow(np.maximum(ranks, 0)), lost if lost.any() else None
 
     @property
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> Array:
         """The common rank of each label of the segment; any for those that are `lost`."""
         return self._found[0]
 
     @property
-    def lost(self) -> NDArray[np.bool_] | None:
+    def lost(self) -> Bools | None:
         """Which labels of the segment have no example left, so that their entries add up to nothing; None if none."""
         return self._found[1]
 
@@ -281,6 +271,6 @@ def _union(names: Any) -> Vocabulary:
     return whole
 
 
-def _no_entries() -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+def _no_entries() -> tuple[Ints, Array, Ints]:
     none = np.empty(0, np.int64)
     return none, none, none
