@@ -9,7 +9,7 @@ level is the rank of the tuple in lexicographic order. Nothing is hashed, so not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hammemo._arrays.integers import pieces, sorted_find, unique_ranks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,11 @@ class TupleSet:
     """
 
     n: int
-    levels: tuple[NDArray[Any], ...]
+    levels: tuple[Array, ...]
     """Integers of any width: 64 bits as collected, narrow ones as they come from a file."""
 
     @classmethod
-    def of_levels(cls, levels: Sequence[NDArray[Any]], n: int, *, trusted: bool = False) -> TupleSet:
+    def of_levels(cls, levels: Sequence[Array], n: int, *, trusted: bool = False) -> TupleSet:
         """Return the set with these levels, after checking, unless they are trusted, that they are a trie."""
         parents = 1
         for j, level in enumerate([] if trusted else levels):
@@ -55,7 +55,7 @@ class TupleSet:
         return cls(n, tuple(levels))
 
     @classmethod
-    def collect(cls, rows: NDArray[np.int64], n: int) -> tuple[TupleSet, NDArray[np.int64]]:
+    def collect(cls, rows: Ints, n: int) -> tuple[TupleSet, Ints]:
         """Return the set of the rows and the rank of each row in it, -1 for a row that holds a negative entry.
 
         Shapes
@@ -74,14 +74,14 @@ class TupleSet:
         return cls(n, tuple(levels)), index
 
     @classmethod
-    def of_sorted(cls, rows: NDArray[np.int64], n: int) -> TupleSet:
+    def of_sorted(cls, rows: Ints, n: int) -> TupleSet:
         """Return the set of rows that are distinct and in lexicographic order."""
         return cls(n, (rows[:, 0],)) if rows.shape[1] == 1 else cls.collect(rows, n)[0]
 
     def __len__(self) -> int:
         return len(self.levels[-1])
 
-    def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def find(self, rows: Ints) -> Ints:
         """Return the rank of each row, -1 where the set does not hold it.
 
         Shapes
@@ -94,7 +94,7 @@ class TupleSet:
             ranks = np.where((ranks >= 0) & (column >= 0), found, -1)
         return ranks
 
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """Return the tuples, one a row, in lexicographic order."""
         if len(self.levels) == 1:
             return self.levels[0].astype(np.int64, copy=False)[:, None]
@@ -106,7 +106,7 @@ class TupleSet:
         return np.stack(columns[::-1], axis=1)
 
 
-def _number_of_parents(level: NDArray[Any], n: int) -> int:
+def _number_of_parents(level: Array, n: int) -> int:
     """Return how many distinct parents the keys of a level have; equal ones are neighbours, because keys ascend."""
     number, last = 0, -1
     for piece in pieces(len(level)):

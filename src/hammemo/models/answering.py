@@ -22,8 +22,7 @@ from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.kernels.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -75,10 +74,10 @@ class ModelView(NamedTuple):
     missing: str = "refuse"
     cutting: Cutting | None = None
     cells: Cells | None = None
-    names: NDArray[Any] | None = None
-    known_classes: NDArray[Any] | None = None
+    names: Array | None = None
+    known_classes: Array | None = None
 
-    def classes(self) -> NDArray[Any]:
+    def classes(self) -> Array:
         """Return the labels in sorted order."""
         known = self.known_classes
         return classes_array(self.scorer.labels, self.label_dtype) if known is None else known
@@ -93,7 +92,7 @@ class ModelView(NamedTuple):
             return contexts_of_length(X, self.scorer.sites.h, self.missing)
         return contexts_with_numbers(X, self.cells.kinds, self.missing)
 
-    def seen(self, X: Any, contexts: Contexts) -> list[NDArray[np.int64]]:
+    def seen(self, X: Any, contexts: Contexts) -> list[Ints]:
         """Return the columns of the tokens that each query holds, also of those before its context."""
         is_longer = self.cutting is not None and not hasattr(X, "columns") and len(X) == len(contexts)
         labels = self.scorer.labels
@@ -121,14 +120,14 @@ class Answering(ABC):
         view.scorer.check_not_empty()
         return view, contexts
 
-    def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]) -> tuple[ModelView, NDArray[Any]]:
+    def _answers(self, X: Any, ask: Callable[[Scorer, Contexts], Array]) -> tuple[ModelView, Array]:
         """Return the version that answers, and the answers to all rows, some rows at a time."""
         first, *others = row_slices(X)
         view, contexts = self._question(first)
         found = [ask(view.scorer, contexts), *(ask(view.scorer, view.read(rows)) for rows in others)]
         return view, found[0] if len(found) == 1 else np.concatenate(found)
 
-    def class_scores(self, X: Any) -> NDArray[np.float64]:
+    def class_scores(self, X: Any) -> Floats:
         """Return one score for each context and label, for any number of labels.
 
         Shapes
@@ -137,13 +136,13 @@ class Answering(ABC):
         """
         return self._answers(X, Scorer.scores)[1]
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Floats:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
         scores = self.class_scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each label, in the order of `classes_`; for a log-linear vote or a mixture.
 
         Shapes
@@ -161,7 +160,7 @@ class Answering(ABC):
         return self._answers(X, Scorer.probabilities)[1]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Floats:
         """Return the natural logarithms of `predict_proba`, without underflow; for a log-linear vote or a mixture.
 
         Shapes
@@ -170,10 +169,10 @@ class Answering(ABC):
         """
         return self._answers(X, Scorer.log_probabilities)[1]
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Return the label with the highest score; ties go to the first one in `classes_`."""
         view, winners = self._answers(X, Scorer.winners)
-        labels: NDArray[Any] = view.classes()[winners]
+        labels: Array = view.classes()[winners]
         return labels
 
     def top_k(self, X: Any, k: int = 5, *, exclude: Any = None, allow: Any = None, return_scores: bool = False) -> Any:
@@ -261,7 +260,7 @@ class Answering(ABC):
         explanation = with_truth_values(explanation, tokens[0])
         return explanation if view.names is None else replace(explanation, names=tuple(view.names.tolist()))
 
-    def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def contributions(self, X: Any) -> tuple[Floats, Floats]:
         """Return what each column of each row of a table adds to the score of each label, and the scores without them.
 
         The contributions of a row and its base add up to `class_scores`. The arrays have the shapes of SHAP's
@@ -283,7 +282,7 @@ class Answering(ABC):
         view, contexts = self._question(X)
         return view.scorer.column_contributions(contexts)
 
-    def certify(self, X: Any) -> NDArray[np.bool_]:
+    def certify(self, X: Any) -> Bools:
         """Return for each context whether the prediction is proven to be that of the exact classifier.
 
         True means proven; False means not known. With exact counts every answer is proven, whatever the vote; a hashed

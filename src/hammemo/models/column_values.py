@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.models.state import ModelState, RowsState
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -57,7 +57,7 @@ class ColumnValues:
     values: tuple[tuple[str, ...], ...]
     ordered: tuple[bool, ...]
     labels: tuple[Any, ...]
-    counts: NDArray[np.int64]
+    counts: Ints
     source: str
 
     def plot(self, label: Any = None, ax: Axes | None = None) -> Axes:
@@ -80,11 +80,11 @@ class _Cases:
     """Rows of values with how often each label occurs in them: a site of a table of counts, or kept rows."""
 
     tokens: Vocabulary
-    ranks: NDArray[np.int64]
+    ranks: Ints
     """The values of the columns, -1 where there is none: shape (n, number of columns)."""
-    rows: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    rows: Ints
+    labels: Ints
+    counts: Ints
     """Entries: the row, the label's column and how often."""
     source: str
     are_ranges: bool
@@ -212,11 +212,11 @@ def _kept(state: ModelState, places: list[int]) -> _Cases:
     )
 
 
-_Axis = tuple[tuple[str, ...], "NDArray[np.int64]", bool]
+_Axis = tuple[tuple[str, ...], "Ints", bool]
 """The values as they are shown, the value of each case, and whether values are in order."""
 
 
-def _names(tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArray[np.int64], most: int) -> _Axis:
+def _names(tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> _Axis:
     """Return names, the most frequent first; whole numbers in their order where they are few."""
     listed = tokens.tolist()
     sums = np.bincount(ranks + 1, totals, len(listed) + 1).astype(np.int64)  # the first is for no token
@@ -234,7 +234,7 @@ def _names(tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArray[np.int6
     return tuple(shown), np.minimum(bins[ranks + 1], max(len(shown) - 1, 0)), are_numbers
 
 
-def _ranges(state: ModelState, place: int, tokens: Vocabulary, ranks: NDArray[np.int64]) -> _Axis:
+def _ranges(state: ModelState, place: int, tokens: Vocabulary, ranks: Ints) -> _Axis:
     """Return the ranges that the model compares."""
     assert state.cells is not None
     cuts = state.cells.ranges[place]
@@ -243,7 +243,7 @@ def _ranges(state: ModelState, place: int, tokens: Vocabulary, ranks: NDArray[np
     return _with_missing(state.cells.kinds[place], cuts, bins)
 
 
-def _cut(kind: str, tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArray[np.int64], most: int) -> _Axis:
+def _cut(kind: str, tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> _Axis:
     """Return ranges of about as many rows each."""
     found = token_values(tokens)[ranks]
     cuts = quantile_cuts(found, totals, most - 1)
@@ -251,6 +251,6 @@ def _cut(kind: str, tokens: Vocabulary, ranks: NDArray[np.int64], totals: NDArra
     return _with_missing(kind, cuts, bins)
 
 
-def _with_missing(kind: str, cuts: NDArray[np.float64], bins: NDArray[np.int64]) -> _Axis:
+def _with_missing(kind: str, cuts: Floats, bins: Ints) -> _Axis:
     shown = [range_text(kind, cuts, bin_) for bin_ in range(len(cuts) + 1)]
     return (*shown, *([column_plot.MISSING] if (bins > len(cuts)).any() else [])), bins, True

@@ -21,8 +21,7 @@ from hammemo.models.choose import held_out
 from hammemo.models.number_state import NumberState
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.models.state import RowsState
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
@@ -61,7 +60,7 @@ class _StateParts(NamedTuple):
     declared: list[Any]
     vote: Any
     counts: str
-    weights: Mapping[str, NDArray[Any]]
+    weights: Mapping[str, Array]
 
 
 def _label_parts(state: Any, names: list[str] | None) -> _StateParts:

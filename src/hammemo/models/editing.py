@@ -26,8 +26,7 @@ from hammemo.tokens.user_input import CheckedRows, ReadingRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo._versions import Versioned
 
 Front = TypeVar("Front", bound="Versioned")
@@ -77,7 +76,7 @@ def take_state(model: object, state: RowsState) -> None:
         known["feature_names_in_"] = state.columns.names
 
 
-def name_columns(model: object, names: NDArray[Any] | None) -> NDArray[Any] | None:
+def name_columns(model: object, names: Array | None) -> Array | None:
     """Give the columns of a fitted model other names, or none; return those that they had."""
     state: RowsState = model.__dict__["_state"]
     take_state(model, state.but(columns=replace(state.columns, names=names)))
@@ -114,7 +113,7 @@ def read_rows(
     y: Any,
     state: RowsState | None,
     sample_weight: Any = None,
-    read_targets: Callable[[Any], NDArray[Any]] = label_array,
+    read_targets: Callable[[Any], Array] = label_array,
 ) -> CheckedRows:
     """Return what a user hands over to be learnt or forgotten, checked; without a state, as the first rows."""
     settings: ReadingRules = model.settings()

@@ -36,8 +36,7 @@ from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array
     from hammemo.models.choose import LayoutPlan
     from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import ModelStore
@@ -207,7 +206,7 @@ def _with_batch(
 
 def _labelled(
     rows: CheckedRows, classes: Any, before: ModelState | None = None
-) -> tuple[Examples, NDArray[Any], np.dtype[Any]]:
+) -> tuple[Examples, Array, np.dtype[Any]]:
     """Return rows as examples, the declared labels, and the type of all labels."""
     declared = rows.labels[:0] if classes is None else label_array(classes)
     dtype = common_label_dtype(rows.labels, declared, *([] if before is None else [label_ends(before)]))
@@ -219,7 +218,7 @@ def _labelled(
     return examples, declared, dtype
 
 
-def label_ends(state: ModelState) -> NDArray[Any]:
+def label_ends(state: ModelState) -> Array:
     """Return a few labels that have the type of all, and their largest and smallest number."""
     return classes_array(state.memory.labels.ends(), state.label_dtype)
 

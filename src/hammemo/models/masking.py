@@ -23,9 +23,9 @@ from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Bools, Ints
 
-    Lists = list[NDArray[np.int64]]
+    Lists = list[Ints]
     """The columns of labels, one array a query; -1 for what is no label."""
 
 _VERSIONS: Final = 4
@@ -64,17 +64,17 @@ class ListedLabels:
         self._strings = strings
         self._ints = np.sort(np.array([number for number in numbers if isinstance(number, int)], np.int64))
         self._floats = np.sort(np.array([number for number in numbers if isinstance(number, float)], np.float64))
-        self._found: deque[tuple[Vocabulary, NDArray[np.bool_]]] = deque(maxlen=_VERSIONS)
+        self._found: deque[tuple[Vocabulary, Bools]] = deque(maxlen=_VERSIONS)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._ints) + len(self._floats) + len(self._strings)
 
-    def known(self, labels: Vocabulary) -> NDArray[np.bool_] | None:
+    def known(self, labels: Vocabulary) -> Bools | None:
         """Return what `among` has found for these labels, or None."""
         return next((flags for known, flags in list(self._found) if known is labels), None)
 
-    def among(self, labels: Vocabulary) -> NDArray[np.bool_]:
+    def among(self, labels: Vocabulary) -> Bools:
         """Return whether each label is listed; the array is shared, so it is not to be changed."""
         flags = self.known(labels)
         if flags is None:
@@ -86,7 +86,7 @@ class ListedLabels:
                     self._found.append((labels, flags))
         return flags
 
-    def _looked_up(self, labels: Vocabulary) -> NDArray[np.bool_]:
+    def _looked_up(self, labels: Vocabulary) -> Bools:
         ints, floats = sorted_find(self._ints, labels.ints) >= 0, sorted_find(self._floats, labels.floats) >= 0
         strings = np.fromiter((label in self._strings for label in labels.strings), bool, len(labels.strings))
         return np.concatenate([ints, floats, strings])
@@ -126,7 +126,7 @@ def _lists(labels: Vocabulary, given: Any, m: int, name: str, known: str) -> Lis
     return columns_of(labels, lists)
 
 
-def _flags(labels: Vocabulary, given: Any) -> NDArray[np.bool_]:
+def _flags(labels: Vocabulary, given: Any) -> Bools:
     """Return whether each label is in one list for all queries."""
     if isinstance(given, ListedLabels):
         return given.among(labels)
@@ -148,12 +148,12 @@ def columns_of(labels: Vocabulary, lists: Sequence[Any]) -> Lists:
     return np.split(_columns(labels, tokens), np.cumsum([len(own) for own in lists])[:-1])
 
 
-def _columns(labels: Vocabulary, tokens: Any) -> NDArray[np.int64]:
+def _columns(labels: Vocabulary, tokens: Any) -> Ints:
     """Return the column of each token; lists of strings, and of integers, need fewer checks than others."""
     kinds = set(map(type, tokens)) if isinstance(tokens, list) else set()
     if kinds == {str}:
         return labels.find_strings(tokens)
-    array: NDArray[Any] | None = None
+    array: Array | None = None
     if kinds == {int}:
         with suppress(OverflowError):
             array = np.array(tokens, np.int64)

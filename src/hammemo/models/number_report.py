@@ -12,7 +12,7 @@ from hammemo.models.number_state import NumberRows, NumberState
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Floats
 
 
 _MOST_ROWS: Final = 4000
@@ -97,7 +97,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
-def importances(state: NumberState) -> NDArray[np.float64]:
+def importances(state: NumberState) -> Floats:
     r"""Return the share of each column in R² on kept rows, at most 4,000.
 
     Let :math:`c_j` be what column j adds to the predictions f of rows with targets y, all of them less their means.
@@ -110,7 +110,7 @@ def importances(state: NumberState) -> NDArray[np.float64]:
     rows = NumberRows.of(state.layout, kept.rows(np.arange(min(len(kept), _MOST_ROWS))), state.seed)
     weights = rows.counts / rows.counts.sum()
 
-    def centred(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def centred(numbers: Floats) -> Floats:
         return np.asarray(numbers - weights @ numbers)
 
     added, targets = centred(state.contributions(rows.rows)), centred(rows.whole.astype(np.float64))

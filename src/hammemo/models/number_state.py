@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
@@ -64,7 +65,7 @@ _MOST_EXPONENT: Final = 2000
 HAT: Final = 1024
 
 
-def whole_targets(targets: NDArray[np.float64], center: float, exponent: int) -> NDArray[np.int64]:
+def whole_targets(targets: Floats, center: float, exponent: int) -> Ints:
     """Return targets as whole numbers of a unit; ValueError where one is too large for it."""
     units, most = np.ldexp(targets - center, exponent), 2.0 ** (BITS + _MORE_BITS)
     if not (np.abs(units) <= most).all():
@@ -77,9 +78,7 @@ def whole_targets(targets: NDArray[np.float64], center: float, exponent: int) ->
     return np.rint(units).astype(np.int64)
 
 
-def what_is_left(
-    base: AdditiveBase, mean: int, rows: SeenRows, whole: NDArray[np.int64], words: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], ...]:
+def what_is_left(base: AdditiveBase, mean: int, rows: SeenRows, whole: Ints, words: Words) -> tuple[Ints, ...]:
     """Return what the frozen base, without the fold of each row, and the frozen mean leave of targets."""
     folds = (words % np.uint64(FOLDS)).astype(np.int64)
     return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
@@ -112,7 +111,7 @@ class NumberLayout(Cached):
     forests: tuple[Forest, ...]
     last_word: int
 
-    def whole(self, targets: NDArray[np.float64]) -> NDArray[np.int64]:
+    def whole(self, targets: Floats) -> Ints:
         """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
         return whole_targets(targets, self.center, self.exponent)
 
@@ -127,7 +126,7 @@ class NumberLayout(Cached):
             "base": self.base.described(),
         }
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
         return {
             **{f"codes.{name}": array for name, array in code_arrays(self.codes).items()},
@@ -172,7 +171,7 @@ class NumberLayout(Cached):
         return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
 
 
-def numbered(name: str, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def numbered(name: str, parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
     """Return the arrays of several parts under names with the numbers of the parts."""
     return {f"{name}.{part}.{own}": array for part, arrays in enumerate(parts) for own, array in arrays.items()}
 
@@ -182,11 +181,11 @@ class NumberRows:
     """Rows that are counted: how base and trees see them, their targets, and how often each occurs."""
 
     rows: SeenRows
-    whole: NDArray[np.int64]
-    left: tuple[NDArray[np.int64], ...]
+    whole: Ints
+    left: tuple[Ints, ...]
     leaves: tuple[NDArray[np.int32], ...]
-    words: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    words: Words
+    counts: Ints
 
     @classmethod
     def of(cls, layout: NumberLayout, examples: Examples, seed: int) -> NumberRows:
@@ -198,7 +197,7 @@ class NumberRows:
         return cls(rows, whole, left, leaves, words, counts)
 
 
-def targets_of(examples: Examples) -> NDArray[np.float64]:
+def targets_of(examples: Examples) -> Floats:
     """Return the targets of examples."""
     return np.asarray(token_values(examples.labels)[examples.label_ranks])
 
@@ -246,12 +245,12 @@ class NumberMemory:
         cells = (mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True))
         return _checked(NumberMemory(gram, size, tuple(cells)))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the memory as arrays."""
         squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
         sizes = np.array([self.gram.n, self.size], np.uint64)
         upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
-        gram: dict[str, NDArray[Any]] = {
+        gram: dict[str, Array] = {
             "products": upper,
             "targets": self.gram.targets,
             "squares": squares,
@@ -305,12 +304,12 @@ class NumberVote:
         How many rows there were when it was fitted.
     """
 
-    weights: NDArray[np.float64]
-    blend: NDArray[np.float64]
+    weights: Floats
+    blend: Floats
     errors: ErrorSizes | None = None
     rows: int = 0
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the vote as arrays."""
         errors = {} if self.errors is None else self.errors.arrays()
         own = {"weights": self.weights, "blend": self.blend}
@@ -395,7 +394,7 @@ class NumberState(RowsState):
             errors=vote.errors,
         )
 
-    def contributions(self, rows: SeenRows) -> NDArray[np.float64]:
+    def contributions(self, rows: SeenRows) -> Floats:
         """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
         layout, blend = self.layout, self.vote.blend.tolist()
         owned = layout.codes.owned_shares()

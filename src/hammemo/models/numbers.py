@@ -65,8 +65,7 @@ from hammemo.votes.number_answers import SeenRows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.models.settings import NumberSettings
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_schema import ColumnSchema
@@ -185,9 +184,7 @@ def _weighed(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, seed:
     return replace(vote, errors=sizes, rows=memory.gram.n)
 
 
-def _blended(
-    targets: NDArray[np.float64], after: list[NDArray[np.float64]], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _blended(targets: Floats, after: list[Floats], counts: Ints) -> tuple[Floats, Floats]:
     """Return the weights of the parts, pulled to equal ones, and the errors of the blend."""
     said = [targets - left for left in after]
     n, m = int(counts.sum()), len(said)
@@ -198,7 +195,7 @@ def _blended(
     return blend, targets - weighted(np.column_stack(said), blend)
 
 
-def _product(one: NDArray[np.float64], other: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+def _product(one: Floats, other: Floats, counts: Ints) -> float:
     return fsum((one * other * counts).tolist())
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Floats
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
@@ -90,7 +89,7 @@ class Predictor(Answering):
             column = -1
         return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
 
-    def probabilities_of(self, tokens: Sequence[Any]) -> NDArray[np.float64]:
+    def probabilities_of(self, tokens: Sequence[Any]) -> Floats:
         """Return the probability of each label for one context: to the bit a row of `predict_proba`, in microseconds.
 
         Examples
@@ -137,7 +136,7 @@ class Predictor(Answering):
         return self.vote
 
     @cached_property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> Array:
         """Labels in sorted order."""
         return classes_array(self._asked.labels, self.label_dtype_)
 
@@ -211,7 +210,7 @@ class Predictor(Answering):
             raise ValueError("A model of a table with numbers stores its names: leave out tokens=.")
         return tree_graph(ranker, self.cells, self.missing, self.classes_)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs, by name."""
         return self.compiled.tensors()
 

@@ -21,8 +21,7 @@ from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
@@ -86,7 +85,7 @@ class Scorer:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed
 
-    def scores(self, contexts: Contexts) -> NDArray[Any]:
+    def scores(self, contexts: Contexts) -> Array:
         """Return one score for each context and label, made in batches that bound the memory needed.
 
         Shapes
@@ -96,17 +95,17 @@ class Scorer:
         parts = [self.ranker.scores(contexts[part]) for part in row_pieces(len(contexts), self.ranker.row_width)]
         return np.concatenate(parts) if parts else np.empty((0, len(self.labels)))
 
-    def probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
+    def probabilities(self, contexts: Contexts) -> Floats:
         """Return the probability of each label, where the vote gives probabilities."""
         check_probabilities(self.vote)
         return self.vote.probabilities(self.scores(contexts))
 
-    def log_probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
+    def log_probabilities(self, contexts: Contexts) -> Floats:
         """Return the logarithms of the probabilities: finite also where a probability is too small for a float."""
         check_probabilities(self.vote)
         return self.vote.log_probabilities(self.scores(contexts))
 
-    def losses(self, examples: Examples) -> NDArray[np.float64]:
+    def losses(self, examples: Examples) -> Floats:
         """Return minus the logarithm of the probability of each example's label; infinity where it is no label."""
         counted = examples if self._cells is None else self._cells.counted(examples)
         found = self.vote.label_probabilities(self.reader, counted, self.sites)
@@ -119,22 +118,22 @@ class Scorer:
         with np.errstate(divide="ignore"):
             return -np.log(found)
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         self.check_not_empty()
         return self.ranker.winners(contexts)
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         return self.ranker.leaders(contexts, checked_k(k))
 
-    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def ranked(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists: the leaders, unless the vote discounts some."""
         return self.ranker.ranked(contexts, checked_k(k))
 
     def masked_leaders(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
 
         Shapes
@@ -143,7 +142,7 @@ class Scorer:
         """
         return self.ranker.masked_leaders(contexts, checked_k(k), mask, with_scores=with_scores)
 
-    def certified(self, contexts: Contexts) -> NDArray[np.bool_]:
+    def certified(self, contexts: Contexts) -> Bools:
         """Return for each context whether the winner is proven to be that of the exact classifier."""
         if not len(self.labels):
             self.winners(contexts)  # refuses, and says what to do
@@ -158,7 +157,7 @@ class Scorer:
         divisor = self.vote.divisor(self.reader, self.sites)
         return self.reader.proven(self._compared(contexts), self.sites.weights, divisor, self.winners(contexts))
 
-    def column_contributions(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
         """Return what each column of a table adds to each score, and the score without any column.
 
         What a tuple says is divided evenly among its columns, what trees say as `Cells.column_shares` has it.
@@ -190,7 +189,7 @@ class Scorer:
             base[part] = 0 if terms.base is None else terms.base
         return values, base
 
-    def explanation(self, context: Contexts, classes: NDArray[Any], k: int) -> Explanation:
+    def explanation(self, context: Contexts, classes: Array, k: int) -> Explanation:
         """Return why one context got its label; `classes` are the labels as the user has them."""
         if not len(self.labels):
             self.winners(context)  # refuses, and says what to do

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.kernels.sites import Site
     from hammemo.models.state import ModelState
 
@@ -52,7 +52,7 @@ class SiteBits:
     """What every site of a model is worth, the most valuable first; all add up to the gain over the labels alone."""
 
     names: tuple[str, ...]
-    bits: NDArray[np.float64]
+    bits: Floats
     prior_bits: float
     """The log-loss where no site says anything: that of the labels' shares, with fitted offsets."""
     model_bits: float
@@ -62,7 +62,7 @@ class SiteBits:
     sites: tuple[Site, ...]
     """The columns of each site; none for a site without a position."""
 
-    def of_columns(self, h: int) -> NDArray[np.float64]:
+    def of_columns(self, h: int) -> Floats:
         """Return what each of h columns is worth: a tuple of columns is divided evenly among them."""
         found = np.zeros(h)
         for site, bits in zip(self.sites, self.bits.tolist(), strict=True):
@@ -130,7 +130,7 @@ def shown_site(site: Site, names: Sequence[str] | None) -> str:
     return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
-def _mean_probabilities(base: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_probabilities(base: Floats, together: Floats) -> Floats:
     """Return the mean over t from 0 to 1 of the softmax of ``base + t * together``, by Gauss and Legendre."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     mean = np.zeros_like(together)
@@ -139,9 +139,7 @@ def _mean_probabilities(base: NDArray[np.float64], together: NDArray[np.float64]
     return mean
 
 
-def _shares(
-    contributions: NDArray[np.float64], mean: NDArray[np.float64], truths: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _shares(contributions: Floats, mean: Floats, truths: Ints) -> Floats:
     """Return the share of each site in the gain of each example, in bits.
 
     Shapes
@@ -152,14 +150,14 @@ def _shares(
     return np.asarray((of_truth - np.einsum("kmc,mc->km", contributions, mean)) / np.log(2))
 
 
-def _bits(scores: NDArray[np.float64], truths: NDArray[np.int64]) -> NDArray[np.float64]:
+def _bits(scores: Floats, truths: Ints) -> Floats:
     shifted = scores - scores.max(axis=1, keepdims=True)
     return np.asarray((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2))
 
 
 def _contributions(
     state: ModelState,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
     vote, sample, memory = state.vote, state.kept, state.memory
     if not isinstance(vote, LogLinear):
@@ -185,7 +183,7 @@ def _contributions(
 
 def _of_columns(
     state: ModelState,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each column of a table with numbers adds to each score: names, and its share in what trees say.
 
     A row is judged by trees that it did not grow, which stand for all trees of their kind.

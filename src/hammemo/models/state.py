@@ -20,8 +20,8 @@ from hammemo.votes.choosing import HeldOut, WeightTrial
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
@@ -263,7 +263,7 @@ class ModelState(RowsState):
         return self.memory.fingerprint()
 
     @property
-    def classes(self) -> NDArray[Any]:
+    def classes(self) -> Array:
         """The labels in sorted order, as answers have them."""
         return classes_array(self.memory.labels, self.label_dtype)
 

@@ -28,8 +28,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Array, Ints
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
 
@@ -55,8 +54,8 @@ class Difference:
 
     gone: Examples | None
     n_gone: int
-    places: NDArray[np.int64]
-    times: NDArray[np.int64]
+    places: Ints
+    times: Ints
     n_same: int
 
     @property
@@ -95,12 +94,12 @@ class Synced:
         """Whether the model held just the rows of the table."""
         return self.forgotten == 0 and self.learnt == 0
 
-    def learnt_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def learnt_rows(self) -> tuple[Array, Array]:
         """Return the rows to learn and their labels, a row with n copies n times, as `partial_fit` takes them."""
         times = np.repeat(np.arange(len(self.new.counts)), self.new.counts)
         return _values(self.new.tokens[times], self.new.columns.letters), self.new.labels[times]
 
-    def forgotten_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def forgotten_rows(self) -> tuple[Array, Array]:
         """Return the rows to forget and their labels, as `forget` takes them; ValueError where they are not stored."""
         if self.gone is None:
             raise ValueError(
@@ -125,7 +124,7 @@ class Synced:
         return f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, {self.unchanged:,} unchanged.{more}"
 
 
-def _values(tokens: NDArray[Any], kinds: str) -> NDArray[Any]:
+def _values(tokens: Array, kinds: str) -> Array:
     """Return tokens as a user gives them: None where a value is missing, and dates."""
     values = tokens.astype(object)
     for j, kind in enumerate(kinds):

@@ -30,7 +30,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Array, Bools, Floats
 
 
 class ColumnKind(StrEnum):
@@ -71,7 +71,7 @@ def dense(X: Any) -> Any:
     return X.toarray() if sparse.issparse(X) else X  # type: ignore[attr-defined]
 
 
-def table_columns(X: Any) -> list[NDArray[Any]] | None:
+def table_columns(X: Any) -> list[Array] | None:
     """Return the columns of a table as arrays, each with a type of its own; None for what is no table.
 
     Values of object columns are as they were.
@@ -88,7 +88,7 @@ def table_columns(X: Any) -> list[NDArray[Any]] | None:
     return list(array.T)
 
 
-def _object_table(X: Any) -> NDArray[Any] | None:
+def _object_table(X: Any) -> Array | None:
     if not isinstance(X, (list, tuple)) or not len(X):
         return None if isinstance(X, (list, tuple)) or not hasattr(X, "__array__") else np.asarray(X)
     if not all(isinstance(row, (list, tuple, np.ndarray)) and len(row) == len(X[0]) for row in X):
@@ -99,7 +99,7 @@ def _object_table(X: Any) -> NDArray[Any] | None:
     return made
 
 
-def array_values(array: NDArray[Any]) -> list[Any]:
+def array_values(array: Array) -> list[Any]:
     """Return the values of an array; NumPy's `tolist` makes integers of dates and durations in nanoseconds."""
     return list(array) if array.dtype.kind in "mM" else array.tolist()
 
@@ -109,10 +109,10 @@ def category_places(X: Any) -> set[int]:
     return {j for j, dtype in enumerate(getattr(X, "dtypes", ())) if type(dtype).__name__ == "CategoricalDtype"}
 
 
-def _wide_columns(X: Any) -> list[NDArray[Any]]:
+def _wide_columns(X: Any) -> list[Array]:
     """Return the columns of a wide frame of pandas: numbers of one type at once, because each access takes 15 µs."""
     types: list[Any] = X.dtypes.tolist()
-    found: dict[int, NDArray[Any]] = {}
+    found: dict[int, Array] = {}
     for dtype in {dtype for dtype in types if isinstance(dtype, np.dtype) and dtype.kind in "iuf"}:
         places = [j for j, own in enumerate(types) if own == dtype]
         of_type = X if len(places) == len(types) else X.iloc[:, places]
@@ -120,7 +120,7 @@ def _wide_columns(X: Any) -> list[NDArray[Any]]:
     return [found[j] if j in found else _pandas_column(X.iloc[:, j]) for j in range(len(types))]
 
 
-def _pandas_column(column: Any) -> NDArray[Any]:
+def _pandas_column(column: Any) -> Array:
     dtype = column.dtype
     if isinstance(dtype, np.dtype):
         return column.to_numpy()  # type: ignore[no-any-return]
@@ -133,7 +133,7 @@ def _pandas_column(column: Any) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _other_column(column: Any) -> NDArray[Any]:
+def _other_column(column: Any) -> Array:
     """Return a column of polars or of Arrow."""
     name = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
     values = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
@@ -142,7 +142,7 @@ def _other_column(column: Any) -> NDArray[Any]:
     return object_array(values)
 
 
-def _as_floats(floats: NDArray[np.float64], values: Any) -> NDArray[Any]:
+def _as_floats(floats: Floats, values: Any) -> Array:
     """Return the floats of a column, or its values where a float may not hold a whole number: it may be a name."""
     return object_array(list(values)) if bool((np.abs(floats) >= 2**53).any()) else floats
 
@@ -159,7 +159,7 @@ def is_own_token(value: Any, kind: str) -> bool:
     return kind == _NAMES and type(value) is str
 
 
-def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
+def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
     """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids."""
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if column.dtype.kind not in "iu" or len(column) < _MANY_ROWS:
@@ -181,7 +181,7 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
         return
 
 
-def warn_of_texts(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None) -> None:
+def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> None:
     """Warn of the first column of names whose values are numbers as strings: as names, near ones are not alike."""
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if kind == ColumnKind.NAMES and column.dtype.kind in "OU" and _holds_texts_of_numbers(column):
@@ -192,7 +192,7 @@ def warn_of_texts(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] 
             return
 
 
-def _holds_texts_of_numbers(column: NDArray[Any]) -> bool:
+def _holds_texts_of_numbers(column: Array) -> bool:
     """Return whether all values are numbers as strings, too many different ones for a code and none like 007."""
     if len(column) < _MANY_ROWS:
         return False
@@ -205,9 +205,7 @@ def _holds_texts_of_numbers(column: NDArray[Any]) -> bool:
     return len(texts) >= (_MANY_CODES if all(text.isdecimal() for text in texts) else _MANY_TEXTS)
 
 
-def tokens_of(
-    columns: list[NDArray[Any]], kinds: str, missing: str, names: Sequence[Any] | None, *, learning: bool
-) -> NDArray[Any]:
+def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[Any] | None, *, learning: bool) -> Array:
     """Return the tokens of a table, one row each: floats where all columns are numbers, else objects.
 
     A value that is no number in a column of numbers is refused in what is learnt, and missing in a question.
@@ -241,13 +239,13 @@ def tokens_of(
     return table
 
 
-def _number_tokens(values: NDArray[np.float64], lacking: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _number_tokens(values: Floats, lacking: Bools) -> Floats:
     """Return numbers as tokens: finite, and with one zero; `NO_TOKEN` for what is missing."""
     values = np.where(values == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), values)  # this number stands for none
     return np.asarray(np.where(lacking, float(NO_TOKEN), np.clip(values, -LARGEST, LARGEST) + 0.0))
 
 
-def _few_numbers(columns: list[NDArray[Any]], kinds: str) -> dict[int, NDArray[np.float64]]:
+def _few_numbers(columns: list[Array], kinds: str) -> dict[int, Floats]:
     """Return the tokens of columns of numbers, for a question of few rows: all at once, each call takes microseconds.
 
     These are columns whose values are numbers or missing by their type.
@@ -268,7 +266,7 @@ def _few_numbers(columns: list[NDArray[Any]], kinds: str) -> dict[int, NDArray[n
     return dict(zip(places, _number_tokens(values, lacking), strict=True))
 
 
-def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.float64]:
+def ordered_values(column: Array, kind: str, where: str) -> Floats:
     """Return a column of numbers or of dates as floats, NaN for what is missing or of another kind.
 
     Examples
@@ -281,7 +279,7 @@ def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.fl
     return _moments(column, where) if kind == ColumnKind.DATES else _numbers(column, where)
 
 
-def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
+def _named(column: Array, where: str, *, learning: bool) -> Array:
     """Return a column of names as objects; dates are refused in what is learnt, and match nothing in a question."""
     if column.dtype.kind not in "mM":
         return column.astype(object)
@@ -294,7 +292,7 @@ def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
     return object_array(None if np.isnat(value) else str(value) for value in column)
 
 
-def with_large_numbers(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+def with_large_numbers(tokens: Array, column: Array, lacking: Bools) -> Array:
     """Return the floats of a column with whole numbers from 2^53 on as they are: ids must stay apart.
 
     Examples
@@ -316,7 +314,7 @@ def with_large_numbers(tokens: NDArray[Any], column: NDArray[Any], lacking: NDAr
     return mixed
 
 
-def _with_others(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+def _with_others(tokens: Array, column: Array, lacking: Bools) -> Array:
     """Return tokens with texts for what a question has in place of numbers: it counts as missing, with a warning."""
     others = dict(_present(column, lacking))
     if not others:
@@ -327,7 +325,7 @@ def _with_others(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np
     return mixed
 
 
-def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple[int, Any]]:
+def _present(column: Array, lacking: Bools) -> Iterator[tuple[int, Any]]:
     """Yield the place and the value of what lacks a number, but is not missing."""
     places = np.flatnonzero(lacking & ~np.isnan(column) if column.dtype.kind == "f" else lacking)
     for i, value in zip(places.tolist(), array_values(column[places]), strict=True):
@@ -335,7 +333,7 @@ def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple
             yield i, value
 
 
-def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
+def _refuse_others(column: Array, lacking: Bools, kind: str, where: str) -> None:
     for _, value in _present(column, lacking):
         raise ValueError(
             f"{where} holds {ColumnKind(kind).word}, and {value!r} is not one. Convert it, or fit a new model with "
@@ -343,7 +341,7 @@ def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, 
         )
 
 
-def _check_names(values: NDArray[Any], where: str) -> None:
+def _check_names(values: Array, where: str) -> None:
     """Refuse a value that is no token, and say in which column."""
     listed = values.tolist()
     if set(map(type, listed)) <= {str, int, bool}:
@@ -355,7 +353,7 @@ def _check_names(values: NDArray[Any], where: str) -> None:
         raise type(error)(f"{where}: {error}") from None
 
 
-def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+def _numbers(column: Array, where: str) -> Floats:
     """Return a column as floats, NaN for what is missing or no number."""
     if column.dtype.kind in "iufb":
         if column.dtype.itemsize > 8:
@@ -383,14 +381,14 @@ def number_of(value: Any) -> float:
     return float("nan")
 
 
-def _moments(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+def _moments(column: Array, where: str) -> Floats:
     """Return the microseconds since 1970 of a column of dates, NaN for what is missing or no date."""
     if column.dtype.kind == "M":
         return _microseconds(column, where)
     return np.fromiter((_moment(value, where) for value in array_values(column)), np.float64, len(column))
 
 
-def _microseconds(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+def _microseconds(column: Array, where: str) -> Floats:
     """Return dates or durations of NumPy as microseconds, NaN for what is missing."""
     found, lacking = column.astype(f"{column.dtype.kind}8[us]"), np.isnat(column)
     if np.datetime_data(column.dtype)[0] in _COARSE:

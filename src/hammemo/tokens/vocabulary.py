@@ -360,7 +360,7 @@ def _factorize_floats(flat: Array) -> tuple[Vocabulary, Ints]:
     return Vocabulary(vocabulary.ints, of_fractions.floats), ranks
 
 
-def _factorize_fractions(numbers: NDArray[np.float64]) -> tuple[Vocabulary, NDArray[np.int64]]:
+def _factorize_fractions(numbers: Floats) -> tuple[Vocabulary, Ints]:
     """Return the same for numbers none of which is whole: `numpy.unique` with fewer arrays of their size."""
     order = np.argsort(numbers)
     is_first, last = np.empty(len(order), bool), np.nan

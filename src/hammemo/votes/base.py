@@ -22,9 +22,8 @@ from hammemo.memories.ranker import Divisor, Ranker, is_one_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Sites
     from hammemo.memories.contributions import SiteScores
     from hammemo.memories.reader import Reader
@@ -52,7 +51,7 @@ class Vote(BaseEstimator, ABC):
         """The share of even probabilities that is mixed into the softmax."""
         return 0.0
 
-    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probabilities(self, scores: Floats) -> Floats:
         """Return the probabilities that scores stand for: here their softmax, with a share of even ones.
 
         Shapes
@@ -62,13 +61,13 @@ class Vote(BaseEstimator, ABC):
         share, found = self.uniform_share, softmax(scores)
         return found * (1 - share) + share / found.shape[1] if share else found
 
-    def log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_probabilities(self, scores: Floats) -> Floats:
         """Return the logarithms: finite also where a probability is too small for a float."""
         if self.uniform_share:
             return np.log(self.probabilities(scores))
         return np.asarray(log_softmax(scores, axis=1))
 
-    def base_weights(self, labels: Vocabulary) -> NDArray[np.float64] | None:  # noqa: ARG002
+    def base_weights(self, labels: Vocabulary) -> Floats | None:  # noqa: ARG002
         """Return the weight of an additive base for each of these labels; None where it has none."""
         return None
 
@@ -77,7 +76,7 @@ class Vote(BaseEstimator, ABC):
         reader: Reader,  # noqa: ARG002
         examples: Examples,  # noqa: ARG002
         sites: Sites,  # noqa: ARG002
-    ) -> NDArray[np.float64] | None:
+    ) -> Floats | None:
         """Return the probability of each example's label, where that takes less work than those of all labels."""
         return None
 
@@ -132,7 +131,7 @@ class Vote(BaseEstimator, ABC):
         """Return the names of the sites that it leaves out, because they say little."""
         return ()
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return what was fitted, as named arrays; empty where nothing was fitted."""
         return {}
 
@@ -160,31 +159,31 @@ class WeightedSum(Vote):
 class _SumRanker(Ranker):
     """Ranks by weighted sums of counts over a divisor, the way the reader finds the best."""
 
-    def __init__(self, reader: Reader, weights: NDArray[np.float64], divisor: Divisor) -> None:
+    def __init__(self, reader: Reader, weights: Floats, divisor: Divisor) -> None:
         super().__init__(len(reader.labels), reader.row_width)
         self._reader = reader
         self._weights = weights
         # float32 sums over a float of Python would stay float32
         self._divisor = np.float64(divisor) if is_one_number(divisor) else divisor
 
-    def scores(self, contexts: Contexts) -> NDArray[Any]:
+    def scores(self, contexts: Contexts) -> Array:
         return self._reader.scores(contexts, self._weights) / self._divisor
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         divisor = self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
         return self._reader.site_scores(contexts, self._weights, columns).divided(divisor)
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         return self._reader.winners(contexts, self._weights, self._divisor)
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         return self._reader.leaders(contexts, self._weights, self._divisor, k)
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         return self._reader.single(self._weights, self._divisor)
 
 
-def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def softmax(scores: Floats) -> Floats:
     """Return the probabilities whose logarithms the scores are, up to a number a row.
 
     Shapes

@@ -25,8 +25,7 @@ from hammemo.votes.log_linear import LogLinear
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo.kernels.sites import Site
 
 MAX_OWN_WEIGHT_LABELS: Final = 256
@@ -125,9 +124,9 @@ class FoldTally:
     def add(
         self,
         option: tuple[bool, float],
-        observed: NDArray[np.float64],
-        right: NDArray[np.bool_],
-        multiplicity: NDArray[np.int64],
+        observed: Floats,
+        right: Bools,
+        multiplicity: Ints,
     ) -> None:
         """Add one fold: the probability of each held-out row's label, whether it was the answer, and how often."""
         self._right.setdefault(option, []).append(int(multiplicity[right].sum()))
@@ -155,7 +154,7 @@ def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:
 
 def _observed(
     trial: FoldTrial,
-) -> Iterator[tuple[tuple[bool, float], tuple[NDArray[np.float64], NDArray[np.bool_]]]]:
+) -> Iterator[tuple[tuple[bool, float], tuple[Floats, Bools]]]:
     """Yield each option and, with its weights, the probabilities of the test rows' labels, and which are answers."""
     n_labels, weights = len(trial.test.base), trial.weights
     fits, fitted = _fits(trial.features, trial.sites), None
@@ -183,6 +182,6 @@ def _fits(features: Features, sites: list[Site]) -> Fits:
     )
 
 
-def _of_test(trial: FoldTrial, weights: FittedWeights) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _of_test(trial: FoldTrial, weights: FittedWeights) -> tuple[Floats, Bools]:
     by_label = weights.shared[:, None] + weights.differences
     return trial.test.observed_by_label(trial.sites, by_label, weights.offsets)

@@ -37,6 +37,7 @@ from hammemo.memories.exact import SparseCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo._native import DenseRatios, LogRatios
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
@@ -59,11 +60,11 @@ MAX_FEATURES = 2**27
 class FittedWeights:
     """Weights of every feature, for all labels and how those of each label differ, and one number a label."""
 
-    shared: NDArray[np.float64]
+    shared: Floats
     """Shape (F,)."""
-    differences: NDArray[np.float64]
+    differences: Floats
     """Shape (F, L); zero where weights were not fitted label by label."""
-    offsets: NDArray[np.float64]
+    offsets: Floats
     """Shape (L,)."""
 
 
@@ -77,8 +78,8 @@ class LabelledContexts:
     """
 
     contexts: Contexts
-    labels: NDArray[np.int64]
-    prior: NDArray[np.float64]
+    labels: Ints
+    prior: Floats
     smoothing: tuple[float, ...]
     leave_one_out: bool
 
@@ -118,9 +119,9 @@ class DenseFits:
     """
 
     ratios: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    multiplicity: NDArray[np.int64]
-    prior: NDArray[np.float64]
+    labels: Ints
+    multiplicity: Ints
+    prior: Floats
     is_bounded: bool = False
     """Whether no label may have a negative weight."""
 
@@ -132,7 +133,7 @@ class DenseFits:
     def fit(
         self,
         *,
-        start: NDArray[np.float64],
+        start: Floats,
         ridge: float,
         per_label: bool,
         steps: int,
@@ -160,8 +161,8 @@ class TableFits:
     """
 
     tables: LogRatios | DenseRatios
-    multiplicity: NDArray[np.int64]
-    prior: NDArray[np.float64]
+    multiplicity: Ints
+    prior: Floats
     n_features: int
     is_bounded: bool = False
     """Whether no label may have a negative weight; for features in blocks."""
@@ -170,7 +171,7 @@ class TableFits:
     def fit(
         self,
         *,
-        start: NDArray[np.float64],
+        start: Floats,
         ridge: float,
         per_label: bool,
         steps: int,
@@ -194,10 +195,10 @@ Fits: TypeAlias = DenseFits | TableFits
 
 def fits_to(
     ratios: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    multiplicity: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    rows: NDArray[np.int64] | None = None,
+    labels: Ints,
+    multiplicity: Ints,
+    prior: Floats,
+    rows: Ints | None = None,
     *,
     is_bounded: bool = False,
     tolerance: float = _TOLERANCE,
@@ -219,9 +220,7 @@ def fits_to(
     return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded, tolerance)
 
 
-def _vector(
-    start: NDArray[np.float64], n_labels: int, warm: FittedWeights | None, *, per_label: bool
-) -> NDArray[np.float64]:
+def _vector(start: Floats, n_labels: int, warm: FittedWeights | None, *, per_label: bool) -> Floats:
     """Return weights as one vector: shared ones, then with `per_label` differences label by label, then offsets."""
     if warm is not None:
         parts = [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
@@ -229,14 +228,14 @@ def _vector(
     return np.concatenate([start, np.zeros(n_labels * (len(start) + 1) if per_label else 0)])
 
 
-def _lower_bounds(start: NDArray[np.float64], n_labels: int, *, per_label: bool) -> NDArray[np.float64]:
+def _lower_bounds(start: Floats, n_labels: int, *, per_label: bool) -> Floats:
     """Return bounds of the vector with which no label has a negative weight, as in ``dense_weights.hpp``."""
     if not per_label:
         return np.zeros(len(start))
     return np.concatenate([start, np.tile(-start, n_labels), np.full(n_labels, -np.inf)])
 
 
-def _weights(vector: NDArray[np.float64], n_features: int, n_labels: int, *, per_label: bool) -> FittedWeights:
+def _weights(vector: Floats, n_features: int, n_labels: int, *, per_label: bool) -> FittedWeights:
     if not per_label:
         return FittedWeights(vector.copy(), np.zeros((n_features, n_labels)), np.zeros(n_labels))
     shared, differences, offsets = np.split(vector, [n_features, n_features * (n_labels + 1)])
@@ -295,10 +294,10 @@ class _Problem:
     """The loss and its gradient, as a function of one vector."""
 
     ratios: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    multiplicity: NDArray[np.int64]
-    prior: NDArray[np.float64]
-    start: NDArray[np.float64]
+    labels: Ints
+    multiplicity: Ints
+    prior: Floats
+    start: Floats
     ridge: float
     per_label: bool
 
@@ -312,7 +311,7 @@ class _Problem:
         n_labels, n_features = len(self.prior), len(self.start)
         return n_features + (n_features * n_labels + n_labels if self.per_label else 0)
 
-    def split(self, vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def split(self, vector: Floats) -> tuple[Floats, ...]:
         """Return the shared weights (F,), the differences (L, F) and the offsets (L,)."""
         n_labels, n_features = len(self.prior), len(self.start)
         if not self.per_label:
@@ -320,7 +319,7 @@ class _Problem:
         shared, differences, offsets = np.split(vector, [n_features, n_features * (n_labels + 1)])
         return shared, differences.reshape(n_labels, n_features), offsets
 
-    def __call__(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def __call__(self, vector: Floats) -> tuple[float, Floats]:
         shared, differences, offsets = self.split(vector)
         weights = (shared + differences).astype(np.float32)
         scores = _products(self.ratios, weights[:, :, None])[:, :, 0].T.astype(np.float64)
@@ -335,9 +334,7 @@ class _Problem:
         by_label = _products(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(np.float64)
         return self._with_ridge(vector, float(self.shares @ losses), by_label, excess.sum(axis=0))
 
-    def _with_ridge(
-        self, vector: NDArray[np.float64], loss: float, by_label: NDArray[np.float64], by_offset: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def _with_ridge(self, vector: Floats, loss: float, by_label: Floats, by_offset: Floats) -> tuple[float, Floats]:
         parts: list[Any] = [by_label.sum(axis=0)]
         if self.per_label:
             parts += [by_label.ravel(), by_offset]

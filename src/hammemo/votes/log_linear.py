@@ -42,9 +42,8 @@ from hammemo.votes.fitting import (
 from hammemo.votes.sparse_fitting import TouchedGains, fit_shared_weights, touched_gains
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
@@ -188,7 +187,7 @@ class LogLinear(Vote):
         offsets[known] = self.offsets_[place[known]]
         return RowRule(smoothing, weights, prior, base + offsets)
 
-    def base_weights(self, labels: Vocabulary) -> NDArray[np.float64] | None:
+    def base_weights(self, labels: Vocabulary) -> Floats | None:
         """Return the weight of an additive base for each of these labels; None where there is none."""
         if not hasattr(self, "base_weights_"):
             return None
@@ -196,7 +195,7 @@ class LogLinear(Vote):
         shared, differences = self.base_weights_[0], self.base_weights_[1:]
         return np.asarray(shared + np.where(place >= 0, differences[place], 0.0))
 
-    def _label_odds(self, labels: Vocabulary, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _label_odds(self, labels: Vocabulary, prior: Floats) -> Floats:
         """Return the logarithm of each label's weight."""
         if self.class_weight is None:
             return np.zeros(len(labels))
@@ -259,7 +258,7 @@ class LogLinear(Vote):
         self.take_fitted(fitted, reader.labels, sites.n)
 
     def take_fitted(
-        self, fitted: FittedWeights, labels: Vocabulary, n_sites: int, of_base: NDArray[np.float64] | None = None
+        self, fitted: FittedWeights, labels: Vocabulary, n_sites: int, of_base: Floats | None = None
     ) -> None:
         """Take weights that were fitted for these labels, of sites and of an additive base."""
         if of_base is not None:
@@ -268,9 +267,7 @@ class LogLinear(Vote):
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = labels
 
-    def _fitted_sparse(
-        self, touched: TouchedGains, multiplicity: NDArray[np.int64], prior: NDArray[np.float64]
-    ) -> FittedWeights:
+    def _fitted_sparse(self, touched: TouchedGains, multiplicity: Ints, prior: Floats) -> FittedWeights:
         """Return weights that all labels share, from the labels that rows hold."""
         n_features = touched.gains.shape[1]
         start = np.full(n_features, 1.0 / n_features)
@@ -296,7 +293,7 @@ class LogLinear(Vote):
         self._check_numbers()
         return 0 if self.weights is not None or hasattr(self, "labels_") else int(self.sample)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the fitted weights and the labels they are for; empty where nothing was fitted."""
         if not hasattr(self, "labels_"):
             return {}
@@ -320,9 +317,7 @@ class LogLinear(Vote):
             self.base_weights_ = stored.finite("base_weights", "float64", (1 + len(labels),))
         self.labels_ = labels
 
-    def _chosen(
-        self, examples: Examples, columns: NDArray[np.int64], most: int, seed: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _chosen(self, examples: Examples, columns: Ints, most: int, seed: int) -> tuple[Ints, Ints]:
         """Return which examples to fit to, and how often each occurs.
 
         They are the distinct ones with the lowest hashes of those with a label of the memory, at most as many as are to
@@ -353,7 +348,7 @@ class LogLinear(Vote):
             raise ValueError(f"uniform={self.uniform!r} is a share from 0 to below 1, for example 0.002.")
         self.check_whole("sample", "steps")
 
-    def _shared(self, n_sites: int) -> NDArray[np.float64]:
+    def _shared(self, n_sites: int) -> Floats:
         """Return the weights of all labels, given, fitted, or 1 a site; shape (S, J)."""
         if self.weights is None and hasattr(self, "labels_"):
             return self.site_weights_
@@ -369,7 +364,7 @@ class LogLinear(Vote):
         return np.repeat(values[:, None] / n_amounts, n_amounts, axis=1)
 
 
-def shares(label_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def shares(label_counts: Ints) -> Floats:
     """Return each label's share of the examples, half an example added to each: a declared label has a share too."""
     counts = label_counts + 0.5
     return np.asarray(counts / counts.sum())

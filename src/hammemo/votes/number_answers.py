@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.kernels.additive.additive import AdditiveDesign
     from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.error_sizes import ErrorSizes
@@ -73,24 +74,24 @@ class NumberAnswers(Cached):
     center: float
     exponent: int
     design: AdditiveDesign
-    coefficients: NDArray[np.int64]
+    coefficients: Ints
     means: tuple[float, float]
     forests: tuple[Forest, ...]
-    leaves: tuple[NDArray[np.float64], ...]
-    blend: NDArray[np.float64]
+    leaves: tuple[Floats, ...]
+    blend: Floats
     errors: ErrorSizes | None
 
     @cached_property
-    def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], NDArray[np.float64]]]:
+    def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], Floats]]:
         """For each forest, what gives the sum and the trust of rows."""
         return list(map(leaf_sums, self.forests, self.leaves))
 
-    def trusted(self, part: int, codes: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def trusted(self, part: int, codes: NDArray[np.uint8]) -> tuple[Floats, Floats]:
         """Return what the trees of a part say of rows, and how far they are trusted, from 0 to 1."""
         said, trust = self.leaf_sums[part](codes).T
         return said, np.clip(trust, 0.0, 1.0)
 
-    def units(self, rows: SeenRows) -> NDArray[np.float64]:
+    def units(self, rows: SeenRows) -> Floats:
         """Return what is expected of rows, in units."""
         scores = row_scores(self.design.rows(rows.values, rows.names), self.coefficients)
         total = np.full(len(rows), self.means[1])
@@ -101,15 +102,15 @@ class NumberAnswers(Cached):
             total += weight * (live + trust * (frozen - live) + said - self.means[1])
         return total
 
-    def numbers(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def numbers(self, units: Floats) -> Floats:
         """Return what so many units are, as a target."""
         return np.asarray(self.center + np.ldexp(units, -self.exponent))
 
-    def expected(self, rows: SeenRows) -> NDArray[np.float64]:
+    def expected(self, rows: SeenRows) -> Floats:
         """Return the expected target of each row."""
         return self.numbers(self.units(rows))
 
-    def quantiles(self, levels: NDArray[np.float64], rows: SeenRows) -> NDArray[np.float64]:
+    def quantiles(self, levels: Floats, rows: SeenRows) -> Floats:
         """Return quantiles of the target of each row: (m, levels)."""
         assert self.errors is not None
         return self.numbers(self.units(rows)[:, None] + self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.memories.exact import SparseCounts
     from hammemo.votes.fitting import LabelledContexts
 
@@ -39,9 +40,9 @@ class TouchedGains:
     """
 
     gains: NDArray[np.float32]
-    columns: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    own: NDArray[np.int64]
+    columns: Ints
+    starts: Ints
+    own: Ints
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -100,13 +101,13 @@ def _joined(parts: list[TouchedGains]) -> TouchedGains:
 
 def fit_shared_weights(
     touched: TouchedGains,
-    multiplicity: NDArray[np.int64],
-    prior: NDArray[np.float64],
+    multiplicity: Ints,
+    prior: Floats,
     *,
-    start: NDArray[np.float64],
+    start: Floats,
     ridge: float,
     steps: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the weights that minimise the log-loss with the ridge towards `start`: (F,)."""
     loss = shared_loss(touched, multiplicity, prior, start, ridge)
     return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x, np.float64)
@@ -114,11 +115,11 @@ def fit_shared_weights(
 
 def shared_loss(
     touched: TouchedGains,
-    multiplicity: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    start: NDArray[np.float64],
+    multiplicity: Ints,
+    prior: Floats,
+    start: Floats,
     ridge: float,
-) -> Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]:
+) -> Callable[[Floats], tuple[float, Floats]]:
     """Return the loss and its gradient as a function of the weights."""
     shares, strength = multiplicity / multiplicity.sum(), ridge / float(multiplicity.sum())
     lengths = np.diff(np.append(touched.starts, len(touched.gains)))
@@ -126,7 +127,7 @@ def shared_loss(
     rest = np.maximum(1.0 - np.add.reduceat(own_prior, touched.starts), 0.0)
     log_prior = np.log(own_prior)
 
-    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(weights: Floats) -> tuple[float, Floats]:
         scores = (touched.gains @ weights.astype(np.float32)).astype(np.float64) + log_prior
         highest = np.maximum(np.maximum.reduceat(scores, touched.starts), 0.0)  # 0: that of the other labels is below
         raised = np.exp(scores - np.repeat(highest, lengths))

@@ -16,8 +16,7 @@ import numpy as np
 from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
 
@@ -33,6 +32,6 @@ class Sum(WeightedSum):
 class Mean(WeightedSum):
     """The average similarity to the examples of each label; zero for a declared label that has none."""
 
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+    def divisor(self, reader: Reader, sites: Sites) -> Floats:
         """Return the sum of the site weights times the label's examples."""
         return np.asarray(sites.total_weight * np.maximum(reader.label_counts, 1), np.float64)

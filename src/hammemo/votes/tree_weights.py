@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.kernels.cells import TreeCells
     from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
@@ -78,23 +79,23 @@ class TreeRows:
     """
 
     leaves: NDArray[np.int32]
-    is_out: NDArray[np.bool_]
-    name_codes: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    multiplicity: NDArray[np.int64]
-    words: NDArray[np.uint64]
+    is_out: Bools
+    name_codes: Ints
+    labels: Ints
+    multiplicity: Ints
+    words: Words
     """The hashes of the rows."""
-    tree_counts: NDArray[np.int64]
+    tree_counts: Ints
     """Counts of the cells of all trees and levels: (cells, L)."""
-    name_counts: list[NDArray[np.int64]]
+    name_counts: list[Ints]
     """Counts of the cells of each site of names, a column or a tuple: (cells, L)."""
-    label_counts: NDArray[np.int64]
-    base_ratios: NDArray[np.float64]
+    label_counts: Ints
+    base_ratios: Floats
     """What the additive base says of each label, fitted without the fold of the row: (m, L)."""
-    answered_ratios: NDArray[np.float64]
+    answered_ratios: Floats
     """The same, fitted to all rows: what answers are made of."""
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
+    def __getitem__(self, rows: Ints) -> TreeRows:
         names = ("leaves", "is_out", "name_codes", "labels", "multiplicity", "words", "base_ratios", "answered_ratios")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
@@ -148,7 +149,7 @@ def rows_of(
     )
 
 
-def _distinct_tuples(ranks: NDArray[np.int64], site: Site) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct_tuples(ranks: Ints, site: Site) -> tuple[Ints, Ints]:
     """Return the distinct tuples that rows hold at a site, in lexical order, and the place of each row's among them.
 
     Shapes
@@ -162,17 +163,13 @@ def _distinct_tuples(ranks: NDArray[np.int64], site: Site) -> tuple[NDArray[np.i
     return ranks[first][:, list(site)], codes
 
 
-def _cell_counts(
-    codes: NDArray[Any], labels: NDArray[np.int64], counts: NDArray[np.int64], size: int, n_labels: int
-) -> NDArray[np.int64]:
+def _cell_counts(codes: Array, labels: Ints, counts: Ints, size: int, n_labels: int) -> Ints:
     """Return how often each label occurs in each cell: (size, L)."""
     sums = np.bincount(codes * np.int64(n_labels) + labels, weights=counts, minlength=size * n_labels)
     return sums.astype(np.int64).reshape(size, n_labels)
 
 
-def _read_counts(
-    cells: TreeCells, tokens: Vocabulary, names: list[NDArray[np.int64]], reader: Reader
-) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+def _read_counts(cells: TreeCells, tokens: Vocabulary, names: list[Ints], reader: Reader) -> tuple[Ints, list[Ints]]:
     """Return the counts of all cells that a reader holds: row r of the queries has the r-th cell of every site.
 
     The cells of the sites of names are tuples of tokens with these ranks: (cells, columns of the site).
@@ -204,7 +201,7 @@ def _read_counts(
     return np.concatenate(of_trees), of_sites
 
 
-def _site_counts(reader: Reader, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+def _site_counts(reader: Reader, vocabulary: Vocabulary, ranks: Ints) -> Ints:
     """Return the counts that contexts with these ranks read at each site: (m, S, L)."""
     pieces = row_pieces(len(ranks), reader.sites.n * len(reader.labels))
     held = [reader.site_counts(Contexts.with_ranks(vocabulary, ranks[part])) for part in pieces]
@@ -244,9 +241,7 @@ class WeightedRows:
         return is_same and vote.amounts() == SMOOTHING and int(vote.sample) == _MAX_ROWS
 
 
-def site_counts_of(
-    cells: TreeCells, rows: TreeRows, sites: Sites
-) -> Iterator[tuple[Site, NDArray[np.int64], NDArray[np.float64]]]:
+def site_counts_of(cells: TreeCells, rows: TreeRows, sites: Sites) -> Iterator[tuple[Site, Ints, Floats]]:
     """Yield each site, the counts that rows read there, and how much each row is to be scaled.
 
     Trees that a row did not grow stand for all trees of their kind; the others are scaled to nothing.
@@ -265,9 +260,7 @@ def site_counts_of(
         yield site, rows.tree_counts[of_cells[level, rows.leaves[:, tree]]], scale
 
 
-def log_ratios(
-    counts: NDArray[np.int64], labels: NDArray[np.int64], label_counts: NDArray[np.int64], smoothing: tuple[float, ...]
-) -> NDArray[np.float64]:
+def log_ratios(counts: Ints, labels: Ints, label_counts: Ints, smoothing: tuple[float, ...]) -> Floats:
     """Return the log-ratios of rows of counts, each without one count of its own label.
 
     Shapes
@@ -283,7 +276,7 @@ def log_ratios(
     return np.asarray(log1p((counts / prior)[:, :, None] / amounts) - totals)
 
 
-def left_out_shares(label_counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def left_out_shares(label_counts: Ints) -> tuple[Floats, Floats]:
     """Return each label's share of the examples without one row: where it has another label, and where it has this one.
 
     A cell without the row holds one example less of the row's label. Beside shares of all examples this would always
@@ -304,7 +297,7 @@ def _write_tree_features(
     of_cells = forest.cell_rows
     if int(rows.tree_counts.sum(axis=1).max(initial=0)) > _TABLE_COUNTS:
 
-        def ratios(held: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.float64]:
+        def ratios(held: Ints, labels: Array) -> Floats:
             return log_ratios(held, labels, rows.label_counts, smoothing)
 
         _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
@@ -326,9 +319,7 @@ def _write_tree_features(
     in_threads(written, pieces)
 
 
-def _logarithms(
-    counts: NDArray[np.int64], label_counts: NDArray[np.int64], smoothing: tuple[float, ...]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+def _logarithms(counts: Ints, label_counts: Ints, smoothing: tuple[float, ...]) -> tuple[Floats, Floats, Ints, Floats]:
     """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total.
 
     The first array is for rows of other labels, the second for rows of the label itself.
@@ -347,20 +338,20 @@ def plain_tree_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],
     cells: NDArray[np.int32],
-    counts: NDArray[np.int64],
+    counts: Ints,
     labels: NDArray[np.int32],
     kinds: NDArray[np.int32],
     n_kinds: int,
-    label_logs: NDArray[np.float64],
-    own_logs: NDArray[np.float64],
-    label_starts: NDArray[np.int64],
-    total_logs: NDArray[np.float64],
+    label_logs: Floats,
+    own_logs: Floats,
+    label_starts: Ints,
+    total_logs: Floats,
     out: NDArray[np.float32],
 ) -> None:
     """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
     assert n_kinds == len(KINDS)
 
-    def ratios(held: NDArray[np.int64], own: NDArray[Any]) -> NDArray[np.float64]:
+    def ratios(held: Ints, own: Array) -> Floats:
         places = np.arange(len(held))
         held[places, own] -= held[places, own] > 0
         logs = label_logs[label_starts + held]
@@ -372,12 +363,12 @@ def plain_tree_features(
 
 def _write_means(
     leaves: NDArray[np.int32],
-    is_out: NDArray[Any],
+    is_out: Array,
     cells: NDArray[np.int32],
-    counts: NDArray[np.int64],
-    labels: NDArray[Any],
-    kinds: NDArray[Any],
-    ratios: Callable[[NDArray[np.int64], NDArray[Any]], NDArray[np.float64]],
+    counts: Ints,
+    labels: Array,
+    kinds: Array,
+    ratios: Callable[[Ints, Array], Floats],
     out: NDArray[np.float32],
 ) -> None:
     """Write the mean of `ratios`, (m, L, J) of counts (m, L) and labels, over the trees that rows did not grow."""
@@ -444,7 +435,7 @@ def _most_rows(cells: TreeCells, n_labels: int, n_amounts: int, sample: int) -> 
 
 
 def _tried(
-    ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
+    ratios: NDArray[np.float32], rows: TreeRows, inside: Ints, prior: Floats
 ) -> list[tuple[tuple[bool, float], FittedWeights]]:
     """Return each option and its weights: shared ones first, then those of each label from there."""
     fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside)
@@ -459,7 +450,7 @@ def _tried(
     return in_threads(fitted, _OPTIONS)
 
 
-def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: Floats) -> Floats:
     by_label = weights.shared + weights.differences.T
     linear = np.zeros(ratios.shape[:2])
     for f in range(ratios.shape[2]):  # in this order, which that of a matrix product would not be

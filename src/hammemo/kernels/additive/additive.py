@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.native import CompiledLoops
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo._native import AdditiveLevels, AdditiveModes, AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
@@ -64,7 +65,7 @@ def loops() -> CompiledLoops:
     return native() or cast("CompiledLoops", plain)
 
 
-def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def fold_counts(words: Words, counts: Ints) -> Ints:
     """Return how many copies of rows lie in each fold: copy c of a row with hash w lies in fold (w + c) mod `FOLDS`.
 
     Examples
@@ -83,7 +84,7 @@ def fold_counts(words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray
     return counts // FOLDS + (behind < counts % FOLDS)
 
 
-def row_order(words: NDArray[np.uint64], *columns: NDArray[Any]) -> NDArray[np.int64]:
+def row_order(words: Words, *columns: Array) -> Ints:
     """Return the order of rows by their hashes, and among equal hashes by what the rows hold."""
     if (words[1:] > words[:-1]).all():
         return np.arange(len(words))
@@ -109,16 +110,14 @@ class AdditiveDesign:
         Columns whose products are coordinates; ordered columns are counted first, then columns of names.
     """
 
-    knots: tuple[NDArray[np.float64], ...]
+    knots: tuple[Floats, ...]
     has_missing: tuple[bool, ...]
     names: tuple[NDArray[np.uint8], ...]
     owners: tuple[int, ...]
-    pairs: NDArray[np.int64]
+    pairs: Ints
 
     @classmethod
-    def chosen(
-        cls, codes: ColumnCodes, values: NDArray[np.float64], name_codes: NDArray[np.uint8], counts: NDArray[np.int64]
-    ) -> AdditiveDesign:
+    def chosen(cls, codes: ColumnCodes, values: Floats, name_codes: NDArray[np.uint8], counts: Ints) -> AdditiveDesign:
         """Return the design for rows that occur so often, without pairs."""
         n_columns = values.shape[1] + name_codes.shape[1]
         room = _MAX_COORDINATES // max(n_columns, 1)
@@ -136,7 +135,7 @@ class AdditiveDesign:
         return len(self.knots) + len(self.names)
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """Where the coordinates of each column, then of each pair, start, and the end; coordinate 0 is constant."""
         coarse = self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
         pairs = [int(coarse[a] * coarse[b]) for a, b in self.pairs.tolist()]
@@ -147,7 +146,7 @@ class AdditiveDesign:
         """How many coordinates there are."""
         return int(self.starts[-1])
 
-    def rows(self, values: NDArray[np.float64], name_codes: NDArray[np.uint8]) -> AdditiveRows:
+    def rows(self, values: Floats, name_codes: NDArray[np.uint8]) -> AdditiveRows:
         """Return rows in the coordinates of this design."""
         values, name_codes = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(name_codes, np.uint8)
         return loops().AdditiveRows.of(values, name_codes, *self._levels, self.pairs)
@@ -169,7 +168,7 @@ class AdditiveDesign:
         """Return the levels of columns, which are fine, and of pairs, which are coarse."""
         return [self.levels(*most) for most in _LEVELS]
 
-    def step_tables(self, coefficients: NDArray[np.int64], middles: Sequence[NDArray[np.float64]]) -> StepTables:
+    def step_tables(self, coefficients: Ints, middles: Sequence[Floats]) -> StepTables:
         """Return the tables of a function; `middles` are the values that stand for the steps of ordered columns."""
         values = np.full((BYTES, len(middles)), np.nan)
         for column, known in zip(values.T, middles, strict=True):
@@ -193,11 +192,11 @@ class AdditiveDesign:
         return StepTables(columns, levels, rights, self.pairs, widths, ends, flat, coefficients[0] * HAT)
 
     @property
-    def coarse_sizes(self) -> NDArray[np.int64]:
+    def coarse_sizes(self) -> Ints:
         """How many levels each column has in pairs."""
         return self._sizes(_COARSE_KNOTS, _COARSE_NAMES)
 
-    def cells(self, values: NDArray[np.float64], name_codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def cells(self, values: Floats, name_codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return a few ranges or names of each column, for tests of pairs: shape (columns, m)."""
         found = []
         for column, known in zip(values.T, self.knots, strict=True):
@@ -208,7 +207,7 @@ class AdditiveDesign:
         return np.array(found, np.uint8).reshape(self.n_columns, len(values))
 
     @cached_property
-    def _blocks(self) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    def _blocks(self) -> tuple[list[Floats], Ints]:
         """The blocks of the change of coordinates, and the group of penalties of each new coordinate.
 
         A piecewise linear function becomes a line and bends, whose penalty is the sum of their squares. Group -1 is the
@@ -231,7 +230,7 @@ class AdditiveDesign:
         return blocks, np.array(groups)
 
     @property
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> Ints:
         """The group of penalties of each new coordinate."""
         return self._blocks[1]
 
@@ -247,14 +246,14 @@ class AdditiveDesign:
         fine, coarse = (loops().AdditiveLevels.of(*levels) for levels in self.grids())
         return fine, coarse
 
-    def _sizes(self, most_knots: int, most_names: int) -> NDArray[np.int64]:
+    def _sizes(self, most_knots: int, most_names: int) -> Ints:
         ordered = [min(len(known), most_knots) + has for known, has in zip(self.knots, self.has_missing, strict=True)]
         return np.array([*ordered, *(min(len(known), most_names) + 1 for known in self.names)], np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, for files."""
         return {
             "knots": np.concatenate([np.empty(0), *self.knots]),
@@ -310,17 +309,15 @@ class AdditiveBase:
 
     design: AdditiveDesign
     n_labels: int
-    coefficients: NDArray[np.int64]
-    crossed: NDArray[np.int64]
-    penalties: NDArray[np.float64]
+    coefficients: Ints
+    crossed: Ints
+    penalties: Floats
 
-    def scores(self, values: NDArray[np.float64], name_codes: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def scores(self, values: Floats, name_codes: NDArray[np.uint8]) -> Ints:
         """Return whole-number scores of rows: shape (m, labels), or (m, 1) for numbers."""
         return self._labelled(row_scores(self.design.rows(values, name_codes), self.coefficients))
 
-    def crossed_scores(
-        self, values: NDArray[np.float64], name_codes: NDArray[np.uint8], folds: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def crossed_scores(self, values: Floats, name_codes: NDArray[np.uint8], folds: Ints) -> Ints:
         """Return the scores of rows that lie in these folds, by the coefficients without their folds."""
         found = np.zeros((len(values), self.coefficients.shape[1]), np.int64)
         for fold, coefficients in enumerate(self.crossed):
@@ -328,7 +325,7 @@ class AdditiveBase:
             found[own] = row_scores(self.design.rows(values[own], name_codes[own]), coefficients)
         return self._labelled(found)
 
-    def contributions(self, rows: NDArray[np.uint8], middles: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def contributions(self, rows: NDArray[np.uint8], middles: Sequence[Floats]) -> Floats:
         """Return what each column of the table adds to the scores of rows, given their bytes; pairs are halved.
 
         With the constant, ``coefficients[0]``, contributions add up to the scores before these are rounded.
@@ -344,14 +341,14 @@ class AdditiveBase:
                 found[owners[column]] += added / (HAT * len(columns))
         return found
 
-    def _labelled(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _labelled(self, scores: Ints) -> Ints:
         return with_all_labels(scores, self.n_labels)
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
         return {"n_labels": self.n_labels, "owners": list(self.design.owners), "n_ordered": len(self.design.knots)}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
         found = {f"design.{name}": array for name, array in self.design.arrays().items()}
         return found | {"coefficients": self.coefficients, "crossed": self.crossed, "penalties": self.penalties}
@@ -393,13 +390,13 @@ def n_outputs(n_labels: int) -> int:
     return n_labels if n_labels > 2 else 1
 
 
-def with_all_labels(scores: NDArray[Any], n_labels: int) -> NDArray[Any]:
+def with_all_labels(scores: Array, n_labels: int) -> Array:
     """Return scores with a column of zeros for the first of two labels."""
     missing = max(n_labels - scores.shape[-1], 0)
     return np.concatenate([np.zeros((*scores.shape[:-1], missing), scores.dtype), scores], axis=-1)
 
 
-def row_scores(rows: AdditiveRows, coefficients: NDArray[np.int64]) -> NDArray[np.int64]:
+def row_scores(rows: AdditiveRows, coefficients: Ints) -> Ints:
     """Return the sums over coordinates, rounded to whole numbers: shape (m, outputs)."""
     coefficients = np.ascontiguousarray(coefficients)
     out = np.empty((rows.n, coefficients.shape[1]), np.int64)
@@ -407,7 +404,7 @@ def row_scores(rows: AdditiveRows, coefficients: NDArray[np.int64]) -> NDArray[n
     return out
 
 
-def whole_coefficients(theta: NDArray[np.float64], unit: float) -> NDArray[np.int64]:
+def whole_coefficients(theta: Floats, unit: float) -> Ints:
     """Return coefficients as whole numbers of this unit."""
     return np.rint(np.clip(theta * unit, -MAX_COEFFICIENT, MAX_COEFFICIENT)).astype(np.int64)
 
@@ -421,7 +418,7 @@ _KNOT_SHARES: Final = (
 """By the most knots of a column, the shares of rows below its knots in the lower half; the upper half is alike."""
 
 
-def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
+def _knots(values: Floats, counts: Ints, most: int) -> Floats:
     """Return the values that occur where they are few, else round numbers near quantiles, more of them at the ends.
 
     A knot is the roundest binary number near its quantile. A value that fills this neighbourhood is a knot itself.
@@ -449,12 +446,12 @@ def _knots(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) ->
     return found if _has_range(found) else distinct[[0, -1]]
 
 
-def _has_range(knots: NDArray[np.float64]) -> bool:
+def _has_range(knots: Floats) -> bool:
     """Return whether the range of knots can be divided; halves, because it may be too large for a number."""
     return len(knots) > 1 and bool(0.5 * knots[-1] > 0.5 * knots[0])
 
 
-def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) -> NDArray[np.uint8]:
+def _frequent(codes: NDArray[np.uint8], counts: Ints, most: int) -> NDArray[np.uint8]:
     """Return the most frequent bytes of names, 0 for the other names left out; ties by the byte, which is a hash."""
     totals = np.bincount(codes, weights=counts, minlength=BYTES).astype(np.int64)
     totals[0] = 0
@@ -462,14 +459,14 @@ def _frequent(codes: NDArray[np.uint8], counts: NDArray[np.int64], most: int) ->
     return order[totals[order] > 0].astype(np.uint8)
 
 
-def _some(knots: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def _some(knots: Floats, most: int) -> Floats:
     """Return at most so many knots, evenly chosen, the outer ones among them."""
     if len(knots) <= most:
         return knots
     return knots[(np.arange(most) * (len(knots) - 1) * 2 + most - 1) // (2 * (most - 1))]
 
 
-def _line_and_bends(knots: NDArray[np.float64]) -> NDArray[np.float64]:
+def _line_and_bends(knots: Floats) -> Floats:
     """Return, as columns, a line of the spread 1 and the bend at each inner knot that holds no line.
 
     The bend of a function is the change of its slope, divided by the root of the mean range around it.
@@ -487,7 +484,7 @@ def _line_and_bends(knots: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ascontiguousarray(np.array(found).T)
 
 
-def _split(flat: NDArray[Any], lengths: list[int]) -> tuple[NDArray[Any], ...]:
+def _split(flat: Array, lengths: list[int]) -> tuple[Array, ...]:
     if sum(lengths) != len(flat):
         raise ValueError("the knots or names of its columns are not as many as declared")
     return tuple(np.split(flat, np.cumsum(lengths)[:-1])) if lengths else ()

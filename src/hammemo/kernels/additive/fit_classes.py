@@ -32,6 +32,7 @@ from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints, Words
     from hammemo._native import AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
@@ -55,12 +56,12 @@ _PAIR_SHRINKAGE: Final = 1.0
 
 def class_base(
     codes: ColumnCodes,
-    values: NDArray[np.float64],
+    values: Floats,
     name_codes: NDArray[np.uint8],
-    labels: NDArray[np.int64],
+    labels: Ints,
     n_labels: int,
-    counts: NDArray[np.int64],
-    words: NDArray[np.uint64],
+    counts: Ints,
+    words: Words,
 ) -> AdditiveBase:
     """Return the base for rows with these labels: a function of the multiset of rows.
 
@@ -107,9 +108,7 @@ class _LabelledRows:
     labels: NDArray[np.int32]
     outputs: int
 
-    def evidence(
-        self, phi: NDArray[np.float64], penalties: NDArray[np.float64], weights: NDArray[np.float64], rounds: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def evidence(self, phi: Floats, penalties: Floats, weights: Floats, rounds: int) -> tuple[Floats, Floats, Floats]:
         """Return coefficients, penalties and `inverse_of` the curvature, after so many steps of the evidence."""
         groups = self.design.groups
         for place in range(rounds):
@@ -123,7 +122,7 @@ class _LabelledRows:
         inverse = inverse_of(self.curvature(phi, weights), self.ridge(penalties))
         return self.fitted(phi, penalties, weights, inverse), penalties, inverse
 
-    def curvature(self, phi: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def curvature(self, phi: Floats, weights: Floats) -> Floats:
         """Return the mean curvature of the outputs: shape (q, q)."""
         q, entries = phi.shape[1], self.rows.n_entries // max(self.rows.n, 1)
         most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // entries**2))
@@ -131,31 +130,31 @@ class _LabelledRows:
         self.rows.curvature(self.labels, weights, self.design.modes, phi, most, found.reshape(-1))
         return found
 
-    def ridge(self, penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+    def ridge(self, penalties: Floats) -> Floats:
         """Return the penalty of each coordinate."""
         return ridge(self.design.groups, penalties, _OF_CONSTANT)
 
     def fitted(
         self,
-        phi: NDArray[np.float64],
-        penalties: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        inverse: NDArray[np.float64],
+        phi: Floats,
+        penalties: Floats,
+        weights: Floats,
+        inverse: Floats,
         end: tuple[int, float] = _LONG,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found = phi.copy()
         self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), *end, found)
         return found
 
-    def whole(self, phi: NDArray[np.float64]) -> NDArray[np.int64]:
+    def whole(self, phi: Floats) -> Ints:
         """Return coefficients of the coordinates of rows, in whole numbers: shape (p, outputs)."""
         found = np.empty((self.design.p, self.outputs))
         self.design.modes.apply(phi, found.reshape(-1))
         return whole_coefficients(found, NAT)
 
 
-def _prior(labels: NDArray[np.int64], n_labels: int, counts: NDArray[np.int64], q: int) -> NDArray[np.float64]:
+def _prior(labels: Ints, n_labels: int, counts: Ints, q: int) -> Floats:
     """Return coefficients that say how frequent labels are, shape (outputs, q)."""
     shares = np.bincount(labels, weights=counts, minlength=n_labels) + 0.5
     found = np.zeros((n_outputs(n_labels), q))
@@ -165,16 +164,16 @@ def _prior(labels: NDArray[np.int64], n_labels: int, counts: NDArray[np.int64], 
 
 def _crossed(
     rows: _LabelledRows,
-    phi: NDArray[np.float64],
-    penalties: NDArray[np.float64],
-    inverse: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    folded: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    phi: Floats,
+    penalties: Floats,
+    inverse: Floats,
+    counts: Ints,
+    folded: Ints,
+) -> Ints:
     """Return coefficients without each fold: shape (folds, p, outputs)."""
     few = counts.sum() <= _OWN_PENALTY_ROWS
 
-    def without(of_fold: NDArray[np.int64]) -> NDArray[np.int64]:
+    def without(of_fold: Ints) -> Ints:
         weights = (counts - of_fold).astype(np.float64)
         if few:
             return rows.whole(rows.evidence(phi, penalties, weights, _FOLD_ROUNDS)[0])
@@ -183,9 +182,7 @@ def _crossed(
     return np.stack(in_threads(without, list(folded)))
 
 
-def _left_over(
-    rows: _LabelledRows, crossed: NDArray[np.int64], folded: NDArray[np.int64]
-) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
+def _left_over(rows: _LabelledRows, crossed: Ints, folded: Ints) -> tuple[float, Ints, Ints]:
     """Return the loss of rows left out, and what their labels exceed the crossed shares by, with its spread."""
     observed = rows.labels[:, None] == (np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs))
     loss, left, spread = 0.0, np.zeros(observed.shape, np.int64), np.zeros(observed.shape, np.int64)

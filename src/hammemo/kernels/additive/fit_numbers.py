@@ -29,6 +29,7 @@ from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints, Words
     from hammemo._native import AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
@@ -60,8 +61,8 @@ class Gram:
         How many rows there are.
     """
 
-    products: NDArray[np.int64]
-    targets: NDArray[np.int64]
+    products: Ints
+    targets: Ints
     squares: int
     n: int
 
@@ -71,7 +72,7 @@ class Gram:
         return cls(np.zeros((p, p), np.int64), np.zeros(p, np.int64), 0, 0)
 
     @classmethod
-    def of_rows(cls, rows: AdditiveRows, p: int, targets: NDArray[np.int64], counts: NDArray[np.int64]) -> Gram:
+    def of_rows(cls, rows: AdditiveRows, p: int, targets: Ints, counts: Ints) -> Gram:
         """Return the memory of rows with these targets, each so often; negative counts subtract."""
         total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
         if top > MAX_TARGET or total * max(top, _HAT) * 16 * _HAT >= 2**63:
@@ -102,16 +103,16 @@ class Gram:
 
 def gram_of(
     design: AdditiveDesign,
-    values: NDArray[np.float64],
+    values: Floats,
     name_codes: NDArray[np.uint8],
-    targets: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    targets: Ints,
+    counts: Ints,
 ) -> Gram:
     """Return the memory of rows with these targets, each so often; negative counts subtract."""
     return Gram.of_rows(design.rows(values, name_codes), design.p, targets, counts)
 
 
-def solved(design: AdditiveDesign, penalties: NDArray[np.float64], gram: Gram) -> NDArray[np.int64]:
+def solved(design: AdditiveDesign, penalties: Floats, gram: Gram) -> Ints:
     """Return the coefficients, shape (p, 1), that a memory and frozen penalties give."""
     if not gram.n:
         return np.zeros((design.p, 1), np.int64)
@@ -120,11 +121,11 @@ def solved(design: AdditiveDesign, penalties: NDArray[np.float64], gram: Gram) -
 
 def number_base(
     codes: ColumnCodes,
-    values: NDArray[np.float64],
+    values: Floats,
     name_codes: NDArray[np.uint8],
-    targets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    words: NDArray[np.uint64],
+    targets: Ints,
+    counts: Ints,
+    words: Words,
 ) -> tuple[AdditiveBase, Gram]:
     """Return the base for rows with these targets, a function of the multiset of rows, and its memory.
 
@@ -168,8 +169,8 @@ class _Equations:
     """A memory in the coordinates of the fit, and in units of the standard deviation of targets."""
 
     design: AdditiveDesign
-    products: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    products: Floats
+    targets: Floats
     squares: float
     n: int
     scale: float
@@ -182,19 +183,19 @@ class _Equations:
         design.modes.apply_turned(gram.targets / (_HAT * scale), targets)
         return cls(design, products, targets, gram.squares / scale**2, gram.n, scale)
 
-    def solved(self, penalties: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def solved(self, penalties: Floats) -> tuple[Floats, Floats]:
         """Return coefficients, and the inverse that gives them."""
         inverse = inverse_of(self.products, ridge(self.design.groups, penalties, _OF_CONSTANT))
         return _times(inverse, _times(inverse.T, self.targets)), inverse
 
-    def whole(self, penalties: NDArray[np.float64]) -> NDArray[np.int64]:
+    def whole(self, penalties: Floats) -> Ints:
         """Return coefficients of the coordinates of rows, in whole numbers: shape (p, 1)."""
         found = np.empty((self.design.p, 1))
         self.design.modes.apply(self.solved(penalties)[0][None], found.reshape(-1))
         return whole_coefficients(found, self.scale)
 
 
-def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
+def _evidence(design: AdditiveDesign, gram: Gram, penalties: Floats, rounds: int) -> Floats:
     """Return penalties after so many steps of the evidence."""
     if gram.n < 2:
         return penalties
@@ -208,30 +209,28 @@ def _evidence(design: AdditiveDesign, gram: Gram, penalties: NDArray[np.float64]
     return penalties
 
 
-def _crossed(
-    design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _crossed(design: AdditiveDesign, gram: Gram, grams: list[Gram], penalties: Floats) -> Ints:
     """Return coefficients without each fold: shape (folds, p, 1)."""
     rounds = _FOLD_ROUNDS if gram.n <= _OWN_PENALTY_ROWS else 0
 
-    def without(own: Gram) -> NDArray[np.int64]:
+    def without(own: Gram) -> Ints:
         rest = gram - own
         return solved(design, _evidence(design, rest, penalties, rounds), rest)
 
     return np.stack(in_threads(without, grams))
 
 
-def _squares(left: NDArray[np.int64], folded: NDArray[np.int64]) -> float:
+def _squares(left: Ints, folded: Ints) -> float:
     """Return the sum of squares, each so often, row by row."""
     return _summed((left.astype(np.float64) ** 2 * folded).ravel())
 
 
-def _summed(numbers: NDArray[np.float64]) -> float:
+def _summed(numbers: Floats) -> float:
     """Return the sum, in the order given."""
     return float(np.cumsum(np.append(0.0, numbers))[-1])
 
 
-def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _times(matrix: Floats, vector: Floats) -> Floats:
     """Return the product of a matrix and a vector, column by column: BLAS has another order on each processor."""
     found = np.zeros(len(matrix))
     for column, number in zip(matrix.T, vector.tolist(), strict=True):

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo._native import StepRatios
     from hammemo.kernels.additive.step_tables import StepTables
 
-    Coded = tuple[NDArray[np.uint8], Sequence[NDArray[np.float64]]]
+    Coded = tuple[NDArray[np.uint8], Sequence[Floats]]
     """Bytes of rows, and the values that stand for the steps of ordered columns."""
 
 
@@ -49,11 +50,9 @@ class LabelBase:
 
     function: AdditiveBase
     labels: Vocabulary
-    counts: NDArray[np.int64]
+    counts: Ints
 
-    def ratios(
-        self, values: NDArray[np.float64], name_codes: NDArray[np.uint8], labels: Vocabulary
-    ) -> NDArray[np.float64]:
+    def ratios(self, values: Floats, name_codes: NDArray[np.uint8], labels: Vocabulary) -> Floats:
         """Return the ratios of these labels, by the function that was fitted to all rows.
 
         Shapes
@@ -62,23 +61,23 @@ class LabelBase:
         """
         return self.ratios_of(self.function.scores(values, name_codes), labels)
 
-    def ratios_of(self, scores: NDArray[np.int64], labels: Vocabulary) -> NDArray[np.float64]:
+    def ratios_of(self, scores: Ints, labels: Vocabulary) -> Floats:
         """Return the ratios of labels that belong to scores of the function: (m, labels)."""
         return self._placed(self._centred(with_all_labels(scores, len(self.labels)) - self.prior), labels)
 
     def crossed_ratios(
         self,
-        values: NDArray[np.float64],
+        values: Floats,
         name_codes: NDArray[np.uint8],
-        words: NDArray[np.uint64],
+        words: Words,
         labels: Vocabulary,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return the ratios for rows with these hashes, by the functions that were fitted without their folds."""
         folds = (words % np.uint64(FOLDS)).astype(np.int64)
         scores = self.function.crossed_scores(values, name_codes, folds)
         return self.ratios_of(scores, labels)
 
-    def contributions(self, coded: Coded, labels: Vocabulary) -> NDArray[np.float64]:
+    def contributions(self, coded: Coded, labels: Vocabulary) -> Floats:
         """Return what each column of the table adds to the ratios of rows; a number for each label is left.
 
         Shapes
@@ -88,7 +87,7 @@ class LabelBase:
         found = with_all_labels(self.function.contributions(*coded), len(self.labels))
         return self._placed(self._centred(found), labels)
 
-    def crossed_contributions(self, coded: Coded, words: NDArray[np.uint64], labels: Vocabulary) -> NDArray[np.float64]:
+    def crossed_contributions(self, coded: Coded, words: Words, labels: Vocabulary) -> Floats:
         """Return the same for rows with these hashes, by the functions that were fitted without their folds."""
         folds, (rows, middles) = words % np.uint64(FOLDS), coded
         of_folds = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
@@ -101,16 +100,16 @@ class LabelBase:
         return np.concatenate(found, axis=1)[:, np.argsort(np.concatenate(of_folds), kind="stable")]
 
     @cached_property
-    def prior(self) -> NDArray[np.int64]:
+    def prior(self) -> Ints:
         """The logarithm of each label's share, in 1/65536 nats."""
         shares = (self.counts + 0.5) / float((self.counts + 0.5).sum())
         return np.rint(log(shares) * NAT).astype(np.int64)
 
-    def _centred(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def _centred(self, scores: Array) -> Floats:
         n = len(self.labels)
         return np.asarray((scores * n - scores.sum(axis=-1, keepdims=True)) / float(n * NAT))
 
-    def _placed(self, ratios: NDArray[np.float64], labels: Vocabulary) -> NDArray[np.float64]:
+    def _placed(self, ratios: Floats, labels: Vocabulary) -> Floats:
         """Return columns for other labels; zeros for those that are unknown here."""
         places = self.labels.find(labels)
         return np.where(places >= 0, ratios[..., places], 0.0)
@@ -122,7 +121,7 @@ class LabelBase:
         """Return what is no array, ready for JSON."""
         return self.function.described()
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
         found = {f"function.{name}": array for name, array in self.function.arrays().items()}
         found |= {f"labels.{name}": array for name, array in self.labels.arrays().items()}
@@ -156,9 +155,9 @@ class BaseAnswers:
     """
 
     base: LabelBase
-    middles: Sequence[NDArray[np.float64]]
+    middles: Sequence[Floats]
     labels: Vocabulary
-    weights: NDArray[np.float64]
+    weights: Floats
 
     @cached_property
     def tables(self) -> StepTables:
@@ -176,16 +175,14 @@ class BaseAnswers:
         places = self.base.labels.find(self.labels)
         return loops.StepRatios.of(*tables, self.base.prior, places, np.ascontiguousarray(self.weights, np.float64))
 
-    def add(self, rows: NDArray[np.uint8], totals: NDArray[np.float64]) -> None:
+    def add(self, rows: NDArray[np.uint8], totals: Floats) -> None:
         """Add the weighted ratios of rows to their scores: (m, labels)."""
         if self.compiled is not None:
             self.compiled.add(rows, totals)
         else:
             totals += self.weights * self.base.ratios_of(self.tables.scores(rows), self.labels)
 
-    def contributions(
-        self, rows: NDArray[np.uint8], columns: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def contributions(self, rows: NDArray[np.uint8], columns: Ints) -> tuple[Floats, Floats]:
         """Return what each column of the table adds to the scores of the labels in these columns, and what is left.
 
         Shapes

@@ -18,6 +18,7 @@ from hammemo.tokens.hashing import mix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.kernels.additive.additive import AdditiveDesign
 
 PAIRS_A_ROUND: Final = 4
@@ -28,12 +29,12 @@ _TESTED: Final = 2**26
 _LEAST_TESTED: Final = 2000
 
 
-def ridge(groups: NDArray[np.int64], penalties: NDArray[np.float64], of_constant: float) -> NDArray[np.float64]:
+def ridge(groups: Ints, penalties: Floats, of_constant: float) -> Floats:
     """Return the penalty of each coordinate."""
     return np.append(penalties, of_constant)[groups]  # group -1 is the constant
 
 
-def inverse_of(curvature: NDArray[np.float64], penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+def inverse_of(curvature: Floats, penalties: Floats) -> Floats:
     """Return T, an upper triangle with T T^T the inverse of the curvature with penalties."""
     found = np.empty(curvature.shape)
     whole = curvature.copy()
@@ -43,16 +44,14 @@ def inverse_of(curvature: NDArray[np.float64], penalties: NDArray[np.float64]) -
     return found
 
 
-def group_sums(groups: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def group_sums(groups: Ints, numbers: Floats) -> Floats:
     """Return the sum of numbers in each group, the constant left out."""
     held = groups >= 0
     found = np.bincount(groups[held], weights=numbers[held], minlength=int(groups.max()) + 1)
     return found.astype(np.float64)
 
 
-def worth(
-    groups: NDArray[np.int64], penalties: NDArray[np.float64], inverse: NDArray[np.float64], outputs: int
-) -> NDArray[np.float64]:
+def worth(groups: Ints, penalties: Floats, inverse: Floats, outputs: int) -> Floats:
     """Return how many coefficients of each group the rows determine."""
     variances = np.zeros(len(inverse))
     for column in inverse.T:  # in this order, whatever the processor
@@ -64,11 +63,11 @@ def worth(
 def next_pairs(
     design: AdditiveDesign,
     cells: NDArray[np.uint8],
-    left: NDArray[np.int64],
-    spread: NDArray[np.int64],
+    left: Ints,
+    spread: Ints,
     shrinkage: float,
     room: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
 
     Where nothing is left over, scores are about normal, and the highest of P scores is near the root of 2 log P: a pair

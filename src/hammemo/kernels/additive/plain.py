@@ -16,6 +16,8 @@ from scipy.optimize import minimize
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
+
 HAT: Final = 1024
 
 
@@ -23,10 +25,10 @@ HAT: Final = 1024
 class AdditiveLevels:
     """How the columns of a table become levels."""
 
-    knots: list[NDArray[np.float64]]
+    knots: list[Floats]
     has_missing: NDArray[np.uint8]
     of_names: NDArray[np.uint8]
-    sizes: NDArray[np.int64]
+    sizes: Ints
     reach: int
 
     @classmethod
@@ -34,9 +36,9 @@ class AdditiveLevels:
         """Return the levels of arrays."""
         return cls(np.split(knots, starts[1:-1]) if len(starts) > 1 else [], has_missing, of_names, sizes, reach)
 
-    def places(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def places(self, values: Floats, names: NDArray[np.uint8]) -> list[tuple[Array, Array]]:
         """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
-        found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        found: list[tuple[Array, Array]] = []
         for knots, has_missing, x in zip(self.knots, self.has_missing, values.T, strict=True):
             gone = np.isnan(x)
             level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
@@ -58,24 +60,24 @@ class AdditiveLevels:
 class AdditiveModes:
     """A change of coordinates: shape (p, q)."""
 
-    matrix: NDArray[np.float64]
+    matrix: Floats
 
     @classmethod
-    def of(cls, rows: NDArray[np.int64], columns: NDArray[np.int64], flat: NDArray[np.float64]) -> AdditiveModes:
+    def of(cls, rows: Ints, columns: Ints, flat: Floats) -> AdditiveModes:
         """Return the change of coordinates with these blocks."""
         shapes = list(zip(np.diff(rows).tolist(), np.diff(columns).tolist(), strict=True))
         blocks = np.split(flat, np.cumsum([a * b for a, b in shapes])[:-1])
         return cls(block_diag(*(block.reshape(shape) for block, shape in zip(blocks, shapes, strict=True))))
 
-    def apply(self, phi: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def apply(self, phi: Floats, out: Floats) -> None:
         """Write the coordinates of rows, (p, outputs), for those of the fit, (outputs, q)."""
         out[:] = (self.matrix @ phi.T).ravel()
 
-    def apply_turned(self, given: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def apply_turned(self, given: Floats, out: Floats) -> None:
         """Write sums over the coordinates of rows, (p,), as sums over those of the fit, (q,)."""
         out[:] = self.matrix.T @ given
 
-    def turn(self, upper: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def turn(self, upper: Floats, out: Floats) -> None:
         """Write the matrix with this upper half, (p, p), in the coordinates of the fit: (q, q)."""
         whole = np.triu(upper) + np.triu(upper, 1).T
         out[:] = (self.matrix.T @ whole @ self.matrix).ravel()
@@ -85,16 +87,16 @@ class AdditiveModes:
 class AdditiveRows:
     """Rows in the coordinates of an additive function, in 1/1024: shape (n, p)."""
 
-    matrix: NDArray[np.int64]
+    matrix: Ints
 
     @classmethod
     def of(
         cls,
-        values: NDArray[np.float64],
+        values: Floats,
         names: NDArray[np.uint8],
         fine: AdditiveLevels,
         coarse: AdditiveLevels,
-        pairs: NDArray[np.int64],
+        pairs: Ints,
     ) -> AdditiveRows:
         """Return rows with these values and bytes of names."""
         blocks = [np.full((len(values), 1), HAT)]
@@ -119,11 +121,11 @@ class AdditiveRows:
         """How many coordinates of rows are not zero."""
         return int(np.count_nonzero(self.matrix))
 
-    def scores(self, coefficients: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    def scores(self, coefficients: Ints, out: Ints) -> None:
         """Write the sums over coordinates, rounded."""
         out[:] = (self.matrix @ coefficients + HAT // 2 >> 10).ravel()
 
-    def add_gram(self, counts: Any, targets: Any, gram: NDArray[np.int64], products: NDArray[np.int64]) -> None:
+    def add_gram(self, counts: Any, targets: Any, gram: Ints, products: Ints) -> None:
         """Add products of coordinates, the upper half, and of coordinates and targets."""
         weighted = self.matrix * counts[:, None]
         gram += np.triu(weighted.T @ self.matrix).ravel()
@@ -136,7 +138,7 @@ class AdditiveRows:
         modes: AdditiveModes,
         phi: Any,
         most: int,
-        out: NDArray[np.float64],
+        out: Floats,
     ) -> None:
         """Write the mean curvature of the outputs, by the first `most` rows with a weight: (q, q)."""
         own = np.flatnonzero(weights)[:most]
@@ -150,18 +152,18 @@ class AdditiveRows:
         labels: Any,
         weights: Any,
         modes: AdditiveModes,
-        inverse: NDArray[np.float64],
+        inverse: Floats,
         penalties: Any,
         steps: int,
         tolerance: float,
-        phi: NDArray[np.float64],
+        phi: Floats,
     ) -> None:
         """Move phi, (outputs, q), to where the penalised loss is lowest."""
         outputs, q = phi.shape
         B, start = self.matrix / HAT @ modes.matrix, phi.copy()
         observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
 
-        def loss(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        def loss(u: Floats) -> tuple[float, Floats]:
             at = start + u.reshape(outputs, q) @ inverse.T
             shares = _shares(B @ at.T)
             own = np.where(observed, shares, 1 - shares)[:, 0] if outputs == 1 else shares[observed]
@@ -179,7 +181,7 @@ class AdditiveRows:
         phi[:] = start + found.x.reshape(outputs, q) @ inverse.T
 
 
-def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
+def inverse_root(a: Floats, out: Floats) -> bool:
     """Write the inverse of R, for a = R^T R with R an upper triangle; return whether there is one."""
     try:
         root = np.linalg.cholesky(np.triu(a) + np.triu(a, 1).T).T
@@ -189,7 +191,7 @@ def inverse_root(a: NDArray[np.float64], out: NDArray[np.float64]) -> bool:
     return True
 
 
-def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: NDArray[np.float64]) -> float:
+def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: Floats) -> float:
     """Write the shares of labels by scores in 1/65536 nats; return the sum of losses, none above `most`."""
     shares = _shares(scores / 65536)
     out[:] = shares.ravel()
@@ -200,7 +202,7 @@ def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: NDArr
     )
 
 
-def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: NDArray[np.float64]) -> None:
+def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: Floats) -> None:
     """Write, for each pair of columns, by how much its cells explain what is left, less what noise explains."""
     firsts, seconds = np.triu_indices(len(sizes), 1)
     for place, (a, b) in enumerate(zip(firsts.tolist(), seconds.tolist(), strict=True)):
@@ -213,7 +215,7 @@ def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float
         out[place] = (s**2 / (v + shrinkage) - share).sum() / np.sqrt(2 * (share**2).sum() + 1e-9)
 
 
-def _scattered(n: int, size: int, held: NDArray[np.bool_], entries: list[tuple[Any, Any]]) -> NDArray[np.int64]:
+def _scattered(n: int, size: int, held: Bools, entries: list[tuple[Any, Any]]) -> Ints:
     """Return a matrix (n, size) with these entries, (column, number) of each row, in the rows that are held."""
     found = np.zeros((n, size), np.int64)
     for column, number in entries:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Ints
+
 BYTES = 256
 
 
@@ -39,16 +41,16 @@ class StepTables:
     constant : ndarray of int64, shape (outputs,)
     """
 
-    columns: NDArray[np.int64]
+    columns: Ints
     levels: NDArray[np.int32]
     rights: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    widths: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-    constant: NDArray[np.int64]
+    pairs: Ints
+    widths: Ints
+    starts: Ints
+    blocks: Ints
+    constant: Ints
 
-    def terms(self, rows: NDArray[np.uint8]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
+    def terms(self, rows: NDArray[np.uint8]) -> Iterator[tuple[tuple[int, ...], Ints]]:
         """Go through what each column and each pair of columns adds to rows: (m, outputs)."""
         for j, table in enumerate(self.columns):
             yield (j,), table[rows[:, j]]
@@ -64,7 +66,7 @@ class StepTables:
             entries = zip(shares, (0, 1, width, width + 1), strict=True)
             yield (first, second), sum((share * held)[:, None] * self.blocks[at + step] for share, step in entries)
 
-    def scores(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def scores(self, rows: NDArray[np.uint8]) -> Ints:
         """Return the scores of rows, rounded: (m, outputs)."""
         total = np.tile(self.constant, (len(rows), 1))
         for _, added in self.terms(rows):

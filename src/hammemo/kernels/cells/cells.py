@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
@@ -68,7 +69,7 @@ class Cells:
 
     kinds: str
     missing_is_cell: bool
-    ranges: tuple[NDArray[np.float64], ...]
+    ranges: tuple[Floats, ...]
 
     @property
     def h(self) -> int:
@@ -130,7 +131,7 @@ class Cells:
         """Return the tokens of the cells of trees, of which there are none: (m, 0)."""
         return np.empty((len(contexts), 0), np.int32)
 
-    def base_answers(self, labels: Vocabulary, weights: NDArray[np.float64] | None) -> BaseAnswers | None:  # noqa: ARG002
+    def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:  # noqa: ARG002
         """Return what an additive base adds to the scores of labels: there is none."""
         return None
 
@@ -152,7 +153,7 @@ class Cells:
             return None
         return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
 
-    def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
+    def column_shares(self, contexts: Contexts) -> Floats:
         """Return the share of each column of the table in what each position of the cells of rows says.
 
         Shapes
@@ -180,7 +181,7 @@ class Cells:
             "base": None,
         }
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
         return {
             "ranges": np.concatenate([np.empty(0), *self.ranges]),
@@ -247,13 +248,13 @@ class TreeCells(Cells):
         """Return the leaf of each row in each tree."""
         return self.forest.leaves(self.codes.rows(contexts))
 
-    def out_of_bag(self, words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def out_of_bag(self, words: Words, counts: Ints) -> Bools:
         """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees)."""
         beyond = words > np.uint64(self.last_word)
         trees = range(self.forest.n_trees)
         return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
 
-    def base_answers(self, labels: Vocabulary, weights: NDArray[np.float64] | None) -> BaseAnswers | None:
+    def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:
         """Return what the additive base adds to the scores of labels, if it has weights."""
         return None if weights is None else BaseAnswers(self.base, self.codes.step_middles, labels, weights)
 
@@ -270,7 +271,7 @@ class TreeCells(Cells):
         """Return what a column holds: a name, a number, or a moment as text."""
         return super().shown(j, token) if self.kinds[j] == ColumnKind.DATES else token
 
-    def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
+    def column_shares(self, contexts: Contexts) -> Floats:
         """Return the share of each column of the table in what each position of the cells of rows says.
 
         A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
@@ -284,7 +285,7 @@ class TreeCells(Cells):
         found[:, h:] = self.node_shares(distinct)[ranks.reshape(m, -1)]
         return found
 
-    def node_shares(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
+    def node_shares(self, nodes: Array) -> Floats:
         """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
         shares = cut_shares(self.forest, self.codes.owned_shares(), nodes)
         shares[~shares.any(axis=1)] = 1.0 / len(self.kinds)  # a root belongs to all columns
@@ -296,7 +297,7 @@ class TreeCells(Cells):
         more = {"last_word": self.last_word, "trees": True, "tuples": tuples, "base": self.base.described()}
         return {**super().described(), **more}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
         found = super().arrays()
         found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
@@ -305,7 +306,7 @@ class TreeCells(Cells):
         return found
 
 
-def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
+def range_text(kind: str, cuts: Floats, place: int) -> str:
     """Return a range of a column of numbers or moments as it is shown; `place` is its number, from 0.
 
     Examples
@@ -322,7 +323,7 @@ def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
     return f"{low} to {high}"
 
 
-def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
+def _cut_texts(kind: str, cuts: Floats) -> list[str]:
     """Return cuts as they are shown: moments by their day where that tells them apart."""
     if kind != ColumnKind.DATES:
         return [f"{cut:.4g}" for cut in cuts.tolist()]

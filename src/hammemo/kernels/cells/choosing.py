@@ -23,6 +23,7 @@ from hammemo.tokens.hashing import key_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Floats, Ints, Words
     from hammemo.tokens.contexts import Contexts, Examples
 
 GROWING_ROWS: Final = 20_000
@@ -59,9 +60,9 @@ def _base(
     codes: ColumnCodes,
     examples: Examples,
     coded: NDArray[np.uint8],
-    rows: NDArray[np.int64],
-    words: NDArray[np.uint64],
-    counts: NDArray[np.int64],
+    rows: Ints,
+    words: Words,
+    counts: Ints,
 ) -> LabelBase:
     """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
     labels, plain = examples.label_ranks[rows], codes.plain_of_rows(coded)
@@ -70,7 +71,7 @@ def _base(
     return LabelBase(function, examples.labels, examples.label_counts())
 
 
-def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+def _ranges(kinds: str, contexts: Contexts, counts: Ints) -> tuple[Floats, ...]:
     """Return the cuts between the ranges of each column, none for names."""
     values = token_values(contexts.vocabulary)
     return tuple(
@@ -79,7 +80,7 @@ def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[
     )
 
 
-def _pairs(kinds: str, seed: int) -> NDArray[np.int64]:
+def _pairs(kinds: str, seed: int) -> Ints:
     """Return pairs of ordered columns, at most `_MAX_PAIRS`, drawn by the seed; parts of dates are in none."""
     ordered, place = [], 0
     for kind in kinds:

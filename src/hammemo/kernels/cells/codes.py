@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo._native import StepCoder
 
 MAX_CUTS: Final = 253
@@ -49,13 +50,13 @@ LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
 
-def token_values(vocabulary: Vocabulary) -> NDArray[np.float64]:
+def token_values(vocabulary: Vocabulary) -> Floats:
     """Return tokens as numbers, NaN for strings and, at the end, where rank -1 reads it, for no token."""
     strings = np.full(len(vocabulary.strings) + 1, np.nan)
     return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])
 
 
-def values_of(contexts: Contexts) -> NDArray[np.float64]:
+def values_of(contexts: Contexts) -> Floats:
     """Return the tokens of contexts as numbers, NaN for strings and for no token: (m, h)."""
     vocabulary, ranks = contexts.vocabulary, contexts.ranks
     if len(vocabulary) <= ranks.size:
@@ -68,7 +69,7 @@ def values_of(contexts: Contexts) -> NDArray[np.float64]:
     return values
 
 
-def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def ordered_parts(kind: str, values: Floats) -> list[Floats]:
     """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
 
     Examples
@@ -99,9 +100,7 @@ def part_names(kind: str) -> tuple[str, ...]:
     return _DATE_PARTS if kind == ColumnKind.DATES else ("",)
 
 
-def quantile_cuts(
-    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int = 2, band: float = _BAND
-) -> NDArray[np.float64]:
+def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band: float = _BAND) -> Floats:
     """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
 
     A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts halve the rows
@@ -121,7 +120,7 @@ def quantile_cuts(
     return halved(CountedValues.of(values, counts), most, least, band)[0]
 
 
-def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def placed_cuts(values: Floats, counts: Ints) -> Floats:
     """Return the cuts of a column of trees: as many for any column, so that a cut that comes or goes moves no other.
 
     Where rows are too few to be divided, the cuts repeat the one below them.
@@ -137,11 +136,11 @@ def placed_cuts(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
     return _placed(CountedValues.of(values, counts))
 
 
-def _placed(column: CountedValues) -> NDArray[np.float64]:
+def _placed(column: CountedValues) -> Floats:
     return _filled(*halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
 
 
-def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float64]:
+def _filled(cuts: Floats, places: Array) -> Floats:
     """Return cuts with what repeats them: `MAX_CUTS` in all."""
     found = np.full(MAX_CUTS, LOWEST)
     found[places] = cuts
@@ -151,11 +150,11 @@ def _filled(cuts: NDArray[np.float64], places: NDArray[Any]) -> NDArray[np.float
 class CountedValues(NamedTuple):
     """The distinct values of a column, ascending, and how many rows have at most each of them."""
 
-    distinct: NDArray[np.float64]
-    upto: NDArray[np.int64]
+    distinct: Floats
+    upto: Ints
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], counts: NDArray[np.int64]) -> CountedValues:
+    def of(cls, values: Floats, counts: Ints) -> CountedValues:
         """Return those of values that occur so often; missing ones are left out."""
         present = ~np.isnan(values)
         distinct, ranks = np.unique(values[present], return_inverse=True)
@@ -163,7 +162,7 @@ class CountedValues(NamedTuple):
         return cls(distinct, np.cumsum(weights))
 
 
-def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
     """Return cuts as `quantile_cuts` does, and the place of each among `most`: compiled, or the plain twin.
 
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
@@ -177,7 +176,7 @@ def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[N
     return found[places], places
 
 
-def plain_halved(column: CountedValues, most: int, least: int, band: float) -> NDArray[np.float64]:
+def plain_halved(column: CountedValues, most: int, least: int, band: float) -> Floats:
     """Return the cuts at their places, NaN elsewhere."""
     distinct, upto = column
     ends, found = np.append(0, upto), np.full(most, np.nan)
@@ -195,9 +194,7 @@ def plain_halved(column: CountedValues, most: int, least: int, band: float) -> N
     return found
 
 
-def _middle_values(
-    upto: NDArray[np.int64], ends: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64], band: float
-) -> NDArray[np.int64]:
+def _middle_values(upto: Ints, ends: Ints, low: Ints, high: Ints, band: float) -> Ints:
     """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
 
     Shapes
@@ -213,7 +210,7 @@ def _middle_values(
     return np.stack([first, np.maximum(last, first + 1)])
 
 
-def _step_middles(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _step_middles(cuts: Floats) -> Floats:
     """Return NaN and then the middle of each step between cuts, some of which repeat others or lie below all values."""
     known = np.unique(cuts[cuts > LOWEST])
     if not len(known):
@@ -246,22 +243,20 @@ class ColumnCodes:
     """
 
     kinds: str
-    cuts: tuple[NDArray[np.float64], ...]
+    cuts: tuple[Floats, ...]
     names: tuple[NDArray[np.uint8], ...]
     name_key: bytes
-    pairs: NDArray[np.int64]
-    hash_cuts: tuple[NDArray[np.float64], ...]
+    pairs: Ints
+    hash_cuts: tuple[Floats, ...]
 
     @classmethod
-    def chosen(
-        cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64], seed: int
-    ) -> ColumnCodes:
+    def chosen(cls, kinds: str, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
         names = []
         key = struct.pack("<QQ", *key_words(seed, "names of trees"))
         values, n_bits = token_values(contexts.vocabulary), int(counts.sum()).bit_length()
         least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
-        ordered: list[NDArray[np.float64]] = []
+        ordered: list[Floats] = []
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
             if kind == ColumnKind.NAMES:
                 names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
@@ -295,7 +290,7 @@ class ColumnCodes:
         names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
         return self.coded(self.values(contexts), names)
 
-    def coded(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def coded(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names: compiled, or the twin."""
         if self.coder is None:
             return self.plain_rows(values, names)
@@ -319,7 +314,7 @@ class ColumnCodes:
 
     def distinct(
         self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+    ) -> tuple[Ints, Words, Ints]:
         """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
 
         `coded` are the bytes of the examples, where they are known already.
@@ -345,7 +340,7 @@ class ColumnCodes:
         order = np.argsort(words, kind="stable")
         return rows[order], words[order], counts[order]
 
-    def plain_rows(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def plain_rows(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
 
         Shapes
@@ -382,14 +377,14 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
-    def owned_shares(self) -> NDArray[np.float64]:
+    def owned_shares(self) -> Floats:
         """Return how much of each column of bytes belongs to each column of the table."""
         owned = np.zeros((len(self.is_name), len(self.kinds)))
         for shares, columns in zip(owned, self.owners(), strict=True):
             shares[list(columns)] = 1.0 / len(columns)
         return owned
 
-    def plain(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    def plain(self, contexts: Contexts) -> tuple[Floats, NDArray[np.uint8]]:
         """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
 
         So a base, too, knows a number only by the two cuts around it.
@@ -400,7 +395,7 @@ class ColumnCodes:
         """
         return self.plain_of_rows(self.rows(contexts))
 
-    def plain_of_rows(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    def plain_of_rows(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
         """Return the same, given the bytes of rows."""
         n = self.n_ordered
         values = np.empty((len(rows), n))
@@ -409,7 +404,7 @@ class ColumnCodes:
         return values, np.ascontiguousarray(rows[:, n : n + len(self.names)])
 
     @cached_property
-    def step_middles(self) -> list[NDArray[np.float64]]:
+    def step_middles(self) -> list[Floats]:
         """The middles of the steps of ordered columns, NaN for missing values; outer steps are as wide as the next."""
         return [_step_middles(cuts) for cuts in self.cuts]
 
@@ -417,7 +412,7 @@ class ColumnCodes:
         """Return the column of the table that each ordered column and each column of names belongs to."""
         return tuple(owner for (owner, *_) in self.owners()[: self.n_ordered + len(self.names)])
 
-    def values(self, contexts: Contexts) -> NDArray[np.float64]:
+    def values(self, contexts: Contexts) -> Floats:
         """Return the values of all ordered columns: (m, ordered columns)."""
         parts = [
             part
@@ -431,17 +426,17 @@ class ColumnCodes:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
 
-def _steps(cuts: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.uint8]:
+def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
     """Return the step of each value, 0 where it is missing."""
     return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
 
 
-def _difference(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _difference(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> tuple[Ints, Bools]:
     """Return the differences of steps, and where both are present."""
     return first.astype(np.int64) - second.astype(np.int64), (first > 0) & (second > 0)
 
 
-def _frequent(vocabulary: Vocabulary, ranks: NDArray[np.int64], counts: NDArray[np.int64], least: int) -> Vocabulary:
+def _frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:
     """Return the names that occur `least` times or more in a column; the most frequent ones where they are many."""
     held = ranks >= 0
     totals = np.bincount(ranks[held], weights=counts[held], minlength=len(vocabulary)).astype(np.int64)
@@ -458,9 +453,9 @@ def _hashed(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, NAME_BYTES)
 
 
-def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
+def code_arrays(codes: ColumnCodes) -> dict[str, Array]:
     """Return the arrays of codes, for files."""
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Array] = {
         "cuts": np.concatenate([np.empty(0), *codes.cuts]),
         "cut_lengths": np.array([len(cut) for cut in codes.cuts], np.uint8),
         "hash_cuts": np.concatenate([np.empty(0), *codes.hash_cuts]),
@@ -483,7 +478,7 @@ def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArra
     return found
 
 
-def split_cuts(flat: NDArray[Any], lengths: Sequence[int]) -> tuple[NDArray[Any], ...]:
+def split_cuts(flat: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Return cuts by column, or refuse such as are not finite and ascending, or too many."""
     if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
         raise ValueError("the cuts of a column are not as many as declared, or not finite")

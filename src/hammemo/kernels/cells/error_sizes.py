@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
 
 SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
 _RIDGE: Final = 1e-4
@@ -56,18 +57,18 @@ class ErrorSizes:
     """
 
     mean: float
-    ratios: NDArray[np.float64]
+    ratios: Floats
     forest: Forest
-    leaves: NDArray[np.float64]
+    leaves: Floats
 
     @classmethod
     def chosen(
         cls,
         codes: NDArray[np.uint8],
         is_name: NDArray[np.uint8],
-        errors: NDArray[np.float64],
-        counts: NDArray[np.int64],
-        words: NDArray[np.uint64],
+        errors: Floats,
+        counts: Ints,
+        words: Words,
         seed: int,
     ) -> ErrorSizes:
         """Return the sizes for rows whose errors these are, in the order of their hashes.
@@ -90,22 +91,22 @@ class ErrorSizes:
         values = np.ascontiguousarray(leaf_values(forest, cells, weights)[:, 0])
         return cls(float(max(mean, 1)), _quantiles(errors / sizes, counts), forest, values)
 
-    def sizes(self, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def sizes(self, codes: NDArray[np.uint8]) -> Floats:
         """Return the size of the error of each row."""
         return _bounded(self.mean, self._leaf_sums(codes)[:, 0])
 
     @cached_property
-    def _leaf_sums(self) -> Callable[[NDArray[np.uint8]], NDArray[np.float64]]:
+    def _leaf_sums(self) -> Callable[[NDArray[np.uint8]], Floats]:
         return leaf_sums(self.forest, self.leaves[:, None])
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # what is cached is made again
 
-    def at(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at(self, levels: Floats) -> Floats:
         """Return the quantiles of error / size at these levels."""
         return np.interp(levels, np.arange(len(self.ratios)) / max(len(self.ratios) - 1, 1), self.ratios)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return it as arrays."""
         return {
             "mean": np.array([self.mean]),
@@ -125,11 +126,11 @@ class ErrorSizes:
         return cls(mean, ratios, forest, stored.finite("leaves", "float64", (len(forest.column),)))
 
 
-def _bounded(mean: float, more: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bounded(mean: float, more: Floats) -> Floats:
     return np.maximum(mean + more, LEAST_SIZE * mean)
 
 
-def _quantiles(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _quantiles(values: Floats, counts: Ints) -> Floats:
     """Return values at evenly spaced levels, of rows that occur so often."""
     order = np.argsort(values, kind="stable")
     upto, total = np.cumsum(counts[order]), int(counts.sum())

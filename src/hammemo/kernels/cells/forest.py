@@ -15,7 +15,7 @@ Compiled code (``src/native/trees``) grows the trees and finds the leaves; the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo._native import Forest as CompiledForest
 
 LEVELS: Final = (2, 16, 128)
@@ -72,7 +73,7 @@ LEAF: Final = -1
 _MAX_CUTS_OF_A_COLUMN: Final = 255
 """Cuts of one column on the way to a leaf: one fewer than a byte has values."""
 
-_Tree = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
+_Tree = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "Ints"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class Forest:
     step: NDArray[np.uint8]
     right: NDArray[np.int32]
     level: NDArray[np.uint8]
-    starts: NDArray[np.int64]
+    starts: Ints
     is_name: NDArray[np.uint8]
 
     @property
@@ -113,12 +114,12 @@ class Forest:
         return self.n_trees * len(LEVELS)
 
     @property
-    def kinds(self) -> NDArray[np.int64]:
+    def kinds(self) -> Ints:
         """The kind of each tree, as a place in `KINDS`."""
         return np.arange(self.n_trees) % len(KINDS)
 
     @cached_property
-    def parents(self) -> NDArray[np.int64]:
+    def parents(self) -> Ints:
         """The parent of each node, counted from the first node of all; a root is its own."""
         starts = np.repeat(self.starts[:-1], np.diff(self.starts))
         found = np.arange(len(self.column))
@@ -128,7 +129,7 @@ class Forest:
         return found
 
     @cached_property
-    def cell_nodes(self) -> NDArray[np.int64]:
+    def cell_nodes(self) -> Ints:
         """For each level and node, the node that is its cell: itself, or the first ancestor that is large enough.
 
         Shapes
@@ -170,7 +171,7 @@ class Forest:
         return numbers
 
     @cached_property
-    def cell_sizes(self) -> NDArray[np.int64]:
+    def cell_sizes(self) -> Ints:
         """How many cells each tree has on each level: (levels, trees)."""
         return np.maximum.reduceat(self.cell_numbers, self.starts[:-1], axis=1).astype(np.int64) + 1
 
@@ -187,9 +188,7 @@ class Forest:
         offsets = np.repeat(firsts.reshape(sizes.shape), np.diff(self.starts), axis=1)
         return np.ascontiguousarray(self.cell_numbers + offsets, np.int32)
 
-    def counts(
-        self, leaves: NDArray[np.int32], labels: NDArray[np.int64], weights: NDArray[np.int64], n_labels: int
-    ) -> NDArray[np.int64]:
+    def counts(self, leaves: NDArray[np.int32], labels: Ints, weights: Ints, n_labels: int) -> Ints:
         """Return how often each label occurs in each cell, in the order of `cell_rows`.
 
         Rows are counted at their leaves; a cell holds what its leaves hold.
@@ -246,9 +245,9 @@ class Forest:
 def grown_forest(
     codes: NDArray[np.uint8],
     is_name: NDArray[np.uint8],
-    targets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    words: NDArray[np.uint64],
+    targets: Ints,
+    counts: Ints,
+    words: Words,
     n_plain: int,
     seed: int,
     rules: ForestRules = LABEL_TREES,
@@ -295,7 +294,7 @@ def grown_forest(
     return Forest(column, step, right, level, starts, is_name)
 
 
-def copies_in_bag(words: NDArray[np.uint64], counts: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
+def copies_in_bag(words: Words, counts: Ints, tree: int) -> Ints:
     """Return how many copies of rows with these hashes grow a tree, if the rows are in the growing sample.
 
     The first 32 copies of a row are drawn one by one; of further ones 63 % grow the tree.
@@ -312,7 +311,7 @@ def checked_forest(
     step: NDArray[np.uint8],
     right: NDArray[np.int32],
     level: NDArray[np.uint8],
-    starts: NDArray[np.int64],
+    starts: Ints,
     is_name: NDArray[np.uint8],
     of_a_kind: int = TREES_OF_A_KIND,
 ) -> Forest:
@@ -346,7 +345,7 @@ def checked_forest(
     return forest
 
 
-def cut_shares(forest: Forest, owned: NDArray[np.float64], nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+def cut_shares(forest: Forest, owned: Floats, nodes: Ints) -> Floats:
     """Return the share of each column of a table in what nodes say; a root has no cuts, so all its shares are zero.
 
     A node belongs to the columns of the cuts on the way to it, each cut alike.
@@ -369,7 +368,7 @@ def cut_shares(forest: Forest, owned: NDArray[np.float64], nodes: NDArray[np.int
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1))
 
 
-def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+def forest_arrays(forest: Forest) -> dict[str, Array]:
     """Return the arrays of trees, for files."""
     return {name: getattr(forest, name) for name in ("column", "step", "right", "level", "starts")}
 

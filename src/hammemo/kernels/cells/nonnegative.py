@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from hammemo._arrays.types import Floats
 
 _TOLERANCE: Final = 1e-9
 """Of the largest slope: a smaller one does not let a weight leave zero."""
 
 
-def nonnegative_solution(gram: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
+def nonnegative_solution(gram: Floats, wanted: Floats) -> Floats:
     """Return the x >= 0 with the least x'Ax / 2 - b'x, for a positive definite matrix A.
 
     Shapes

@@ -13,7 +13,7 @@ before they are multiplied, so that the weights do not depend on the processor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
 AMOUNTS: Final = (1.0, 10.0)
 N_FEATURES: Final = len(KINDS) * len(LEVELS) * len(AMOUNTS)
@@ -58,8 +59,8 @@ class NumberCells:
         The sum over all rows of the absolute number: no sum of a cell is larger.
     """
 
-    counts: NDArray[np.int64]
-    sums: NDArray[np.int64]
+    counts: Ints
+    sums: Ints
     size: int = 0
 
     @classmethod
@@ -68,9 +69,7 @@ class NumberCells:
         n = int(forest.cell_sizes.sum())
         return cls(np.zeros(n, np.int64), np.zeros(n, np.int64))
 
-    def changed(
-        self, forest: Forest, leaves: NDArray[np.int32], numbers: NDArray[np.int64], times: NDArray[np.int64]
-    ) -> NumberCells:
+    def changed(self, forest: Forest, leaves: NDArray[np.int32], numbers: Ints, times: Ints) -> NumberCells:
         """Return the cells with rows added so many times or, below zero, subtracted.
 
         Rows are added at their leaves; a cell holds what its leaves hold.
@@ -102,7 +101,7 @@ class NumberCells:
         size = checked_sum(self.size + sign * other.size)
         return NumberCells(self.counts + sign * other.counts, self.sums + sign * other.sums, size)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the cells as arrays."""
         return {"counts": self.counts, "sums": self.sums, "size": np.array([self.size], np.uint64)}
 
@@ -117,7 +116,7 @@ class NumberCells:
         return cls(counts, sums, size)
 
 
-def exact_sum(numbers: NDArray[np.int64], times: NDArray[np.int64]) -> int:
+def exact_sum(numbers: Ints, times: Ints) -> int:
     """Return the sum of numbers, each so often, however large it is."""
     if float(np.abs(times).sum()) * float(np.abs(numbers).max(initial=0)) < 2.0**62:
         return int((numbers * times).sum())
@@ -134,9 +133,7 @@ def checked_sum(size: int, bits: int = 0) -> int:
     return size
 
 
-def out_of_bag(
-    forest: Forest, words: NDArray[np.uint64], counts: NDArray[np.int64], last_word: int, first: int
-) -> NDArray[np.bool_]:
+def out_of_bag(forest: Forest, words: Words, counts: Ints, last_word: int, first: int) -> Bools:
     """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees).
 
     Rows with hashes above the last one grew none; `first` is the number of the first tree.
@@ -149,10 +146,10 @@ def out_of_bag(
 def number_features(
     forest: Forest,
     leaves: NDArray[np.int32],
-    is_out: NDArray[np.bool_],
+    is_out: Bools,
     cells: NumberCells,
-    numbers: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    numbers: Ints,
+) -> Floats:
     """Return the features of rows: what their cells say without them, by kind, level and amount.
 
     Shapes
@@ -174,11 +171,11 @@ def plain_number_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],
     cells: NDArray[np.int32],
-    counts: NDArray[np.int64],
-    sums: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    amounts: NDArray[np.float64],
-    out: NDArray[np.float64],
+    counts: Ints,
+    sums: Ints,
+    numbers: Ints,
+    amounts: Floats,
+    out: Floats,
 ) -> None:
     """Do what the compiled `number_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
     n_kinds = out.shape[1] // (len(cells) * len(amounts))
@@ -195,11 +192,11 @@ def plain_number_features(
 
 
 def fitted_weights(
-    features: NDArray[np.float64],
-    numbers: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    features: Floats,
+    numbers: Ints,
+    counts: Ints,
     ridge: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return weights that are not negative, with the least squared error of rows that occur so often.
 
     The ridge is a share of the squared numbers.
@@ -218,7 +215,7 @@ def fitted_weights(
     return nonnegative_solution(gram, wanted)
 
 
-def weighted(features: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def weighted(features: Floats, weights: Floats) -> Floats:
     """Return the weighted sum of features, added up in this order, which that of a matrix product would not be."""
     total = np.zeros(len(features))
     for column, weight in zip(features.T, weights.tolist(), strict=True):
@@ -226,7 +223,7 @@ def weighted(features: NDArray[np.float64], weights: NDArray[np.float64]) -> NDA
     return total
 
 
-def leaf_values(forest: Forest, cells: NumberCells, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def leaf_values(forest: Forest, cells: NumberCells, weights: Floats) -> Floats:
     """Return what each node says where it is a leaf: a share of the weighted sum, and of how far it is not shrunk.
 
     Shapes
@@ -240,9 +237,7 @@ def leaf_values(forest: Forest, cells: NumberCells, weights: NDArray[np.float64]
     return found
 
 
-def column_values(
-    forest: Forest, cells: NumberCells, weights: NDArray[np.float64], owned: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def column_values(forest: Forest, cells: NumberCells, weights: Floats, owned: Floats) -> Floats:
     """Return how much of what each node says where it is a leaf belongs to each column of the table.
 
     What a cell says is divided by `cut_shares`; what a root says belongs to no column.
@@ -258,9 +253,7 @@ def column_values(
     return found
 
 
-def _level_values(
-    forest: Forest, cells: NumberCells, weights: NDArray[np.float64]
-) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+def _level_values(forest: Forest, cells: NumberCells, weights: Floats) -> Iterator[tuple[int, Floats, Floats]]:
     """Yield what the cells around each node say, level by level and amount by amount: its level, sum and count."""
     by_kind = weights.reshape(len(KINDS), len(LEVELS), len(AMOUNTS)) / (forest.n_trees // len(KINDS))
     kinds = np.repeat(forest.kinds, np.diff(forest.starts))
@@ -271,7 +264,7 @@ def _level_values(
             yield level, share * sums, share * counts
 
 
-def leaf_sums(forest: Forest, values: NDArray[np.float64]) -> Callable[[NDArray[np.uint8]], NDArray[np.float64]]:
+def leaf_sums(forest: Forest, values: Floats) -> Callable[[NDArray[np.uint8]], Floats]:
     """Return the function from codes of rows to the sum of what their leaves say, tree by tree.
 
     It is made once for many calls, because that takes as long as there are nodes.
@@ -284,7 +277,7 @@ def leaf_sums(forest: Forest, values: NDArray[np.float64]) -> Callable[[NDArray[
     if forest.compiled is not None:
         compiled = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
 
-    def summed(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def summed(codes: NDArray[np.uint8]) -> Floats:
         total = np.zeros((len(codes), values.shape[1]))
         if compiled is not None:
             compiled.add(np.ascontiguousarray(codes), total)

@@ -12,12 +12,14 @@ from hammemo.tokens.hashing import mix, mix_one
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._arrays.types import Bools, Ints, Words
+
 _GOLDEN = 0x9E3779B97F4A7C15
 _LEAF = -1
 _BAG_SHARE = 0.632
 _DRAWN_COPIES = 32
 
-TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
+TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "Ints"]
 Split = tuple[int, int]
 
 
@@ -30,24 +32,24 @@ class _TrainingRows(NamedTuple):
     weights: NDArray[np.int32]
     n_labels: int
 
-    def sums(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    def sums(self, rows: NDArray[np.int32]) -> Ints:
         """Return the weight of some rows by label; of numbers, their weight and their sum."""
         weights = self.weights[rows].astype(np.int64)
         if not self.n_labels:
             return np.array([weights.sum(), (weights * self.targets[rows]).sum()])
         return np.bincount(self.targets[rows], weights=weights, minlength=self.n_labels).astype(np.int64)
 
-    def weight(self, sums: NDArray[np.int64]) -> int:
+    def weight(self, sums: Ints) -> int:
         """Return the weight of rows with these sums."""
         return int(sums.sum() if self.n_labels else sums[0])
 
-    def score(self, sums: NDArray[np.int64]) -> float:
+    def score(self, sums: Ints) -> float:
         """Return how alike the targets of rows with these sums are, times their weight."""
         if self.n_labels:
             return int((sums**2).sum()) / self.weight(sums)
         return float(sums[1]) * float(sums[1]) / float(sums[0])
 
-    def one_row(self, rows: NDArray[np.int32], sums: NDArray[np.int64]) -> float:
+    def one_row(self, rows: NDArray[np.int32], sums: Ints) -> float:
         """Return what one row changes a score by: the impurity; of numbers, the variance, summed in row order."""
         whole = float(self.weight(sums))
         if self.n_labels:
@@ -70,7 +72,7 @@ def grow_tree(
     max_columns: int,
     random_split: bool,
     seed: int,
-    words: NDArray[np.uint64],
+    words: Words,
 ) -> TreeArrays:
     """Return the column, the step, the right child and the weight of each node of a tree, depth first.
 
@@ -108,18 +110,18 @@ def grow_tree(
     return np.array(column, np.int32), np.array(step, np.uint8), np.array(right, np.int32), np.array(weight, np.int64)
 
 
-def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> NDArray[np.bool_]:
+def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> Bools:
     return codes == step if is_name else codes <= step
 
 
 def _best_split(
     every: _TrainingRows,
     rows: NDArray[np.int32],
-    sums: NDArray[np.int64],
+    sums: Ints,
     min_weight: int,
     max_columns: int,
     path: int,
-    words: NDArray[np.uint64] | None,
+    words: Words | None,
 ) -> Split | None:
     best, best_score, tried = None, -1.0, 0
     one_row = every.one_row(rows, sums)
@@ -143,9 +145,7 @@ def _best_split(
     return best
 
 
-def _steps(
-    held: NDArray[np.uint8], is_name: bool, low: int, high: int, key: int, words: NDArray[np.uint64] | None
-) -> list[int]:
+def _steps(held: NDArray[np.uint8], is_name: bool, low: int, high: int, key: int, words: Words | None) -> list[int]:
     """Return the steps that are tried: one at random, by the hashes of the rows and the key, or all."""
     if words is not None and is_name:
         place = int(np.searchsorted(words, np.uint64(mix_one(key))))
@@ -161,13 +161,13 @@ def _steps(
     return [code + (following - code - 1) // 2 for code, following in pairwise(present)]
 
 
-def _score(every: _TrainingRows, left: NDArray[np.int64], right: NDArray[np.int64], min_weight: int) -> float:
+def _score(every: _TrainingRows, left: Ints, right: Ints, min_weight: int) -> float:
     if every.weight(left) < min_weight or every.weight(right) < min_weight:
         return -1.0
     return every.score(left) + every.score(right)
 
 
-def copies_in_bag(words: NDArray[np.uint64], counts: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
+def copies_in_bag(words: Words, counts: Ints, tree: int) -> Ints:
     """Return how many copies of rows with these hashes grow a tree."""
     found = (np.maximum(counts - _DRAWN_COPIES, 0) * _BAG_SHARE).astype(np.int64)
     for copy in range(min(int(counts.max(initial=0)), _DRAWN_COPIES)):
@@ -182,7 +182,7 @@ def leaves(
     column: NDArray[np.int32],
     step: NDArray[np.uint8],
     right: NDArray[np.int32],
-    starts: NDArray[np.int64],
+    starts: Ints,
     names: NDArray[np.uint8],
     rows: NDArray[np.uint8],
 ) -> NDArray[np.int32]:

@@ -26,8 +26,7 @@ from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo.kernels.sites import Site, Sites
 
 BUCKETS: Final = 16
@@ -81,7 +80,7 @@ class Components(Cached):
         steps = [1 if site.kind == "recent" else NEAREST for site in self.sites.free]
         return [first + sum(steps[:k]) for k in range(len(steps) + 1)]
 
-    def free(self, k: int, distances: NDArray[np.int64] | int = 1) -> NDArray[np.int64]:
+    def free(self, k: int, distances: Ints | int = 1) -> Ints:
         """Return the component of a site without a position, for tokens at these distances."""
         return np.asarray(self._firsts[k] + np.minimum(distances, NEAREST) - 1)
 
@@ -91,7 +90,7 @@ class Components(Cached):
         return self._firsts[-1]
 
     @cached_property
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> Ints:
         """What is kept or left out together, by component: a site at all of its distances; -1 for the prior."""
         first = self._firsts[0]
         free = np.repeat(np.arange(len(self.sites.free)), np.diff(self._firsts))
@@ -122,19 +121,19 @@ class Components(Cached):
         return self.free_table(len(tabled(self.sites)))
 
 
-def row_buckets(totals: NDArray[np.int64]) -> NDArray[np.int64]:
+def row_buckets(totals: Ints) -> Ints:
     """Return the bucket of rows with these totals."""
     sizes = np.frexp(np.maximum(totals, 1).astype(np.float64))[1] - 1  # the exact logarithm, rounded down
     return np.asarray(np.minimum(sizes, BUCKETS - 1), np.int64)
 
 
-def row_odds(totals: NDArray[np.int64], discounted: NDArray[np.float64]) -> NDArray[np.float64]:
+def row_odds(totals: Ints, discounted: Floats) -> Floats:
     """Return what is kept over what is discounted of rows with these totals."""
     share = np.clip(discounted / np.maximum(totals, 1), MIN_SHARE, 1 - MIN_SHARE)
     return np.asarray((1 - share) / share)
 
 
-def modified_discounts(entry_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def modified_discounts(entry_counts: Ints) -> Floats:
     """Return what entries of counts 0, 1, 2 and 3 or more lose; nothing where that cannot be told.
 
     Examples
@@ -147,7 +146,7 @@ def modified_discounts(entry_counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return discounts_of(np.bincount(np.minimum(entry_counts, 5), minlength=6))
 
 
-def discounts_of(times: NDArray[np.int64]) -> NDArray[np.float64]:
+def discounts_of(times: Ints) -> Floats:
     """Return the discounts of a table with this many entries of each count from 0 to 4."""
     times = times[1:5].astype(np.float64)
     if not times.all():
@@ -170,11 +169,11 @@ class Terms:
         What its weight is multiplied by.
     """
 
-    examples: NDArray[np.int64]
-    components: NDArray[np.int64]
-    buckets: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    odds: NDArray[np.float64]
+    examples: Ints
+    components: Ints
+    buckets: Ints
+    shares: Floats
+    odds: Floats
 
     @classmethod
     def joined(cls, parts: list[Terms]) -> Terms:
@@ -182,18 +181,18 @@ class Terms:
         names = ("examples", "components", "buckets", "shares", "odds")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def only(self, chosen: NDArray[np.bool_]) -> Terms:
+    def only(self, chosen: Bools) -> Terms:
         """Return these terms of all."""
         names = ("examples", "components", "buckets", "shares", "odds")
         return Terms(*(getattr(self, name)[chosen] for name in names))
 
     @property
-    def gates(self) -> NDArray[np.int64]:
+    def gates(self) -> Ints:
         """The place of each term's weight."""
         return self.components * BUCKETS + self.buckets
 
 
-def probabilities(terms: Terms, weights: NDArray[np.float64], m: int) -> NDArray[np.float64]:
+def probabilities(terms: Terms, weights: Floats, m: int) -> Floats:
     """Return the probability of the label of each of m examples; `weights` are the logarithms."""
     trust = np.exp(weights.ravel()[terms.gates]) * terms.odds
     total = np.bincount(terms.examples, trust, minlength=m)
@@ -202,12 +201,12 @@ def probabilities(terms: Terms, weights: NDArray[np.float64], m: int) -> NDArray
 
 def fit_gates(
     terms: Terms,
-    multiplicity: NDArray[np.int64],
+    multiplicity: Ints,
     n_components: int,
     ridge: float,
     steps: int,
-    start: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    start: Floats | None = None,
+) -> Floats:
     """Return the weights with the highest likelihood, less `ridge` times the sum of their squares.
 
     Shapes
@@ -218,7 +217,7 @@ def fit_gates(
     used, places = np.unique(gates, return_inverse=True)
     times = multiplicity.astype(np.float64)
 
-    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(values: Floats) -> tuple[float, Floats]:
         trust = np.exp(values)[places] * terms.odds
         total = np.bincount(terms.examples, trust, minlength=m)
         said = np.bincount(terms.examples, trust * terms.shares, minlength=m)
@@ -236,11 +235,11 @@ def fit_gates(
 
 def left_out(
     terms: Terms,
-    multiplicity: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    groups: NDArray[np.int64],
+    multiplicity: Ints,
+    weights: Floats,
+    groups: Ints,
     most: float,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return which components can be left out for `most` nats an example or less, by component.
 
     The weights of the others are not fitted again in between, so what it costs afterwards is less.
@@ -254,7 +253,7 @@ def left_out(
         for values in (trust, trust * terms.shares)
     )
 
-    def loss(total: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    def loss(total: Floats, right: Floats) -> float:
         # No less than the prior: subtraction rounds.
         return float(times @ (np.log(np.maximum(total, totals[0])) - np.log(np.maximum(right, said[0]))))
 

@@ -24,8 +24,7 @@ from hammemo.kernels.free_sites import tabled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo._native import LiveMixture
     from hammemo.memories.exact import Shared, SparseCounts
     from hammemo.memories.label_mask import LabelMask
@@ -56,7 +55,7 @@ class LiveLeaders:
         self._compiled = compiled
         self._stores = stores
 
-    def leaders(self, contexts: Contexts, k: int, power: int = 0) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int, power: int = 0) -> Ints:
         """Return the columns of the k highest scores of each context, best first, equals in column order.
 
         Shapes
@@ -70,7 +69,7 @@ class LiveLeaders:
 
     def masked_leaders(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool, power: int = 0
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, -1 where they are fewer, and their scores.
 
         Scores are probabilities, divided by the popularity of the labels with this power.
@@ -87,7 +86,7 @@ class LiveLeaders:
                 self._compiled.leaders(ranks, numbers, columns[part], of_part, is_open, power=power)
         return columns, scores
 
-    def _pieces(self, contexts: Contexts, k: int) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
+    def _pieces(self, contexts: Contexts, k: int) -> Iterator[tuple[slice, Ints, Ints]]:
         """Yield contexts piece by piece: which, the ranks of their tokens, and the numbers of all tokens."""
         vocabulary = contexts.vocabulary
         numbers = [store.tokens.find(vocabulary) for store in self._stores]
@@ -97,9 +96,7 @@ class LiveLeaders:
             yield part, np.ascontiguousarray(contexts.ranks[part]), stacked
 
 
-def live_leaders(
-    reader: SparseCounts, components: Components, trust: NDArray[np.float64], discounts: NDArray[np.float64]
-) -> LiveLeaders | None:
+def live_leaders(reader: SparseCounts, components: Components, trust: Floats, discounts: Floats) -> LiveLeaders | None:
     """Return what finds the leading labels, or None where all scores must be made.
 
     That is: without compiled code, from tables in files, with continuation counts, which are derived from a whole

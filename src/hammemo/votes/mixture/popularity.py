@@ -23,8 +23,7 @@ from hammemo.memories.ranker import Ranker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.memories.contributions import SiteScores
     from hammemo.tokens.contexts import Contexts
 
@@ -44,7 +43,7 @@ _NUMBERS_A_SCORE: Final = 128
 """About how many entries are read for a score: the pieces of the choice stay in the processor's cache."""
 
 
-def popularity(examples: NDArray[np.int64], power: int) -> NDArray[np.float64]:
+def popularity(examples: Ints, power: int) -> Floats:
     """Return what probabilities of labels with these numbers of examples are divided by, for an exponent in steps.
 
     Examples
@@ -65,25 +64,25 @@ def popularity(examples: NDArray[np.int64], power: int) -> NDArray[np.float64]:
 class DiscountedRanker(Ranker):
     """Ranks labels by the scores of another ranker, divided by their popularity."""
 
-    def __init__(self, inner: Ranker, divisors: NDArray[np.float64]) -> None:
+    def __init__(self, inner: Ranker, divisors: Floats) -> None:
         super().__init__(inner.n_labels, inner.row_width)
         self._inner = inner
         self._divisors = divisors
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the discounted score of each label."""
         return np.asarray(self._inner.scores(contexts) / self._divisors)
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site adds to the scores that are not discounted."""
         return self._inner.site_scores(contexts, columns)
 
 
 def chosen_power(
-    scores: Callable[[slice, NDArray[np.int64]], NDArray[np.float64]],
-    counts: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    cases: NDArray[np.int64],
+    scores: Callable[[slice, Ints], Floats],
+    counts: Ints,
+    labels: Ints,
+    cases: Ints,
 ) -> int:
     """Return the exponent, in steps, that ranks the labels of examples highest; 0 where none is surely better.
 
@@ -110,21 +109,21 @@ def chosen_power(
     return TRIED[_surely_best(gains, cases)]
 
 
-def _gains(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def _gains(scores: Floats, labels: Ints) -> Floats:
     """Return 1 / log2(1 + rank) of each label, ties half; 0 where its score is none."""
     own = scores[np.arange(len(labels)), labels][:, None]
     ranks = 1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2
     return np.where(own[:, 0] > 0, 1 / np.log2(1 + ranks), 0.0)
 
 
-def whole_cases(cases: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def whole_cases(cases: Ints, most: int) -> Ints:
     """Return the places of the first cases, as many as have no more examples than this."""
     _, numbers = np.unique(cases, return_inverse=True)
     sizes = np.cumsum(np.bincount(numbers))
     return np.flatnonzero(numbers < np.searchsorted(sizes, most, side="right"))
 
 
-def _surely_best(gains: NDArray[np.float64], cases: NDArray[np.int64]) -> int:
+def _surely_best(gains: Floats, cases: Ints) -> int:
     """Return the column with the highest mean, if it is above the first by more than two standard errors; else 0.
 
     A case is one draw: its examples share most of their tokens.
@@ -140,13 +139,13 @@ def _surely_best(gains: NDArray[np.float64], cases: NDArray[np.int64]) -> int:
 class _OwnLabels:
     """How often each case has each label."""
 
-    def __init__(self, labels: NDArray[np.int64], cases: NDArray[np.int64]) -> None:
+    def __init__(self, labels: Ints, cases: Ints) -> None:
         _, self._cases = np.unique(cases, return_inverse=True)
         order = np.argsort(self._cases, kind="stable")
         self._labels = labels[order]
         self._starts = np.searchsorted(self._cases[order], np.arange(self._cases.max(initial=-1) + 2))
 
-    def left_of(self, counts: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
+    def left_of(self, counts: Ints, part: slice) -> Ints:
         """Return the examples of each label without those of the case of each example: (m, L)."""
         left = np.tile(counts, (len(self._cases[part]), 1))
         for row, case in zip(left, self._cases[part], strict=True):

@@ -28,8 +28,7 @@ from hammemo.votes.mixture.gates import (
 from hammemo.votes.mixture.tables import CountRows, LeftOut, Read, RowEntries, continuation_rows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
 
@@ -49,7 +48,7 @@ class StaticTables(Cached):
         return CountRows.of_table(table, self.reader.labels.find(table.label_counts.labels), self.n_labels)
 
     @cached_property
-    def continued(self) -> list[tuple[CountRows, NDArray[np.int64]]]:
+    def continued(self) -> list[tuple[CountRows, Ints]]:
         """The continuation counts, and the row of the shorter suffix that each row of the longer one belongs to."""
         pairs = self.components.continued
         return [continuation_rows(self.reader.table, self.sites, longer, shorter) for longer, shorter in pairs]
@@ -65,7 +64,7 @@ class StaticTables(Cached):
             for table in (reader.table for reader in self.reader.free)
         ]
 
-    def discounts(self) -> NDArray[np.float64]:
+    def discounts(self) -> Floats:
         """Return what entries of counts 0, 1, 2 and 3 or more lose, for each table: (n_tables, 4)."""
         if self.reader.count_histogram is not None:  # of the table that the reader has only some rows of
             sites = [discounts_of(times) for times in self.reader.count_histogram]
@@ -76,7 +75,7 @@ class StaticTables(Cached):
         others = [rows.counts for rows, _ in self.continued] + [rows.counts for rows in self.free]
         return np.array([*sites, *map(modified_discounts, others)])
 
-    def rows_of(self, contexts: Contexts) -> NDArray[np.int64]:
+    def rows_of(self, contexts: Contexts) -> Ints:
         """Return the row that each site of each context reads, -1 for none: (m, S)."""
         table = self.reader.table
         return find_sites(contexts.ranks_in(table.vocabulary), table.sites, table.tuples)
@@ -113,9 +112,7 @@ class LabelTerms:
         Whether each example is judged without what its case has added.
     """
 
-    def __init__(
-        self, tables: StaticTables, discounts: NDArray[np.float64], examples: Examples, *, leave_out: bool
-    ) -> None:
+    def __init__(self, tables: StaticTables, discounts: Floats, examples: Examples, *, leave_out: bool) -> None:
         self.tables, self.discounts, self.examples, self.leave_out = tables, discounts, examples, leave_out
         self.m = len(examples)
         self.labels = tables.reader.labels.find(examples.labels)[examples.label_ranks]
@@ -172,10 +169,10 @@ class LabelTerms:
         self,
         number: int,
         counts: CountRows,
-        parents: NDArray[np.int64],
+        parents: Ints,
         gone: RowEntries,
-        rows: NDArray[np.int64],
-        starts: NDArray[np.int64],
+        rows: Ints,
+        starts: Ints,
         longer: int,
         shorter: int,
     ) -> Terms:
@@ -195,10 +192,10 @@ class LabelTerms:
     def _row_terms(
         self,
         read: Read,
-        rows: NDArray[np.int64],
-        examples: NDArray[np.int64],
-        components: NDArray[np.int64],
-        tables: NDArray[np.int64],
+        rows: Ints,
+        examples: Ints,
+        components: Ints,
+        tables: Ints,
     ) -> Terms:
         """Return the terms of rows, those that hold something after the discount."""
         lost = self.discounts[tables]
@@ -210,7 +207,7 @@ class LabelTerms:
         buckets, odds = row_buckets(read.totals), row_odds(read.totals, discounted)
         return self._terms(examples[active], components[active], buckets[active], shares, odds[active])
 
-    def free_rows(self, site: FreeSite, number: int) -> tuple[Places, NDArray[np.int64], LeftOut]:
+    def free_rows(self, site: FreeSite, number: int) -> tuple[Places, Ints, LeftOut]:
         """Return the tokens that a site without a position reads, their rows, and these without the examples' cases."""
         table = self.tables.reader.free[number].table
         known, (tuples,) = table.vocabulary, table.tuples
@@ -268,12 +265,12 @@ MIN_KEPT = 1e-9
 """A row of which no more is left after the discount says nothing."""
 
 
-def lost_of(classes: NDArray[np.int64], lost: NDArray[np.float64]) -> NDArray[np.float64]:
+def lost_of(classes: Ints, lost: Floats) -> Floats:
     """Return how much of rows is discounted, for entries of counts 1, 2 and 3 or more."""
     return np.asarray(classes[:, 1] * lost[:, 1] + classes[:, 2] * lost[:, 2] + classes[:, 3] * lost[:, 3])
 
 
-def length_buckets(ranks: NDArray[np.int64], reach: int) -> NDArray[np.int64]:
+def length_buckets(ranks: Ints, reach: int) -> Ints:
     """Return the bucket of contexts by the number of their last tokens, from 1 to 8 and more."""
     return np.asarray(np.clip((ranks[:, ranks.shape[1] - reach :] >= 0).sum(axis=1) - 1, 0, 7))
 
@@ -290,24 +287,24 @@ class RowsRead:
     distances : (r,), of the tokens of a site without a position
     """
 
-    contexts: NDArray[np.int64]
-    components: NDArray[np.int64]
-    lost: NDArray[np.float64]
+    contexts: Ints
+    components: Ints
+    lost: Floats
     entries: Entries
-    totals: NDArray[np.int64]
-    classes: NDArray[np.int64]
-    distances: NDArray[np.int64] | None = None
+    totals: Ints
+    classes: Ints
+    distances: Ints | None = None
 
     @classmethod
     def of(
         cls,
-        contexts: NDArray[np.int64],
-        components: NDArray[np.int64],
-        lost: NDArray[np.float64],
+        contexts: Ints,
+        components: Ints,
+        lost: Floats,
         entries: Entries,
         *,
-        columns: NDArray[np.int64] | None = None,
-        distances: NDArray[np.int64] | None = None,
+        columns: Ints | None = None,
+        distances: Ints | None = None,
     ) -> RowsRead:
         """Return rows with all of their entries; `columns`: those of the labels, -1 for one that is left out."""
         n_rows = len(contexts)
@@ -359,9 +356,7 @@ class LeftOutRows:
         return read
 
 
-def read_rows(
-    reader: SparseCounts, components: Components, discounts: NDArray[np.float64], contexts: Contexts
-) -> list[RowsRead]:
+def read_rows(reader: SparseCounts, components: Components, discounts: Floats, contexts: Contexts) -> list[RowsRead]:
     """Return all rows that contexts read, of all labels."""
     m, n_sites = len(contexts), len(components.sites.positions)
     order = np.arange(m)

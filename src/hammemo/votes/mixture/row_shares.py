@@ -15,8 +15,7 @@ import numpy as np
 from hammemo._arrays.native import native
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Floats, Ints
     from hammemo.memories.exact import Entries
 
 
@@ -29,22 +28,22 @@ class RowShares:
     contexts, components, trust, kept, distances : (r,); lost : (r, 4)
     """
 
-    contexts: NDArray[np.int64]
-    components: NDArray[np.int64]
-    trust: NDArray[np.float64]
+    contexts: Ints
+    components: Ints
+    trust: Floats
     entries: Entries
-    lost: NDArray[np.float64]
-    kept: NDArray[np.float64]
-    distances: NDArray[np.int64] | None = None
+    lost: Floats
+    kept: Floats
+    distances: Ints | None = None
 
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Floats:
         """Return the share of each entry in its row."""
         counts, lengths = self.entries.counts, self.entries.lengths
         owners = np.repeat(np.arange(len(lengths)), lengths)
         gained = np.maximum(counts - self.lost[owners, np.minimum(counts, 3)], 0.0)
         return np.asarray(gained / self.kept[owners])
 
-    def added_up(self, totals: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
+    def added_up(self, totals: Floats, n_labels: int) -> Floats:
         """Return what the rows of each context add to the score of each label; `totals` is all trust of a context."""
         weights, m = self.trust / totals[self.contexts], len(totals)
         entries, compiled = self.entries, native()

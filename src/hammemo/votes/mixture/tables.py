@@ -19,8 +19,7 @@ from hammemo._arrays.integers import ranges, sorted_find, sum_by_key
 from hammemo._versions import Cached
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from hammemo._arrays.types import Ints
     from hammemo.memories.exact import CountTable
 
 
@@ -39,14 +38,14 @@ class CountRows(Cached):
         How many entries of each row have the count 0 (none), 1, 2, and 3 or more.
     """
 
-    keys: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    keys: Ints
+    counts: Ints
     n_labels: int
-    totals: NDArray[np.int64]
-    classes: NDArray[np.int64]
+    totals: Ints
+    classes: Ints
 
     @classmethod
-    def of(cls, keys: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int, n_rows: int) -> CountRows:
+    def of(cls, keys: Ints, counts: Ints, n_labels: int, n_rows: int) -> CountRows:
         """Return rows with these entries, ascending; there is always one, which -1 may read."""
         n_rows = max(n_rows, 1)
         rows = keys // max(n_labels, 1)
@@ -55,41 +54,39 @@ class CountRows(Cached):
         return cls(keys, counts, n_labels, totals, classes)
 
     @classmethod
-    def of_table(cls, table: CountTable, columns: NDArray[np.int64], n_labels: int) -> CountRows:
+    def of_table(cls, table: CountTable, columns: Ints, n_labels: int) -> CountRows:
         """Return the rows of a table; `columns` is where each of its labels goes, -1 for one that is left out."""
         found = columns[table.entry_labels]
         held = found >= 0
         keys = table.entry_rows()[held] * n_labels + found[held]
         return cls.of(keys, table.entry_counts[held].astype(np.int64), n_labels, len(table.row_lengths))
 
-    def at(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(self, rows: Ints, labels: Ints) -> Ints:
         """Return the counts of these labels in these rows; -1 is no row, or no label."""
         return self.counts_at(self.places(rows, labels))
 
-    def places(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, rows: Ints, labels: Ints) -> Ints:
         """Return which entry these labels have in these rows; -1 for none."""
         return sorted_find(self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1))
 
-    def counts_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts_at(self, places: Ints) -> Ints:
         """Return the counts of entries; 0 for none."""
         return np.where(places >= 0, self.counts[places], 0) if len(self.counts) else np.zeros(len(places), np.int64)
 
-    def row_entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def row_entries(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the lengths, labels and counts of whole rows; -1 is no row."""
         firsts, lengths = self.spans(rows)
         places = ranges(firsts, lengths)
         return lengths, self.keys[places] - np.repeat(rows * self.n_labels, lengths), self.counts[places]
 
-    def spans(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def spans(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return where the entries of whole rows begin, and how many there are; -1 is no row."""
         known = np.maximum(rows, 0)
         firsts = np.searchsorted(self.keys, known * self.n_labels)
         return firsts, np.where(rows >= 0, self.classes[known].sum(axis=1), 0)
 
 
-def continuation_rows(
-    table: CountTable, rows: CountRows, longer: int, shorter: int
-) -> tuple[CountRows, NDArray[np.int64]]:
+def continuation_rows(table: CountTable, rows: CountRows, longer: int, shorter: int) -> tuple[CountRows, Ints]:
     """Return the continuation counts of a suffix site, and which of its rows each row of the longer suffix belongs to.
 
     Parameters
@@ -118,9 +115,9 @@ def continuation_rows(
 class RowEntries:
     """Entries of rows: of each a case, a row and a label."""
 
-    cases: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    cases: Ints
+    rows: Ints
+    labels: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +129,9 @@ class Read:
     counts, totals : (n,); classes : (n, 4)
     """
 
-    counts: NDArray[np.int64]
-    totals: NDArray[np.int64]
-    classes: NDArray[np.int64]
+    counts: Ints
+    totals: Ints
+    classes: Ints
 
 
 class LeftOut:
@@ -168,11 +165,11 @@ class LeftOut:
         self._pair_classes = (lost - np.bincount(first * 4 + after, minlength=size)).reshape(-1, 4)
         self._pair_starts = np.searchsorted(first, np.arange(len(self._pairs) + 1))
 
-    def _keys(self, cases: NDArray[np.int64], rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _keys(self, cases: Ints, rows: Ints, labels: Ints) -> Ints:
         pairs = self._pair_keys(cases, rows)
         return np.asarray(np.where(pairs >= 0, pairs * self._rows.n_labels + labels, -1))
 
-    def _pair_keys(self, cases: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _pair_keys(self, cases: Ints, rows: Ints) -> Ints:
         places = sorted_find(self._known, rows)
         return np.asarray(np.where(places >= 0, cases * (len(self._known) or 1) + places, -1))
 
@@ -180,9 +177,7 @@ class LeftOut:
         """Return the entries of which nothing is left without the case."""
         return RowEntries(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
 
-    def whole_rows(
-        self, cases: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Read]:
+    def whole_rows(self, cases: Ints, rows: Ints) -> tuple[tuple[Ints, Ints, Ints], Read]:
         """Return the lengths, labels and counts of whole rows, each without what a case has added; some may be 0.
 
         Also returned is what the rows are like then, with the counts of no label. A case has added to few entries of a
@@ -211,7 +206,7 @@ class LeftOut:
         pair = sorted_find(self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1))
         return self._left_of(asked.rows, pair, counts)
 
-    def _left_of(self, rows: NDArray[np.int64], pair: NDArray[np.int64], counts: NDArray[np.int64]) -> Read:
+    def _left_of(self, rows: Ints, pair: Ints, counts: Ints) -> Read:
         """Return what rows are like without what cases have added; `pair`: which case and row, -1 for none."""
         rows = np.maximum(rows, 0)
         totals, classes, known = self._rows.totals[rows], self._rows.classes[rows], pair >= 0

@@ -60,9 +60,8 @@ from hammemo.votes.mixture.reading import (
 from hammemo.votes.mixture.row_shares import RowShares
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.label_mask import LabelMask
     from hammemo.memories.reader import Reader
@@ -146,15 +145,15 @@ class Mixture(Vote):
         """Return what ranks by the mixture."""
         return MixtureRanker(rows_reader(reader), self.components(sites), *self._fitted(sites), self._power())
 
-    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probabilities(self, scores: Floats) -> Floats:
         """Return the scores, which are probabilities, divided by their sum: rounding is all that this mends."""
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
-    def log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_probabilities(self, scores: Floats) -> Floats:
         """Return the logarithms."""
         return np.log(self.probabilities(scores))
 
-    def label_probabilities(self, reader: Reader, examples: Examples, sites: Sites) -> NDArray[np.float64]:
+    def label_probabilities(self, reader: Reader, examples: Examples, sites: Sites) -> Floats:
         """Return the probability of the label of each example, without those of the other labels; 0 if it is none."""
         known = reader.labels.find(examples.labels)[examples.label_ranks] >= 0
         found = np.zeros(len(examples))
@@ -193,7 +192,7 @@ class Mixture(Vote):
         ranker = MixtureRanker(tables.reader, tables.components, self.weights_, self.discounts_)
         rows, contexts = LeftOutRows(asked), asked.examples.contexts
 
-        def scores(part: slice, left: NDArray[np.int64]) -> NDArray[np.float64]:
+        def scores(part: slice, left: Ints) -> Floats:
             return ranker.scores_from(contexts[part], rows.read(part), left)
 
         return chosen_power(scores, counts, asked.labels, asked.cases)
@@ -213,7 +212,7 @@ class Mixture(Vote):
     def discount_(self, value: float) -> None:
         self._chosen_discount = value
 
-    def _pruned(self, terms: Terms, multiplicity: NDArray[np.int64], components: Components) -> NDArray[np.float64]:
+    def _pruned(self, terms: Terms, multiplicity: Ints, components: Components) -> Floats:
         """Return the fitted weights; those of sites that say little are minus infinity."""
         numbers = components.n, float(self.ridge), int(self.steps)
         weights = fit_gates(terms, multiplicity, *numbers)
@@ -223,7 +222,7 @@ class Mixture(Vote):
             weights[gone] = -np.inf
         return weights
 
-    def _chosen(self, reader: Reader, examples: Examples, seed: int) -> tuple[Examples, NDArray[np.int64]]:
+    def _chosen(self, reader: Reader, examples: Examples, seed: int) -> tuple[Examples, Ints]:
         """Return the examples to fit to, and how often each counts: all of a kept sample, else distinct ones."""
         rows, counts = np.arange(len(examples)), examples.multiplicity
         if examples.cases is None:
@@ -247,11 +246,11 @@ class Mixture(Vote):
         gone = np.unique(components.groups[np.isneginf(self.weights_).all(axis=1)])
         return tuple(components.group_names[group] for group in gone)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return the fitted weights; empty where nothing was fitted."""
         if not hasattr(self, "weights_"):
             return {}
-        state: dict[str, NDArray[Any]] = {"weights": self.weights_, "discounts": self.discounts_}
+        state: dict[str, Array] = {"weights": self.weights_, "discounts": self.discounts_}
         used = np.asarray(np.isfinite(self.weights_).all(axis=1))
         if not used.all():
             state |= {"weights": np.where(used[:, None], self.weights_, 0.0), "used": used.astype(np.uint8)}
@@ -280,7 +279,7 @@ class Mixture(Vote):
                 raise ValueError("its mixture has chosen a discount that is given")
             self.discount_ = int(stored.whole_numbers("power", (1,), below=STEPS)[0]) / STEPS
 
-    def _fitted(self, sites: Sites) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _fitted(self, sites: Sites) -> tuple[Floats, Floats]:
         """Return weights and discounts, fitted or even."""
         if hasattr(self, "weights_"):
             return self.weights_, self.discounts_
@@ -324,8 +323,8 @@ class MixtureRanker(Ranker):
         self,
         reader: Any,
         components: Components,
-        weights: NDArray[np.float64],
-        discounts: NDArray[np.float64],
+        weights: Floats,
+        discounts: Floats,
         power: int = 0,
     ) -> None:
         super().__init__(len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions)))
@@ -336,17 +335,15 @@ class MixtureRanker(Ranker):
         self._power = power
 
     @cached_property
-    def _trust(self) -> NDArray[np.float64]:
+    def _trust(self) -> Floats:
         return np.exp(self._weights)
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+    def scores(self, contexts: Contexts) -> Floats:
         """Return the probability of each label."""
         parts, totals, prior = self._read(contexts)
         return self._added_up(parts, totals) + prior
 
-    def scores_from(
-        self, contexts: Contexts, read: list[RowsRead], label_counts: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def scores_from(self, contexts: Contexts, read: list[RowsRead], label_counts: Ints) -> Floats:
         """Return the probability of each label from rows that were read otherwise, and other numbers of examples.
 
         Shapes
@@ -358,7 +355,7 @@ class MixtureRanker(Ranker):
         prior = (self._trust[PRIOR, 0] / totals / all_examples)[:, None] * (label_counts + 0.5)
         return np.asarray(self._added_up(parts, totals) + prior)
 
-    def _added_up(self, parts: list[RowShares], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _added_up(self, parts: list[RowShares], totals: Floats) -> Floats:
         scores = np.zeros((len(totals), self.n_labels))
         for part in parts:
             scores += part.added_up(totals, self.n_labels)
@@ -373,11 +370,11 @@ class MixtureRanker(Ranker):
         """Whether the leading labels are found in live tables."""
         return self._leading is not None
 
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest probability of each context, the first one among equals."""
         return super().winners(contexts) if self._leading is None else self._leading.leaders(contexts, 1)[:, 0]
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest probabilities, best first, equals in column order."""
         k = min(k, self.n_labels)
         return super().leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k)
@@ -386,7 +383,7 @@ class MixtureRanker(Ranker):
     def _discounted(self) -> DiscountedRanker:
         return DiscountedRanker(self, popularity(self._reader.label_counts, self._power))
 
-    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+    def ranked(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest probabilities over the popularity of the labels."""
         k = min(k, self.n_labels)
         if self._leading is None and self._power:
@@ -395,7 +392,7 @@ class MixtureRanker(Ranker):
 
     def masked_leaders(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    ) -> tuple[Ints, Floats | None]:
         """Return the same among allowed labels, and what they are ranked by."""
         if self._leading is not None:
             k = min(k, self.n_labels)
@@ -404,13 +401,13 @@ class MixtureRanker(Ranker):
             return self._discounted.masked_leaders(contexts, k, mask, with_scores=with_scores)
         return super().masked_leaders(contexts, k, mask, with_scores=with_scores)
 
-    def _read(self, contexts: Contexts) -> tuple[list[RowShares], NDArray[np.float64], NDArray[np.float64]]:
+    def _read(self, contexts: Contexts) -> tuple[list[RowShares], Floats, Floats]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
         parts, totals = self._weighed_all(contexts, read)
         return parts, totals, np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts))
 
-    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[RowShares], NDArray[np.float64]]:
+    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[RowShares], Floats]:
         """Return what was read and what tokens say, with the trust of each, and the sum of all trust of a context."""
         parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
         trust = sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
@@ -451,7 +448,7 @@ class MixtureRanker(Ranker):
                 parts.append(RowShares(np.arange(len(last)), components, trust, said, _no_loss(lengths), kept))
         return parts
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site, and each token of a site without a position, adds to the probability."""
         (parts, totals, prior), m = self._read(contexts), len(contexts)
         base = prior[:, columns]
@@ -487,7 +484,7 @@ class MixtureRanker(Ranker):
         return site.name, (components.sites.h - int(part.distances[row]),)
 
 
-def _no_loss(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _no_loss(rows: Ints) -> Floats:
     """Return the discounts of rows whose entries lose nothing."""
     return np.zeros((len(rows), 4))
 
