@@ -69,7 +69,11 @@ def make_tables(address: str) -> None:
     with failures(), connected(address) as db, db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
         db.execute(_SCHEMA)
-        _check_format(db)
+        found = db.execute("select format, version from hammemo_about").fetchone()
+        if found is None:  # just made, or without a note of its form: it is of this one
+            db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
+        else:
+            check_format("The database", *found)
 
 
 @contextmanager
@@ -103,15 +107,6 @@ def connected(address: str) -> psycopg.Connection[Any]:
             db.close()
             raise
         return db
-
-
-def _check_format(db: psycopg.Connection[Any]) -> None:
-    """Refuse a database of another form; one that was just made, or has no note of its form yet, is of this one."""
-    found = db.execute("select format, version from hammemo_about").fetchone()
-    if found is None:
-        db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
-    else:
-        check_format("The database", *found)
 
 
 def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:
