@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo_server.store.base_log import Log
-    from hammemo_server.store.log import Store
+    from hammemo_server.store.model_store import Store
 
 __all__ = ["postgres"]
 

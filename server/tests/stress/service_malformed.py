@@ -194,7 +194,7 @@ class Sender(threading.Thread):
 
 def run(n: int, seed: int, folder: Path) -> dict[str, Any]:
     """Send mutated requests to a server of its own, eight at a time."""
-    with Process(folder, "--log-level", "error", "--max-models", "8") as server:
+    with Process(folder, "--log-level", "error", "--max-models", "8", "--deadline", "120") as server:
         with Client(server.url) as client:
             client.create("m", columns=2)
             client.learn("m", _ROWS, ["x", "y", "z"], op="first")

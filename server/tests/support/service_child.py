@@ -29,20 +29,25 @@ def say(*words: object) -> None:
 
 def mark_snapshots() -> None:
     """Say when a snapshot begins, when its file is there, and when all is done."""
-    pairs: list[tuple[Any, Any]] = [(sqlite_log, sqlite_log.SqliteLog), (postgres_log, postgres_log.PostgresLog)]
-    for module, cls in pairs:
-        keep, save = cls.keep_snapshot, module.save
+    made: list[tuple[Any, Any, str]] = [
+        (sqlite_log, sqlite_log.SqliteLog, "save"),
+        (postgres_log, postgres_log.PostgresLog, "file_bytes"),
+    ]
+    for module, cls, name in made:
+        keep, save = cls.keep_snapshot, getattr(module, name)
 
         def kept(log: Any, *arguments: Any, keep: Any = keep) -> None:
             say("snapshot begin")
             keep(log, *arguments)
             say("snapshot end")
 
-        def saved(*arguments: Any, save: Any = save, **options: Any) -> None:
-            save(*arguments, **options)
+        def saved(*arguments: Any, save: Any = save, **options: Any) -> Any:
+            found = save(*arguments, **options)
             say("snapshot saved")
+            return found
 
-        cls.keep_snapshot, module.save = kept, saved
+        cls.keep_snapshot = kept
+        setattr(module, name, saved)
 
 
 def send(model: ServedModel, client: int, number: int) -> None:

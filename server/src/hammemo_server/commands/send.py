@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    check_writable,
-    counted,
-    one_line_errors,
-    print_result,
-    progress_bar,
-)
+from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_result, progress_bar
 from hammemo.cli.options import option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 

@@ -172,11 +172,7 @@ class Journal:
             raise LogDamaged(f"An edit after position {after} cannot be read: {error}.") from None
 
     def _content(
-        self,
-        logged: _Logged,
-        at: int,
-        keys: dict[int, OpenKey],
-        sealed: dict[tuple[int, int], bytes],
+        self, logged: _Logged, at: int, keys: dict[int, OpenKey], sealed: dict[tuple[int, int], bytes]
     ) -> Content:
         if isinstance(logged, LoggedParts):
             parts = [decoded(self._opened(keys[key], at, sealed[key, at])) for key in logged.keys]

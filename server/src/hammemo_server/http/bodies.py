@@ -20,7 +20,7 @@ Contexts: TypeAlias = Annotated[
     list[list[Token]],
     Meta(
         description="Contexts: one row of tokens each, as many as the model has columns. A model that was fitted to "
-        "documents takes any number of tokens, such as the clicks so far.",
+        "documents takes any number of tokens, such as the clicks so far."
     ),
 ]
 Lists: TypeAlias = list[Label | list[Label]]
@@ -40,7 +40,7 @@ Op: TypeAlias = Annotated[
     str,
     Meta(
         description="An id of your own choice, 1 to 128 printable ASCII characters without spaces. The same edit sent "
-        "again under it is applied once.",
+        "again under it is applied once."
     ),
 ]
 
@@ -77,9 +77,7 @@ class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
     op: Op
     documents: Annotated[
         list[list[Token]],
-        Meta(
-            description="One list of tokens each, from the first to the last, such as the clicks of one visit.",
-        ),
+        Meta(description="One list of tokens each, from the first to the last, such as the clicks of one visit."),
     ]
     subjects: Subjects = []
 
@@ -103,7 +101,7 @@ class ApplyBody(Struct, frozen=True, forbid_unknown_fields=True):
         str | None,
         Meta(
             description="Up to where the source of the rows was read, at most 1,024 characters. It is stored with the "
-            "edit, and the description of the model has it.",
+            "edit, and the description of the model has it."
         ),
     ] = None
 

@@ -106,10 +106,7 @@ class Metrics:
     """All figures of one process."""
 
     def __init__(
-        self,
-        described: Callable[[str], list[Described]],
-        quotas: Callable[[str], Quotas],
-        inside: Callable[[], int],
+        self, described: Callable[[str], list[Described]], quotas: Callable[[str], Quotas], inside: Callable[[], int]
     ) -> None:
         self._described, self._quotas = described, quotas
         self._tenants: dict[str, _OfTenant] = {}

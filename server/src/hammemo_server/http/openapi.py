@@ -62,10 +62,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
             "description": "Models that keep every acknowledged edit.",
         },
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
 

@@ -429,7 +429,7 @@ async def _answer(
 ) -> None:
     limits = host.limits
     async with httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)),
+        transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all))
     ) as client:
         service = Service(host, tokens, _passing_on(client, limits))
         addresses = settings.addresses(limits)

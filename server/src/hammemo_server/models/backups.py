@@ -45,15 +45,7 @@ from hammemo.receipts.strict_json import now
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Exists, InUse, Malformed, Unavailable, check_name
 from hammemo_server.edits.settings import Settings
-from hammemo_server.erasure.journal import (
-    BUCKET,
-    Journal,
-    opened_body,
-    sealed_body,
-    unwrapped,
-    vault_of,
-    wrapped,
-)
+from hammemo_server.erasure.journal import BUCKET, Journal, opened_body, sealed_body, unwrapped, vault_of, wrapped
 from hammemo_server.erasure.wanted_receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
@@ -61,7 +53,8 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN, Log
-from hammemo_server.store.log import Copied, LogError, Store, StoredKey
+from hammemo_server.store.log import Copied, LogError, StoredKey
+from hammemo_server.store.model_store import Store
 from hammemo_server.store.shared_tables import EDITS, TABLES
 from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
 

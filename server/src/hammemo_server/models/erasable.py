@@ -9,8 +9,7 @@ groups of their own, with one refit at the end. The thread that makes snapshots 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from hammemo_server.edits.operations import (
     LoggedChoice,
     LoggedRefit,
     NoSuchSubject,
-    asked_rows,
     checked,
     decoded,
     digest,
@@ -34,7 +32,7 @@ from hammemo_server.erasure.journal import sealed_body
 from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
-from hammemo_server.models.writer import WrittenModel, entry_of, forgets, reused
+from hammemo_server.models.writer import WrittenModel, entry_of, reused
 from hammemo_server.store.log import Entry, Erasure, Seen
 from hammemo_server.store.vault import KeyGone, Vault
 
@@ -49,46 +47,10 @@ if TYPE_CHECKING:
     from hammemo_server.store.base_log import Log
 
 
-@dataclass(eq=False)
-class WaitingForSubjects(Waiting):
-    """An edit of subjects on its way; `op` is a hash of the operation id."""
-
-    request: str = ""
-    """The operation id as the client gave it."""
-    parts: dict[bytes, bytes] = field(default_factory=dict)
-    """The rows of each subject, by the subject's hash."""
-    owners: list[int] = field(default_factory=list)
-    refit: bool | None = None
-    """Of an erasure: whether the model is refitted with it."""
-    sent: dict[bytes, bytes] | None = None
-    """Of an edit that forgets everything: the parts as they were sent; `parts` then has all subjects."""
-
-    @property
-    def given_op(self) -> str:
-        """The operation id as the client gave it."""
-        return self.request
-
-    def asked(self) -> Iterable[list[Any]]:
-        """Return whose rows are forgotten, and for a plain forget which; an erasure is of all that a subject has."""
-        for subject, part in self.parts.items():
-            rows: Iterable[list[Any]] = [[bool(self.refit)]] if self.erases else asked_rows(decoded(part))
-            yield from ([subject.hex(), *row] for row in rows)
-
-    @property
-    def erases(self) -> bool:
-        """Whether a subject is forgotten."""
-        return self.refit is not None
-
-    @property
-    def forgets(self) -> bool:
-        """Whether the journal must hold what its subjects did before."""
-        return self.erases or forgets(self.content)
-
-
 class Removed(NamedTuple):
     """A subject whose rows were removed."""
 
-    waiting: WaitingForSubjects
+    waiting: Waiting
     key: int
     rows: int
     labels: int
@@ -126,17 +88,17 @@ class ErasableModel(WrittenModel):
         vault, key = self._journal.vault, self._log.key
         op = vault.hashed_op(edit.op)
         if edit.kind == "refit":
-            return WaitingForSubjects(op, body, content, digest(body, key), token=token, request=edit.op)
+            return Waiting(op, body, content, digest(body, key), token=token, request=edit.op)
         named, owners = parts_of(edit, content, body)
         parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
-        made = WaitingForSubjects(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
+        made = Waiting(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
         if edit.kind == "forget_subject":
             self._make_erasure(made, refit=edit.refit)
         elif not parts:
             made.digest = digest(body, key)
         return made
 
-    def _make_erasure(self, waiting: WaitingForSubjects, *, refit: bool) -> None:
+    def _make_erasure(self, waiting: Waiting, *, refit: bool) -> None:
         waiting.refit = refit
         waiting.digest = digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
 
@@ -147,7 +109,7 @@ class ErasableModel(WrittenModel):
         for one in erased:
             parts = {bytes.fromhex(one.subject): body}
             request = self._journal.vault.request_of(one)
-            waiting = WaitingForSubjects(one.op, body, content, b"", request=request, parts=parts)
+            waiting = Waiting(one.op, body, content, b"", request=request, parts=parts)
             self._make_erasure(waiting, refit=one.refit)
             futures.append(waiting.future)
             with self._arrived:
@@ -167,28 +129,27 @@ class ErasableModel(WrittenModel):
             self._touched.clear()
         elif (
             not super()._may_join(waiting, group)
-            or _erases(waiting) != _erases(group[0])
-            or _empties(waiting)
-            or _empties(group[-1])
+            or waiting.erases != group[0].erases
+            or waiting.empties
+            or group[-1].empties
         ):
             return False
-        if isinstance(waiting, WaitingForSubjects):
-            if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
-                return False
-            self._touched.update(waiting.parts)
+        if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
+            return False
+        self._touched.update(waiting.parts)
         return True
 
     def _apply(self, fresh: list[Waiting]) -> None:
-        erasures = [waiting for waiting in fresh if isinstance(waiting, WaitingForSubjects) and waiting.erases]
+        erasures = [waiting for waiting in fresh if waiting.erases]
         if erasures:
             self._erase(erasures)
         else:
             for waiting in fresh:
-                if isinstance(waiting, WaitingForSubjects) and _empties(waiting):
+                if waiting.empties:
                     self._name_everything(waiting)
             super()._apply(self._without_strangers(fresh))
 
-    def _name_everything(self, waiting: WaitingForSubjects) -> None:
+    def _name_everything(self, waiting: Waiting) -> None:
         """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
         content, sent = waiting.content, waiting.parts
         assert isinstance(content, LoggedChange)
@@ -204,16 +165,16 @@ class ErasableModel(WrittenModel):
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits without those that forget rows which are not their subject's; these are refused."""
-        named = [waiting for waiting in fresh if isinstance(waiting, WaitingForSubjects)]
-        self._journal.load(subject for waiting in named for subject in waiting.parts)
-        refused = set()
-        for waiting in named:
+        self._journal.load(subject for waiting in fresh for subject in waiting.parts)
+        left = []
+        for waiting in fresh:
             is_asked = waiting.forgets and waiting.sent is None
             refusal = self._journal.refusal(waiting.parts, self._state.version + 1) if is_asked else None
-            if refusal is not None:
+            if refusal is None:
+                left.append(waiting)
+            else:
                 waiting.refuse(refusal)
-                refused.add(id(waiting))
-        return [waiting for waiting in fresh if id(waiting) not in refused]
+        return left
 
     def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
         with self._journal.lock:
@@ -227,7 +188,7 @@ class ErasableModel(WrittenModel):
     def _sealed(self, waiting: Waiting, body: bytes, position: int) -> Entry:
         """Return an edit as the log takes it, with a ciphertext for each subject."""
         receipt = self._issued(waiting)
-        if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
+        if not waiting.parts:
             return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
         said, known_by = waiting.content, waiting.digest or digest
@@ -236,13 +197,12 @@ class ErasableModel(WrittenModel):
         )
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
-        assert isinstance(waiting, WaitingForSubjects)
         if not waiting.parts:  # a refit removes nothing
             return ()
         return self._journal.vault.backups_with(self._journal.first_position(waiting.parts))
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
-        if isinstance(waiting, WaitingForSubjects) and waiting.parts and not waiting.erases:
+        if waiting.parts and not waiting.erases:
             return self._journal.is_same(waiting.parts, seen.digest)
         return super()._is_same(waiting, seen)
 
@@ -254,7 +214,7 @@ class ErasableModel(WrittenModel):
 
     # Erasures
 
-    def _erase(self, fresh: list[WaitingForSubjects]) -> None:
+    def _erase(self, fresh: list[Waiting]) -> None:
         """Remove the rows of subjects, refit once if one of the requests says so, and write and answer all."""
         before, applier = self._state, Applier(self._state.model, self.settings, self._limits)
         with self._lease_kept():
@@ -276,7 +236,7 @@ class ErasableModel(WrittenModel):
         for version, one in enumerate(removed, before.version + 1):
             one.waiting.future.set_result(Acknowledgement(version, "applied"))
 
-    def _removed(self, applier: Applier, waiting: WaitingForSubjects) -> Removed | None:
+    def _removed(self, applier: Applier, waiting: Waiting) -> Removed | None:
         """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
@@ -336,7 +296,7 @@ class ErasableModel(WrittenModel):
             entries.append(Entry(op, digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
         return entries
 
-    def _hash_of(self, waiting: WaitingForSubjects) -> str:
+    def _hash_of(self, waiting: Waiting) -> str:
         """Return the keyed hash of the subject that a request erases."""
         return RowHash(self._journal.vault.keys()).plus(waiting.asked()).of_request(waiting.request)
 
@@ -381,18 +341,10 @@ class ErasableModel(WrittenModel):
         super()._do_last()
 
 
-def _record(vault: Vault, waiting: WaitingForSubjects, position: int) -> ErasedSubject:
+def _record(vault: Vault, waiting: Waiting, position: int) -> ErasedSubject:
     """Return the record of an erasure, which outlives the database."""
     (subject,) = waiting.parts
     return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit), position=position)
-
-
-def _empties(waiting: Waiting) -> bool:
-    return isinstance(waiting.content, LoggedChange) and waiting.content.everything
-
-
-def _erases(waiting: Waiting) -> bool:
-    return isinstance(waiting, WaitingForSubjects) and waiting.erases
 
 
 def _refitted(applier: Applier) -> bytes | None:

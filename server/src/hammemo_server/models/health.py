@@ -10,7 +10,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hammemo_server.edits.operations import ServiceError
 from hammemo_server.models.writer import WrittenModel
@@ -19,17 +19,37 @@ from hammemo_server.store.log import LogError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo_server.models.host import Host
+    from hammemo_server.models.served import ServedModel
+    from hammemo_server.store.model_store import Store
 
 _KEPT_SECONDS: Final = 1.0
 
 Result = TypeVar("Result")
 
 
+class Probed(Protocol):
+    """What is known of a host here."""
+
+    replica: bool
+    store: Store
+
+    def opened(self) -> list[ServedModel]:
+        """Return the models that are open."""
+
+    def tenants(self) -> list[str]:
+        """Return all tenants."""
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+
+    def get(self, tenant: str, name: str) -> ServedModel:
+        """Return a model, opened if it was not."""
+
+
 class Health:
     """What probes ask of a host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Probed) -> None:
         self._host = host
         self.answers = _Looked(self._look_for_answers)
         """Whether a question can be answered: the folder is there, and a model opens, or there is none yet."""

@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hammemo_server.edits.operations import Acknowledgement, Content, asked_rows
+from hammemo_server.edits.operations import Acknowledgement, Content, LoggedChange, asked_rows, decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from hammemo.receipts.receipt import SignedReceipt
 
@@ -55,14 +55,47 @@ class Waiting:
     """The receipt."""
     future: Future[Acknowledgement] = field(default_factory=Future)
 
+    # Of a model with subjects, where `op` is a hash of the operation id
+
+    request: str = ""
+    """The operation id as the client gave it."""
+    parts: dict[bytes, bytes] = field(default_factory=dict)
+    """The rows of each subject, by the subject's hash."""
+    owners: list[int] = field(default_factory=list)
+    refit: bool | None = None
+    """Of an erasure: whether the model is refitted with it."""
+    sent: dict[bytes, bytes] | None = None
+    """Of an edit that forgets everything: the parts as they were sent; `parts` then has all subjects."""
+
     @property
     def given_op(self) -> str:
         """The operation id as the client gave it."""
-        return self.op
+        return self.request or self.op
 
-    def asked(self) -> Iterable[list[Any]]:
-        """Return what is forgotten, as a receipt hashes it."""
-        return asked_rows(self.content)
+    @property
+    def erases(self) -> bool:
+        """Whether a subject is forgotten."""
+        return self.refit is not None
+
+    @property
+    def empties(self) -> bool:
+        """Whether everything is forgotten."""
+        return isinstance(self.content, LoggedChange) and self.content.everything
+
+    @property
+    def forgets(self) -> bool:
+        """Whether something is forgotten: then the journal must hold what its subjects did before."""
+        if isinstance(self.content, LoggedChange):
+            return self.content.forgets
+        return self.erases or self.content.kind in ("forget", "forgetstream")
+
+    def asked(self) -> Iterator[list[Any]]:
+        """Yield what is forgotten, as a receipt hashes it: with subjects whose rows, and for a plain forget which."""
+        if not self.parts:
+            yield from asked_rows(self.content)
+        for subject, part in self.parts.items():
+            rows: Iterable[list[Any]] = [[bool(self.refit)]] if self.erases else asked_rows(decoded(part))
+            yield from ([subject.hex(), *row] for row in rows)
 
     def acknowledge(self, version: int) -> None:
         """Answer that it was applied, with its receipt."""

@@ -41,7 +41,6 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
     InUse,
-    LoggedChange,
     LoggedChoice,
     LoggedRefit,
     LoggedRows,
@@ -326,7 +325,7 @@ class WrittenModel(ServedModel):
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
             self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
-            self._forgets += sum(forgets(waiting.content) for waiting in accepted)
+            self._forgets += sum(waiting.forgets for waiting in accepted)
             self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
@@ -457,7 +456,7 @@ class WrittenModel(ServedModel):
                 waiting.content = msgspec.structs.replace(waiting.content, late=True)
                 waiting.body = waiting.content.body()
             refits += isinstance(waiting.content, LoggedRefit)
-            n_forgets += forgets(waiting.content)
+            n_forgets += waiting.forgets
             current.append(waiting)
         return current
 
@@ -577,13 +576,7 @@ class WrittenModel(ServedModel):
     def _report(self, what: str, error: BaseException) -> None:
         """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
         text: Any = error if isinstance(error, LogError) else ""
-        _logger.error(
-            "%s: %s %s",
-            what,
-            type(error).__name__,
-            text,
-            extra=self._facts(),
-        )
+        _logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
 
     def _facts(self) -> dict[str, object]:
         return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
@@ -598,11 +591,6 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
 def reused(op: str) -> OpReused:
     """Return the refusal of an id that was used for another edit."""
     return OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
-
-
-def forgets(content: Content) -> bool:
-    """Return whether an edit forgets something."""
-    return content.forgets if isinstance(content, LoggedChange) else content.kind in ("forget", "forgetstream")
 
 
 def _may_take_long(contents: list[Content]) -> bool:

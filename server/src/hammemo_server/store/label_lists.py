@@ -22,7 +22,8 @@ import msgspec
 from hammemo.models.masking import ListedLabels
 from hammemo.tokens.vocabulary import as_token
 from hammemo_server.edits.operations import Malformed, NoSuchList, TooLarge
-from hammemo_server.store.log import ListFacts, LogDamaged, LogError, Store
+from hammemo_server.store.log import ListFacts, LogDamaged, LogError
+from hammemo_server.store.model_store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,8 @@ from hammemo import __version__
 from hammemo._lazy import needed
 from hammemo_server.edits.operations import InUse
 from hammemo_server.store.base_log import FORMAT, check_format
-from hammemo_server.store.log import NAMED_TABLES, LogError
+from hammemo_server.store.log import LogError
+from hammemo_server.store.model_store import NAMED_TABLES
 from hammemo_server.store.shared_tables import TABLES, table_statements
 
 with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
@@ -69,7 +70,11 @@ def make_tables(address: str) -> None:
     with failures(), connected(address) as db, db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
         db.execute(_SCHEMA)
-        _check_format(db)
+        found = db.execute("select format, version from hammemo_about").fetchone()
+        if found is None:  # just made, or without a note of its form: it is of this one
+            db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
+        else:
+            check_format("The database", *found)
 
 
 @contextmanager
@@ -103,15 +108,6 @@ def connected(address: str) -> psycopg.Connection[Any]:
             db.close()
             raise
         return db
-
-
-def _check_format(db: psycopg.Connection[Any]) -> None:
-    """Refuse a database of another form; one that was just made, or has no note of its form yet, is of this one."""
-    found = db.execute("select format, version from hammemo_about").fetchone()
-    if found is None:
-        db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
-    else:
-        check_format("The database", *found)
 
 
 def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import KEY_BYTES, InUse, NoSuchModel
 from hammemo_server.store.base_log import HIDDEN, Log, received_model
-from hammemo_server.store.log import LeaseLost, LogDamaged, LogError, Store
+from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
+from hammemo_server.store.model_store import Store
 from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
 from hammemo_server.store.vault import KeyGone
 

@@ -49,13 +49,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "hammemo_receipts": {"op": "text", "position": "bigint", "body": "bytea"},
     "hammemo_subjects": {"key": "bigint", "subject": "bytea", "wrapping": "bigint", "wrapped": "bytea"},
     "hammemo_journal": {"position": "bigint", "key": "bigint", "forgets": "bigint", "body": "bytea"},
-    "hammemo_erasures": {
-        "op": "text",
-        "key": "bigint",
-        "position": "bigint",
-        "facts": "bytea",
-        "receipt": "bytea",
-    },
+    "hammemo_erasures": {"op": "text", "key": "bigint", "position": "bigint", "facts": "bytea", "receipt": "bytea"},
 }
 """The columns of each table and their types; the first one, or as many as `_LONG_KEYS` says, are its key."""
 

@@ -31,7 +31,8 @@ from hammemo.files.archive import FileError
 from hammemo.files.models import read_notes, save
 from hammemo_server.edits.operations import NAME, NoSuchModel
 from hammemo_server.store.base_log import HIDDEN, Log, check_format, loaded_snapshot, received_model
-from hammemo_server.store.log import NAMED_TABLES, LogDamaged, LogError, Store
+from hammemo_server.store.log import LogDamaged, LogError
+from hammemo_server.store.model_store import NAMED_TABLES, Store
 from hammemo_server.store.shared_tables import EDITS
 from hammemo_server.store.sqlite_connection import (
     MODEL_NUMBER,
