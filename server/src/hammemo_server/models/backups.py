@@ -54,7 +54,6 @@ from hammemo_server.store.audit import Line
 from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
 from hammemo_server.store.base_log import HIDDEN, Log
 from hammemo_server.store.log import Copied, LogError, StoredKey
-from hammemo_server.store.model_store import Store
 from hammemo_server.store.shared_tables import EDITS, TABLES
 from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
 
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
+    from hammemo_server.store.model_store import Store
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5

@@ -49,7 +49,6 @@ from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
 from hammemo_server.store.log import ListFacts, LogError
-from hammemo_server.store.model_store import Store
 from hammemo_server.store.sqlite_log import FolderStore
 from hammemo_server.store.vault import KeyGone, Vault
 
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
 
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.base_log import Log
+    from hammemo_server.store.model_store import Store
 
 
 _logger = logging.getLogger("hammemo_server")

@@ -23,12 +23,12 @@ from hammemo.models.masking import ListedLabels
 from hammemo.tokens.vocabulary import as_token
 from hammemo_server.edits.operations import Malformed, NoSuchList, TooLarge
 from hammemo_server.store.log import ListFacts, LogDamaged, LogError
-from hammemo_server.store.model_store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo_server.edits.limits import Limits
+    from hammemo_server.store.model_store import Store
 
 _LINE: Final = 4_096
 """Items of one line."""
