@@ -50,9 +50,8 @@ from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
 from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.streams import Block, with_cases
+from hammemo.tokens.streams import Block, case_words, with_cases
 from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
