@@ -23,8 +23,7 @@ from hammemo.models.scorer import check_probabilities
 from hammemo.models.size_warning import watched
 from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
 from hammemo.stores.documents import Way
-from hammemo.stores.kept_documents import Keeper, KeptDocuments
-from hammemo.stores.stream_facts import StreamFacts, repeated_share
+from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting

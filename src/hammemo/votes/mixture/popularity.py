@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.ranker import SiteScores
     from hammemo.tokens.contexts import Contexts
 
 STEPS: Final = 64
