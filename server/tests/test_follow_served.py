@@ -12,7 +12,7 @@ import pytest
 from followed_table import FollowedTable, following
 from hammemo import MemoryClassifier
 from hammemo.client import Client
-from hammemo.follow.errors import FollowError
+from hammemo.follow.position import FollowError
 from hammemo.follow.served import ServedTarget
 from hammemo.receipts.keys import new_key_file
 from postgres_server import needs_postgres, one_server, server

@@ -21,8 +21,7 @@ from followed_table import COLUMNS, FollowedTable, following
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.cli.app import app
 from hammemo.follow import follower as following_module
-from hammemo.follow.errors import FollowError
-from hammemo.follow.position import Position
+from hammemo.follow.position import FollowError, Position
 from hammemo.follow.source import FollowedSource
 from hammemo.follow.targets import FileTarget
 from hammemo.receipts import ReceiptFile, new_key_file, read_keys

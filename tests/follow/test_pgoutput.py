@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hammemo.follow.changes import added_up
-from hammemo.follow.errors import NeedsCheck, ProtocolError
 from hammemo.follow.pgoutput import UNCHANGED, Begin, Change, Commit, Relation, Truncate, Values, decode
-from hammemo.follow.position import Position, is_shown
+from hammemo.follow.position import NeedsCheck, Position, ProtocolError, is_shown
 from hammemo.follow.values import Column, Followed
 
 if TYPE_CHECKING:

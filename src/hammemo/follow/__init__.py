@@ -8,6 +8,6 @@ Imports `hammemo.client`, `hammemo.receipts` and all below; only the command lin
 ``pip install 'hammemo[follow]'``.
 """
 
-from hammemo.follow.errors import FollowError, ProtocolError
+from hammemo.follow.position import FollowError, ProtocolError
 
 __all__ = ["FollowError", "ProtocolError"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hammemo.follow.errors import ProtocolError
 from hammemo.follow.pgoutput import Begin, Change, Commit, Message, Relation, Truncate
+from hammemo.follow.position import ProtocolError
 from hammemo.follow.values import Followed, Row, new_row, old_row
 
 if TYPE_CHECKING:

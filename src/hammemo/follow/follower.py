@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo._lazy import needed
 from hammemo.follow.changes import LogPart, added_up
-from hammemo.follow.errors import FollowError, NeedsCheck
-from hammemo.follow.position import Position, lsn_text
+from hammemo.follow.position import FollowError, NeedsCheck, Position, lsn_text
 from hammemo.follow.source import FollowedSource, slot_name, told_error
 from hammemo.follow.values import Followed, Frame, Row, column_error
 

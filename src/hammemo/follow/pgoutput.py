@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from hammemo.follow.errors import ProtocolError
+from hammemo.follow.position import ProtocolError
 
 _EPOCH: Final = 946_684_800
 """Seconds from 1970 to 2000, where PostgreSQL's clock starts."""

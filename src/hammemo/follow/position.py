@@ -2,6 +2,8 @@
 
 The log is applied up to `lsn`. After the whole table was read, the model also holds what the snapshot of that read
 shows: transactions up to `until` may be a part of it already, and are skipped if they are.
+
+What stops a follower, and what makes it compare the whole table.
 """
 
 from __future__ import annotations
@@ -11,7 +13,18 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from hammemo.follow.errors import FollowError
+
+class FollowError(RuntimeError):
+    """Raised when a table cannot be followed; the message names the way out."""
+
+
+class ProtocolError(FollowError):
+    """Raised for a message of the log that is cut or has an unknown form."""
+
+
+class NeedsCheck(Exception):  # noqa: N818  (no error: the follower compares the whole table and goes on)
+    """Raised when the log cannot be applied to the model: the whole table must be compared."""
+
 
 _TURN: Final = 2**32
 """Numbers of transactions in messages of the log start again after this many."""

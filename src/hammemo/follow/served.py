@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hammemo.client import Client, ServerError
 from hammemo.files.models import load, save
-from hammemo.follow.errors import FollowError, NeedsCheck
-from hammemo.follow.position import Position
+from hammemo.follow.position import FollowError, NeedsCheck, Position
 from hammemo.follow.targets import FileTarget, PositionAfter, check_kind, first_model
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo._lazy import needed
-from hammemo.follow.errors import FollowError
 from hammemo.follow.pgoutput import Message, decode
-from hammemo.follow.position import lsn_number, lsn_text
+from hammemo.follow.position import FollowError, lsn_number, lsn_text
 from hammemo.follow.values import Column, Followed, Row, column_error
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):

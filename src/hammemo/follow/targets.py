@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.models import load, read_notes, save
-from hammemo.follow.errors import FollowError, NeedsCheck
-from hammemo.follow.position import Position
+from hammemo.follow.position import FollowError, NeedsCheck, Position
 from hammemo.follow.values import EXAMPLES, Followed, Frame, Row
 from hammemo.memories.errors import NotStoredError
 from hammemo.models.classifiers import MemoryClassifier

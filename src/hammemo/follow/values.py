@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._lazy import needed
-from hammemo.follow.errors import FollowError, NeedsCheck
 from hammemo.follow.pgoutput import UNCHANGED, Change, Relation, Unchanged, Values
+from hammemo.follow.position import FollowError, NeedsCheck
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):
     import pyarrow as pa

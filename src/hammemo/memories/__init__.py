@@ -8,13 +8,12 @@ Imports kernels, tokens and `_arrays`; votes, models and all above build on it.
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.memories.base import Memory
-from hammemo.memories.contributions import SiteScores
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import Exact
 from hammemo.memories.gaussian import Gaussian
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.label_counts import Frame, LabelCounts
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.memories.row_rules import RowRule
 from hammemo.memories.tiered import Tiered

@@ -1,4 +1,4 @@
-"""One score a label for any context, and the labels in the order of their scores.
+r"""One score a label for any context, and the labels in the order of their scores.
 
 A vote makes a ranker of a reader. A ranker with a faster way to the best labels than all scores overrides `winners` and
 `leaders`; both give the order of the scores, equals in column order.
@@ -7,12 +7,24 @@ When it pays to compile: once plain answers have cost about as much.
 
 How many queries come before the next edit is unknown. So they are answered the plain way until that has cost as much
 as compiling would, and by a compiled form then: never more than twice the cost of the better way.
+
+What each site contributes to the score of each label, and how far that may be from the exact contribution.
+
+The score of label c is a sum :math:`S_c = \beta_c + \sum_k s_{k,c}` over the sites k of a query. A memory that keeps
+exact counts knows every :math:`s_{k,c}`. One that keeps bounds on the counts knows an interval that holds the exact
+contribution for certain; intervals add up over sites. One with random codes knows a standard error, over the draw of
+the codes; errors of different sites are not independent, so that of the sum is given besides.
+
+Which labels a question may be answered with: all but some, some only, the same for all contexts or not.
+
+A mask has two parts, and a label must pass both: flags for all contexts alike, and one list of labels for each context,
+which are either left out or the only ones that are allowed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
@@ -24,11 +36,144 @@ from hammemo.tokens.labels import top_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hammemo._arrays.types import Bools
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import Cells, TreeCells
-    from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.label_mask import LabelMask
     from hammemo.tokens.contexts import Contexts
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMask:
+    """Which of L labels each of m contexts may be answered with.
+
+    Parameters
+    ----------
+    is_open : ndarray of bool, shape (L,)
+        Whether a label is allowed to all contexts.
+    starts : ndarray of int64, shape (m + 1,)
+        Where the list of each context begins, and the end.
+    listed : ndarray of int64
+        The columns of all lists; -1 is no label.
+    lists_allow : bool
+        Whether a context may be answered only with what its list names, or with all else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.memories.ranker import LabelMask
+    >>> mask = LabelMask(np.array([True, True, False]), np.array([0, 1, 1]), np.array([0]), False)
+    >>> mask.allowed(slice(0, 2)).tolist()
+    [[False, True, False], [True, True, False]]
+    >>> mask.most_listed()
+    1
+    """
+
+    is_open: Bools
+    starts: Ints
+    listed: Ints
+    lists_allow: bool
+
+    def __getitem__(self, part: slice) -> LabelMask:
+        """Return the mask of some contexts that follow each other."""
+        starts = self.starts[part.start : part.stop + 1]
+        return LabelMask(self.is_open, starts - starts[0], self.listed[starts[0] : starts[-1]], self.lists_allow)
+
+    def allowed(self, part: slice) -> Bools:
+        """Return whether each of some contexts may be answered with each label: (contexts, L)."""
+        starts = self.starts[part.start : part.stop + 1]
+        found = np.full((len(starts) - 1, len(self.is_open) + 1), not self.lists_allow)  # -1 marks the last column
+        owners = np.repeat(np.arange(len(found)), np.diff(starts))
+        found[owners, self.listed[starts[0] : starts[-1]]] = self.lists_allow
+        return np.asarray(found[:, :-1] & self.is_open)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a context has a list that changes what is allowed."""
+        return self.lists_allow or len(self.listed) > 0
+
+    def most_listed(self) -> int:
+        """Return the length of the longest list."""
+        return int(np.diff(self.starts).max(initial=0))
+
+    def leaves_out_few(self, most: int) -> bool:
+        """Return whether each context may be answered with all labels but at most this many."""
+        return not self.lists_allow and self.most_listed() <= most and bool(self.is_open.all())
+
+    def passed_over(self, leaders: Ints, k: int) -> Ints:
+        """Return the first k columns of each context that its list does not name; -1 where they are fewer."""
+        found = np.full((len(leaders), k), -1)
+        for row, own, first, last in zip(found, leaders.tolist(), self.starts[:-1], self.starts[1:], strict=True):
+            out = set(self.listed[first:last].tolist())
+            left = [column for column in own if column not in out][:k]
+            row[: len(left)] = left
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SiteScores:
+    """Contributions of S sites to K labels for m queries, and what is known of their error.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m, S, K)
+        What each site adds to the score of each label.
+    low, high : ndarray of shape (m, S, K), optional
+        What the exact contribution is at least, and at most, for certain: equal where it is known.
+    errors : ndarray of shape (m, S, K), optional
+        Standard errors over the draw of random codes.
+    total_errors : ndarray of shape (m, K), optional
+        Standard errors of the sums over the sites.
+    base : ndarray of shape (K,) or (m, K), optional
+        The score where no site says anything; zero by default.
+    parts : tuple of pairs (kind, positions), optional
+        What each of the S rows stands for, where that is not the kernel's sites: the kind of a site without a position,
+        empty for one with positions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.memories.ranker import SiteScores
+    >>> votes = SiteScores.exact(np.array([[[2.0, 0.0], [1.0, 3.0]]]))
+    >>> votes.divided(np.array([1.0, 2.0])).totals()
+    array([[3. , 1.5]])
+    """
+
+    values: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    errors: Floats | None = None
+    total_errors: Floats | None = None
+    base: Floats | None = None
+    parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
+
+    def extended(self, added: Floats, base: Floats, parts: tuple[tuple[str, tuple[int, ...]], ...]) -> SiteScores:
+        """Return these contributions, of known parts, and further exact ones behind them: (m, more, K), (m, K)."""
+        assert self.parts is not None
+        return replace(
+            self,
+            values=np.concatenate([self.values, added], axis=1),
+            low=None if self.low is None else np.concatenate([self.low, added], axis=1),
+            high=None if self.high is None else np.concatenate([self.high, added], axis=1),
+            base=base + (0 if self.base is None else self.base),
+            parts=(*self.parts, *parts),
+        )
+
+    @classmethod
+    def exact(cls, values: Floats, base: Floats | None = None) -> SiteScores:
+        """Return contributions that are known: the bounds are the values themselves."""
+        return cls(values, values, values, base=base)
+
+    def totals(self) -> Floats:
+        """Return the scores: the base and the sum over sites, shape (m, K)."""
+        sums = self.values.sum(axis=1)
+        return np.asarray(sums if self.base is None else sums + self.base)
+
+    def divided(self, divisor: float | Floats) -> SiteScores:
+        """Return the same for scores that are divided by a positive number, or by one a label."""
+        parts = ("values", "low", "high", "errors", "total_errors", "base")
+        held = {name: getattr(self, name) for name in parts}
+        return replace(self, **{name: part / divisor for name, part in held.items() if part is not None})
+
 
 Divisor: TypeAlias = float | Floats
 """What weighted sums are divided by: one number, where all labels share it, or one a label, (L,)."""

@@ -42,8 +42,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
-from hammemo.memories.contributions import SiteScores
-from hammemo.memories.ranker import Divisor, Ranker, best_columns, leading_columns
+from hammemo.memories.ranker import Divisor, Ranker, SiteScores, best_columns, leading_columns
 from hammemo.memories.row_rules import RowRanker, RowRule
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
-from hammemo.memories.contributions import SiteScores
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.ranker import Ranker, SiteScores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_documents import StreamFacts
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.stores.stream_facts import StreamFacts
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.votes.tree_weights import WeightedRows
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import sorted_find
-from hammemo.memories.label_mask import LabelMask
+from hammemo.memories.ranker import LabelMask
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from hammemo._versions import Versioned
-from hammemo.explain.number_explanation import NumberExplanation
+from hammemo.explain.explanations import NumberExplanation
 from hammemo.models import numbers
 from hammemo.models.answering import row_slices
 from hammemo.models.apply import apply, sync_model

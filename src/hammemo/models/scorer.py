@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
-    from hammemo.memories.label_mask import LabelMask
-    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.ranker import LabelMask, Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary

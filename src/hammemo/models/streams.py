@@ -23,14 +23,12 @@ from hammemo.models.scorer import check_probabilities
 from hammemo.models.size_warning import watched
 from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
 from hammemo.stores.documents import Way
-from hammemo.stores.kept_documents import Keeper, KeptDocuments
-from hammemo.stores.stream_facts import StreamFacts, repeated_share
+from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.event_frames import FRAME_CONTEXT, event_documents
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
-from hammemo.tokens.streams import Block, WindowSample, long_enough, stream_blocks
+from hammemo.tokens.streams import FRAME_CONTEXT, Block, WindowSample, event_documents, long_enough, stream_blocks
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear

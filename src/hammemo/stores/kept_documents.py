@@ -15,6 +15,8 @@ and fitted depends on the documents alone (`Documents.without_cases`).
 
 **The documents themselves are stored**, token by token, in plain text: anyone with the model can read them. Of a case,
 only the hash of its id is stored: anyone with the model can test whether an id is there.
+
+What a stream is: the facts by which a model of documents is chosen.
 """
 
 from __future__ import annotations
@@ -47,13 +49,12 @@ from hammemo.stores.documents import (
 )
 from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
-from hammemo.stores.stream_facts import StreamFacts, repeated_share
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.event_frames import case_words
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.streams import Block, with_cases
+from hammemo.tokens.streams import Block, case_words, with_cases
 from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -606,3 +607,47 @@ def _are_rows(held: Documents, h: int) -> bool:
 
 def _rank(vocabulary: Vocabulary, pad: Token | None) -> int:
     return -1 if pad is None else int(vocabulary.find(Vocabulary.of([pad]))[0])
+
+
+SHORT_DOCUMENT: Final = 64
+"""Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
+
+FEW_REPEATS: Final = 0.05
+"""Documents are item histories, too, where a smaller share of tokens has occurred before in its document."""
+
+_JUDGED_TOKENS: Final = 2**20
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """What the first block of a stream, or the labels given, tell of it."""
+
+    n_labels: int
+    mean_length: float
+    repeats: float
+    """The share of tokens that have occurred before in their document."""
+
+    @property
+    def are_items(self) -> bool:
+        """Whether documents are clicks or purchases, not text."""
+        return self.mean_length < SHORT_DOCUMENT or self.repeats < FEW_REPEATS
+
+    @property
+    def has_many_labels(self) -> bool:
+        """Whether there are too many labels for weights of their own."""
+        return self.n_labels > MAX_OWN_WEIGHT_LABELS
+
+
+def repeated_share(codes: Ints, lengths: Ints) -> float:
+    """Return the share of tokens that occur before in their document, among the first million tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.stores.kept_documents import repeated_share
+    >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
+    0.25
+    """
+    owners = np.repeat(np.arange(len(lengths)), lengths)[:_JUDGED_TOKENS]
+    keys = owners * (int(codes.max(initial=0)) + 2) + codes[: len(owners)]
+    return 1 - len(np.unique(keys)) / max(len(keys), 1)

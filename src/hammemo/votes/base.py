@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.ranker import SiteScores
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary

@@ -55,7 +55,6 @@ import numpy as np
 
 from hammemo._lazy import needed
 from hammemo._versions import cached_property
-from hammemo.memories.contributions import SiteScores
 from hammemo.memories.gaussian.codes import (
     PROJECTION,
     CodeCache,
@@ -65,6 +64,7 @@ from hammemo.memories.gaussian.codes import (
     site_codes,
     site_keys,
 )
+from hammemo.memories.ranker import SiteScores
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.tokens.vocabulary import Vocabulary
 

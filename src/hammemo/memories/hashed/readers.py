@@ -26,13 +26,12 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow, object_array, row_pieces
 from hammemo._versions import cached_property
-from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS, PreviousTable, RawRows, TableBudget, centred, centred_counts
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.hashed.tables import SiteTable, Tables
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts

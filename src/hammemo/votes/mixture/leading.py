@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints
     from hammemo._native import LiveMixture
     from hammemo.memories.exact import Shared, SparseCounts
-    from hammemo.memories.label_mask import LabelMask
+    from hammemo.memories.ranker import LabelMask
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes.mixture.gates import Components
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.ranker import SiteScores
     from hammemo.tokens.contexts import Contexts
 
 STEPS: Final = 64

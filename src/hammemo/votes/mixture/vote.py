@@ -20,9 +20,8 @@ from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.checked import is_number
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import distinct_places
-from hammemo.memories.contributions import SiteScores
 from hammemo.memories.exact import Entries
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import Vote
 from hammemo.votes.log_linear import shares
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.sites import Site, Sites
-    from hammemo.memories.label_mask import LabelMask
+    from hammemo.memories.ranker import LabelMask
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.votes.mixture.gates import Terms
