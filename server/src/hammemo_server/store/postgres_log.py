@@ -270,7 +270,7 @@ class PostgresLog(Log):
 
 
 class PostgresStore(Store):
-    """The logs of one database; see :class:`hammemo_server.store.log.Store`.
+    """The logs of one database; see :class:`hammemo_server.store.model_store.Store`.
 
     Parameters
     ----------

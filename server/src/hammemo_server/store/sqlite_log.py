@@ -315,7 +315,7 @@ class SqliteLog(Log):
 
 
 class FolderStore(Store):
-    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.log.Store`."""
+    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.model_store.Store`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder).absolute()
