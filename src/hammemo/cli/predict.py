@@ -173,7 +173,7 @@ _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Questions:
-    """What a model is asked, and where its answers go."""
+    """The question that a command sends to a model, and where its answers go."""
 
     model: opt.Model
     files: Annotated[

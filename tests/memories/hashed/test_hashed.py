@@ -144,7 +144,7 @@ def test_the_layout_is_settled_once_and_shards_share_it() -> None:
     first, second = [([0, 0, 0], "yes", 1)], [([7, 7, 7], "no", 1)]
     memory = Hashed(buckets=3, reserved=1).open(POSITIONS)
     memory.add(examples(first))
-    with pytest.raises(ValueError, match="settled already"):
+    with pytest.raises(ValueError, match="already fixed"):
         memory.reserve(examples(second))
     stranger = Hashed(buckets=3, reserved=1).open(POSITIONS)
     stranger.add(examples(second))

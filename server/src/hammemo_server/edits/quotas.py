@@ -130,7 +130,7 @@ def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int
     if isinstance(model, MemoryRegressor):
         examples = model.state.n_examples
     elif model is not None:
-        counts = model.memory_.label_counts  # they are made when they are asked for
+        counts = model.memory_.label_counts  # made on first use
         labels, examples = len(counts), int(counts.sum())
         rows = sketch_rows(model.memory_, len(model.state.sites.positions))
         a_label = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
