@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import log_loss
 
 from hammemo import MemoryClassifier, load, save
 from hammemo.kernels.cells import TreeCells, codes, plain_trees
@@ -404,6 +405,27 @@ def test_copies_of_a_row_grow_trees_one_by_one() -> None:
         np.testing.assert_array_equal(copies_in_bag(words, counts, tree), drawn[counts, np.arange(2_000)])
         assert abs(drawn[1].mean() - 0.632) < 0.04  # 3.7 standard errors: wrong once in 4,600 draws of the words
         assert abs(drawn[69].mean() / 69 - 0.632) < 0.04
+
+
+def test_hashes_tell_rows_apart_where_most_columns_have_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else rows of one hash and label grow no tree together, and what it says of them contradicts their label."""
+    rng = np.random.default_rng(5)
+    homes, y = np.repeat(rng.normal(size=1_000), 4), np.tile(["f", "m", "f", "m"], 1_000)
+    X = np.column_stack([homes, np.tile(rng.integers(0, 2, (4_000, 2)), 4)]).astype(np.float64)
+    inside = rng.random(4_000) < 0.75
+
+    def measured() -> tuple[float, float]:
+        clf = MemoryClassifier().fit(X[inside], y[inside])
+        assert isinstance(clf.state.cells, TreeCells)
+        assert isinstance(clf.state.store, KeptRows)
+        rows, words, _ = clf.state.cells.codes.distinct(clf.state.store.examples(), 0)
+        return len(np.unique(words)) / len(rows), log_loss(y[~inside], clf.predict_proba(X[~inside]))
+
+    apart, loss = measured()
+    monkeypatch.setattr(codes, "_TOLD_APART", 0.0)
+    fewer, higher = measured()
+    assert fewer < 0.5 < 0.7 < apart
+    assert loss < higher
 
 
 def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:

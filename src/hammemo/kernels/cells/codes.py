@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow
+from hammemo._arrays.integers import distinct_numbers, narrow
 from hammemo._arrays.native import native
 from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.distinct import distinct_examples, example_words
-from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
+from hammemo.tokens.hashing import NAME_BYTES, key_words, mix, name_hashes
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +46,13 @@ _BAND_ROWS: Final = 2
 """A cut leaves half of the rows of its range below it, up to this share, and this many rows, more or fewer."""
 _HASH_BAND: Final = 0.2
 """The band of cuts for hashes."""
+_TOLD_APART: Final = 0.75
+"""The share of distinct rows that hashes tell apart.
+
+Rows of one hash grow the same trees. Where they share their label, too, trees that they did not grow hold mostly rows
+of other labels, and a vote that is fitted to what these trees say of them learns to contradict them.
+"""
+_MOST_HALVINGS: Final = 8
 LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
@@ -264,9 +271,15 @@ class ColumnCodes:
                 ordered += ordered_parts(kind, values[ranks])
         counted = [CountedValues.of(part, counts) for part in ordered]
         cuts = [_placed(column) for column in counted]
-        halvings = max(2, -(-n_bits // max(len(ordered), 1)))  # enough to tell rows apart
-        most = min(MAX_CUTS, 2**halvings - 1)
-        hash_cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        of_names = [ranks for kind, ranks in zip(kinds, contexts.ranks.T, strict=True) if kind == ColumnKind.NAMES]
+        hash_cuts: tuple[Floats, ...] = ()
+        halvings = max(2, -(-n_bits // max(len(ordered), 1)))
+        n_rows, n_told = _n_distinct(contexts.ranks.T), -1
+        while n_told < _TOLD_APART * n_rows and halvings <= _MOST_HALVINGS and ordered:
+            most = min(MAX_CUTS, 2**halvings - 1)
+            hash_cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+            n_told = _n_distinct([*map(_steps, hash_cuts, ordered), *of_names])
+            halvings += 1
         return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
 
     @property
@@ -424,6 +437,14 @@ class ColumnCodes:
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+
+def _n_distinct(columns: Iterable[Array]) -> int:
+    """Return how many distinct rows some columns of whole numbers have, by their hashes."""
+    words = np.zeros(1, np.uint64)
+    for column in columns:
+        words = mix(words ^ mix(column.astype(np.int64).view(np.uint64)))
+    return len(distinct_numbers(words))
 
 
 def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
