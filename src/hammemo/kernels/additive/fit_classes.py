@@ -42,8 +42,10 @@ _CURVATURE_WORK: Final = 2**28
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 6, 3, 2
 _FRESH: Final = 3
 """Steps of the evidence with one curvature."""
-_SHORT, _SHARED, _LONG = (3, 1e-5), (6, 1e-5), (8, 1e-5)
-"""Steps of a fit, and the relative gain below which a step is the last one; more where labels share a curvature."""
+_SHORT, _LONG = (3, 1e-5), (30, 1e-6)
+_SHARED, _SHARED_LONG = (6, 1e-5), (8, 1e-5)
+"""Steps of a fit, and the relative gain below which a step is the last one: of one score, and of several, which share a
+curvature. One score needs few steps to its end, from where one row more changes least."""
 _OF_CONSTANT: Final = 1e-3
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 3.0
 _LEAST_GAIN: Final = 0.002
@@ -140,10 +142,11 @@ class _LabelledRows:
         penalties: Floats,
         weights: Floats,
         inverse: Floats,
-        end: tuple[int, float] = _LONG,
+        end: tuple[int, float] | None = None,
     ) -> Floats:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found = phi.copy()
+        end = end or (_LONG if self.outputs == 1 else _SHARED_LONG)
         self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), *end, found)
         return found
 
