@@ -275,7 +275,7 @@ class ColumnCodes:
         hash_cuts: tuple[Floats, ...] = ()
         halvings = max(2, -(-n_bits // max(len(ordered), 1)))
         n_rows, n_told = _n_distinct(contexts.ranks.T), -1
-        while n_told < _TOLD_APART * n_rows and halvings <= _MOST_HALVINGS and ordered:
+        while ordered and (not hash_cuts or (n_told < _TOLD_APART * n_rows and halvings <= _MOST_HALVINGS)):
             most = min(MAX_CUTS, 2**halvings - 1)
             hash_cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
             n_told = _n_distinct([*map(_steps, hash_cuts, ordered), *of_names])
