@@ -210,13 +210,13 @@ def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[An
 
     A value that is no number in a column of numbers is refused in what is learnt, and missing in a question.
     """
-    plain = {} if learning else _few_numbers(columns, kinds)
-    if len(plain) == len(columns) and missing != "refuse":
+    plain = {} if learning or missing == "refuse" else _few_numbers(columns, kinds)
+    if plain and len(plain) == len(columns):
         return np.stack(list(plain.values()), axis=1)
     found = []
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-        if j in plain and missing != "refuse":
+        if j in plain:
             found.append(plain[j])
             continue
         if kind == ColumnKind.NAMES:

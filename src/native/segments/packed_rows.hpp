@@ -1,4 +1,4 @@
-// Rows of entries packed in bits: memories/exact/segments/packed.py says how, and has the same in Python.
+// Rows of entries packed in bits: memories/exact/segments/entries.py says how, and has the same in Python.
 //
 // What is read may be crafted, and may change while it is mapped: every byte is read once, and compared with its bound
 // before it decides where something is read or written. Numbers of a stream are read eight bytes at a time, so up to seven
