@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import cache
 from itertools import combinations, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from hammemo import NO_TOKEN
-from hammemo._arrays.native import native
+from hammemo import NO_TOKEN, _native
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection import growth as growth_module
+from hammemo.kernels.selection import shared_weights
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
-from hammemo.kernels.selection.features import (
-    SMOOTHING,
-    CompiledFeatures,
-    PlainFeatures,
-    SiteRatios,
-    centred_sums,
-    features_of,
-)
+from hammemo.kernels.selection.features import SMOOTHING, SiteRatios, features_of
 from hammemo.kernels.selection.growth import Growth, ScoreTests, looked_at
 from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
 from hammemo.memories import Exact
@@ -35,6 +29,8 @@ from hammemo.votes.base import softmax
 from hammemo.votes.choosing import chosen_log_linear
 from hammemo.votes.fitting import LabelledContexts, features
 from hammemo.votes.log_linear import shares
+from twins import selection as plain_selection
+from twins.selection import PlainFeatures, centred_sums, log_ratios, site_sums
 
 LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)}
 
@@ -204,9 +200,10 @@ def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[
     reader, every = memory.reader(), np.arange(len(copies))
     prior = shares(reader.label_counts)
     expected = features(reader, LabelledContexts(examples.contexts, examples.label_ranks, prior, SMOOTHING, True))
-    ours = SiteRatios(copies, len(copies)).matrix(sites, every, leave_one_out=True)
+    ratios = SiteRatios(copies, len(copies))
+    ours = plain_selection.matrix(ratios, sites, every, leave_one_out=True)
     assert ours == pytest.approx(expected, abs=1e-5)
-    partial = SiteRatios(copies, len(copies)).of(sites[0], every, leave_one_out=True).transpose(2, 1, 0)
+    partial = log_ratios(ratios, sites[0], every, leave_one_out=True).transpose(2, 1, 0)
     difference = partial - ours[:, :, : len(SMOOTHING)]  # one number a row, the same for all labels
     assert difference == pytest.approx(np.broadcast_to(difference[:1], difference.shape), abs=1e-5)
 
@@ -361,16 +358,14 @@ def test_the_compiled_scan_gives_the_sums_of_the_definition(rows: Any, n_labels:
     tested = rng.permutation(ratios.n)[: max(1, ratios.n // 2)]
     probabilities = softmax(rng.normal(size=(len(tested), ratios.n_labels)) * 3)
     tests, as_columns = ScoreTests(ratios, tested), probabilities[:, 1:] if ratios.n_labels == 2 else probabilities
-    if not tests.is_compiled:
-        pytest.skip("the compiled loops are not here")
-    gradients, curvatures = tests.compiled_sums(sites, as_columns)
+    gradients, curvatures = tests.sums(sites, as_columns)
     for site, gradient, curvature in zip(sites, gradients, curvatures, strict=True):
-        x = ratios.of(site, tested, leave_one_out=True).astype(np.float64)
+        x = log_ratios(ratios, site, tested, leave_one_out=True).astype(np.float64)
         observed = np.eye(ratios.n_labels)[ratios.labels(tested)]
         centred = x - (x * probabilities).sum(axis=2, keepdims=True)
         assert gradient == pytest.approx(np.tensordot(x, observed - probabilities, 2), abs=1e-4)
         assert curvature == pytest.approx(np.einsum("fmc,emc,mc->fe", centred, centred, probabilities), abs=1e-3)
-    by_numpy = tests.sums(sites, as_columns)
+    by_numpy = site_sums(tests, sites, as_columns)
     assert gradients == pytest.approx(by_numpy[0], abs=1e-3)
     assert curvatures == pytest.approx(by_numpy[1], abs=1e-2)
 
@@ -383,12 +378,10 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
     copies = Copies.of(Examples.of(X, X[:, 0] % 3), seed=0)
     ratios = SiteRatios(copies, len(copies))
     tests = ScoreTests(ratios, np.arange(ratios.n))
-    if not tests.is_compiled:
-        pytest.skip("the compiled loops are not here")
     probabilities = softmax(rng.normal(size=(ratios.n, 3)))
     sites = [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
     for compiled, by_numpy in zip(
-        tests.compiled_sums(sites, probabilities), tests.sums(sites, probabilities), strict=True
+        tests.sums(sites, probabilities), site_sums(tests, sites, probabilities), strict=True
     ):
         assert compiled == pytest.approx(by_numpy, rel=1e-3, abs=1e-2)
 
@@ -396,8 +389,9 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
 def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = tic_tac_toe()
     compiled = AutoSites(budget=2).choose(Examples.of(X, y))
-    for module in ("features", "growth", "shared_weights"):
-        monkeypatch.setattr(f"hammemo.kernels.selection.{module}.native", lambda: None)
+    monkeypatch.setattr(growth_module, "features_of", plain_selection.features_of)
+    monkeypatch.setattr(ScoreTests, "sums", site_sums)
+    monkeypatch.setattr(shared_weights, "_native", SimpleNamespace(solve_positive=lambda *_: False))
     by_numpy = AutoSites(budget=2).choose(Examples.of(X, y))
     assert set(compiled.tuples) == set(by_numpy.tuples) <= LINES
 
@@ -417,11 +411,7 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
         return
     chosen_rows = rng.permutation(ratios.n if leave_one_out else len(copies))
     compiled = features_of(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
-    if not isinstance(compiled, CompiledFeatures):
-        pytest.skip("the compiled loops are not here")
-    plain = PlainFeatures(ratios, chosen_rows, leave_one_out=leave_one_out)
-    for site in sites:
-        plain.add(site)
+    plain = plain_selection.features_of(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
     for n_features in (6, 9):  # of all sites, and of the first ones
         weights = rng.normal(size=n_features)
         scores = compiled.scores(weights)
@@ -437,8 +427,8 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
         ):
             assert found == pytest.approx(expected, abs=1e-2, rel=1e-3)
     by_label, offsets = rng.normal(size=(9, ratios.n_labels)), rng.normal(size=ratios.n_labels)
-    expected, right = plain.observed_by_label(sites, by_label, offsets)
-    observed, is_right = compiled.observed_by_label(sites, by_label, offsets)
+    expected, right = plain.observed_by_label(by_label, offsets)
+    observed, is_right = compiled.observed_by_label(by_label, offsets)
     assert observed == pytest.approx(expected, abs=1e-4)
     for said in (is_right, right):
         assert said[expected > 0.501].all()
@@ -457,10 +447,10 @@ def test_rows_that_are_sure_of_their_label_have_no_curvature(rows: Any, n_labels
     if ratios.n_labels < 2:
         return
     every = rng.permutation(len(copies))
-    plain = PlainFeatures(ratios, every, leave_one_out=True)
-    for site in sites:
-        plain.add(site)
-    both = [plain, features_of(ratios, every, sites, leave_one_out=True)]
+    both = [
+        plain_selection.features_of(ratios, every, sites, leave_one_out=True),
+        features_of(ratios, every, sites, leave_one_out=True),
+    ]
     labels, n_sure = ratios.labels(every), len(every) // 2
     doubts = np.where(np.arange(len(every)) < n_sure, rng.uniform(1e-5, 9e-4, len(every)), rng.uniform(0.2, 0.8))
     probabilities = np.tile(doubts[:, None] / (ratios.n_labels - 1), ratios.n_labels)
@@ -469,7 +459,9 @@ def test_rows_that_are_sure_of_their_label_have_no_curvature(rows: Any, n_labels
     for found in both:
         gradient, curvature = found.sums(as_columns, 6, 0, n_sure)
         assert not curvature.any()
-        x = np.concatenate([ratios.of(site, every[:n_sure], leave_one_out=True) for site in sites]).astype(np.float64)
+        x = np.concatenate([log_ratios(ratios, site, every[:n_sure], leave_one_out=True) for site in sites]).astype(
+            np.float64
+        )
         residuals = np.eye(ratios.n_labels)[labels[:n_sure]] - probabilities[:n_sure]
         assert gradient == pytest.approx(np.tensordot(x, residuals, 2), abs=1e-4)  # a gradient has all rows
     for mine, theirs in zip(*(found.sums(as_columns, 6, 0, len(every)) for found in both), strict=True):
@@ -527,14 +519,12 @@ def test_500_columns_cost_at_most_4_times_as_much_as_200() -> None:
 
 @given(st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_the_compiled_solution_is_that_of_lapack(n: int, seed: int) -> None:
-    loops, rng = native(), np.random.default_rng(seed)
-    if loops is None:
-        pytest.skip("the compiled loops are not here")
+    rng = np.random.default_rng(seed)
     half = rng.normal(size=(n, n // 2 + 1))
     a, b, x = half @ half.T, rng.normal(size=(3, n)), np.empty((3, n))
-    assert loops.solve_positive(a, 0.5, b, x)
+    assert _native.solve_positive(a, 0.5, b, x)
     assert x == pytest.approx(np.linalg.solve(a + 0.5 * np.eye(n), b.T).T, abs=1e-8, rel=1e-8)
-    assert n == 0 or not loops.solve_positive(-np.eye(n), 0.5, b, x)
+    assert n == 0 or not _native.solve_positive(-np.eye(n), 0.5, b, x)
 
 
 def test_a_copy_stays_in_its_inner_fold_when_others_go() -> None:

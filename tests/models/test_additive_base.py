@@ -70,7 +70,9 @@ def test_a_label_that_comes_later_has_no_base() -> None:
     model = copy.deepcopy(MODEL).partial_fit(X[600:610], np.full(10, 7))
     cells = model.state.cells
     assert isinstance(cells, TreeCells)
-    ratios = cells.base.ratios(*cells.codes.plain(model.view().read(X[:5])), model.state.memory.labels)
+    ratios = cells.base.ratios(
+        *cells.codes.plain(cells.codes.rows(model.view().read(X[:5]))), model.state.memory.labels
+    )
     assert model.classes_.tolist() == [0, 1, 7]
     assert (ratios[:, 2] == 0).all()
     assert (ratios[:, :2] != 0).any()

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from hammemo import MemoryClassifier, load, save
-from hammemo.kernels.cells import TreeCells, codes, plain_trees
+from hammemo.kernels.cells import TreeCells, codes
 from hammemo.kernels.cells.codes import quantile_cuts
-from hammemo.kernels.cells.forest import copies_in_bag
+from hammemo.kernels.cells.forest import copies_in_bag, out_of_bag
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
@@ -31,6 +31,8 @@ from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_weights
+from twins import codes as plain_codes
+from twins import trees as plain_trees
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,7 +300,7 @@ def test_compiled_cuts_are_those_of_the_plain_twin(seed: int, rules: tuple[int, 
     drawn = [rng.normal(size=n), rng.integers(-20, 20, n), rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n)]
     column = codes.CountedValues.of(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
     cuts, places = codes.halved(column, *rules)
-    plain = codes.plain_halved(column, *rules)
+    plain = plain_codes.halved_cuts(column, *rules)
     np.testing.assert_array_equal(places, np.flatnonzero(~np.isnan(plain)))
     np.testing.assert_array_equal(cuts, plain[places])
 
@@ -432,8 +434,8 @@ def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     X = pd.DataFrame({"x": np.repeat(np.arange(60) * 1.5, 40)})
     clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
     assert isinstance(clf.state.cells, TreeCells)
-    words = np.array([0, clf.state.cells.last_word], np.uint64)
-    assert clf.state.cells.out_of_bag(words, np.array([40, 40])).all()
+    last = clf.state.cells.last_word
+    assert out_of_bag(clf.state.cells.forest, np.array([0, last], np.uint64), np.array([40, 40]), last).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0
 
 

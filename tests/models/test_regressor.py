@@ -18,13 +18,13 @@ from scipy.optimize import nnls
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, load, save
-from hammemo._arrays.native import native
+from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, _native, load, save
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.cells import error_sizes, number_trees
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 from hammemo.models.number_state import NumberRows
 from hammemo.votes import number_answers
+from twins import trees as plain_trees
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -316,7 +316,7 @@ def test_names_alone_and_arrays() -> None:
     whole = MemoryRegressor().fit(numbers_only, numbers_only.sum(axis=1))
     kept, codes = whole.state.rows, whole.state.layout.codes
     assert kept is not None
-    seen, _ = codes.plain(kept.examples().contexts)  # a base knows numbers by their steps
+    seen, _ = codes.plain(codes.rows(kept.examples().contexts))  # a base knows numbers by their steps
     assert np.abs(whole.predict(seen) - seen.sum(axis=1)).max() < 0.2
 
 
@@ -356,7 +356,7 @@ def test_a_number_is_known_only_by_the_cuts_around_it() -> None:
     codes, kept = model.state.layout.codes, model.state.rows
     assert kept is not None
     contexts = kept.examples().contexts
-    values, (middles, _) = codes.values(contexts), codes.plain(contexts)
+    values, (middles, _) = codes.values(contexts), codes.plain(codes.rows(contexts))
     assert not np.array_equal(middles, values)
     assert np.array_equal(model.predict(middles), model.predict(values))
 
@@ -372,10 +372,8 @@ def test_compiled_features_of_numbers_are_those_of_the_plain_twin(seed: int) -> 
     counts, sums = rng.integers(0, 5, n_cells), rng.integers(-(2**60), 2**60, n_cells)
     arrays = (leaves, is_out, cells, counts, sums, rng.integers(-(2**40), 2**40, n), np.array([1.0, 10.0]))
     found = [np.empty((n, number_trees.N_FEATURES)) for _ in range(2)]
-    loops = native()
-    assert loops is not None
-    loops.number_features(*arrays, found[0])
-    number_trees.plain_number_features(*arrays, found[1])
+    _native.number_features(*arrays, found[0])
+    plain_trees.number_features(*arrays, found[1])
     assert np.array_equal(found[0], found[1])
 
 
@@ -409,15 +407,15 @@ def test_few_rows_are_counted_as_many_are() -> None:
     assert one_by_one.size == held.size
 
 
-def test_answers_without_compiled_walks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_walks_give_the_sums_of_the_plain_twin() -> None:
     X, y = table(200)
     state = MemoryRegressor().fit(X, y).state
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (50, len(state.layout.codes.is_name))).astype(np.uint8)
     values = rng.normal(size=(len(state.layout.forests[0].column), 2))
-    compiled = number_trees.leaf_sums(state.layout.forests[0], values)(codes)
-    monkeypatch.setitem(vars(state.layout.forests[0]), "compiled", None)
-    assert np.array_equal(number_trees.leaf_sums(state.layout.forests[0], values)(codes), compiled)
+    forest = state.layout.forests[0]
+    assert np.array_equal(number_trees.leaf_sums(forest, values)(codes), plain_trees.leaf_sums(forest, values, codes))
+    assert np.array_equal(forest.leaves(codes), plain_trees.leaves_of(forest, codes))
 
 
 def test_contributions_add_up_also_after_edits() -> None:

@@ -19,7 +19,7 @@ from hammemo.kernels.additive import Gram, number_base
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.forest import KINDS, grown_forest
+from hammemo.kernels.cells.forest import KINDS, grown_forest, out_of_bag
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 from hammemo.kernels.cells.number_trees import (
     FITTED_ROWS,
@@ -27,7 +27,6 @@ from hammemo.kernels.cells.number_trees import (
     exact_sum,
     fitted_weights,
     number_features,
-    out_of_bag,
     weighted,
 )
 from hammemo.memories.errors import LayoutError, not_held

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.kernels.additive.additive import NAT
-from hammemo.kernels.additive.plain import HAT
-from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, token_values
+from hammemo.kernels.additive.levels import HAT
+from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, values_of
 from hammemo.kernels.cells.error_sizes import LEAST_SIZE
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.portable.graph import Search
@@ -158,10 +158,9 @@ class CodedRows:
     def numbers(self, X: Any) -> Floats:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
         contexts = contexts_with_numbers(X, self.kinds, self.missing)
-        values = token_values(contexts.vocabulary)
         places = np.append(self.tokens.find(contexts.vocabulary), -1)
         is_name = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
-        return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
+        return np.where(is_name, places[contexts.ranks], values_of(contexts))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,15 +17,15 @@ from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
 from hammemo._progress import advance
 from hammemo.kernels.selection import SMOOTHING, FoldTrial, Selection
-from hammemo.kernels.selection.features import CompiledFeatures, Features
 from hammemo.kernels.selection.shared_weights import RIDGE
-from hammemo.votes.fitting import SHARED_STEPS, DenseFits, Fits, FittedWeights, TableFits
+from hammemo.votes.fitting import SHARED_STEPS, Fits, FittedWeights, TableFits
 from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo._arrays.types import Bools, Floats, Ints
+    from hammemo.kernels.selection.features import Features
     from hammemo.kernels.sites import Site
 
 MAX_OWN_WEIGHT_LABELS: Final = 256
@@ -39,10 +39,8 @@ _AS_GOOD: Final = 0.0005
 _RIDGES: Final = (100.0, 25.0, 5.0, 1.0)
 """Ridges of weights that each label has of its own."""
 _SHARES: Final = (0.0005, 0.002, 0.008)
-_TRIED_NUMBERS: Final = 2**25
-"""Rows times labels times features that options are fitted to where there are no compiled tables."""
 _FINAL_NUMBERS: Final = 2**26
-"""The same for the weights that are taken."""
+"""Rows times labels times features that the weights that are taken are fitted to."""
 _MIN_ROWS: Final = 500
 _MAX_ROWS: Final = 50_000
 _STEPS: Final = 25
@@ -97,7 +95,7 @@ def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tupl
         SMOOTHING,
         per_label=best.per_label,
         ridge=best.ridge,
-        sample=min(_MAX_ROWS, _rows_for(_FINAL_NUMBERS, n_labels, n_sites)),
+        sample=min(_MAX_ROWS, _rows_for(n_labels, n_sites)),
         steps=_STEPS,
         shared_ridge=RIDGE,
         uniform=best.uniform,
@@ -148,8 +146,8 @@ class FoldTally:
         )
 
 
-def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:
-    return max(_MIN_ROWS, numbers // (n_labels * n_sites * len(SMOOTHING)))
+def _rows_for(n_labels: int, n_sites: int) -> int:
+    return max(_MIN_ROWS, _FINAL_NUMBERS // (n_labels * n_sites * len(SMOOTHING)))
 
 
 def _observed(
@@ -173,15 +171,9 @@ def _observed(
 def _fits(features: Features, sites: list[Site]) -> Fits:
     """Return the log-ratios of the rows inside that the budget allows."""
     every, prior = np.ones(len(features.rows), np.int64), features.ratios.prior
-    if isinstance(features, CompiledFeatures):
-        return TableFits(features.tables, every, prior, len(sites) * len(SMOOTHING))
-    most = _rows_for(_TRIED_NUMBERS, len(prior), len(sites))
-    rows = features.rows[:most]
-    return DenseFits(
-        features.ratios.matrix(sites, rows, leave_one_out=True), features.labels[:most], every[:most], prior
-    )
+    return TableFits(features.tables, every, prior, len(sites) * len(SMOOTHING))
 
 
 def _of_test(trial: FoldTrial, weights: FittedWeights) -> tuple[Floats, Bools]:
     by_label = weights.shared[:, None] + weights.differences
-    return trial.test.observed_by_label(trial.sites, by_label, weights.offsets)
+    return trial.test.observed_by_label(by_label, weights.offsets)

@@ -39,7 +39,7 @@ class SeenRows:
 
     def __init__(self, codes: ColumnCodes, contexts: Contexts) -> None:
         self.codes = codes.rows(contexts)
-        self.values, self.names = codes.plain_of_rows(self.codes)
+        self.values, self.names = codes.plain(self.codes)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -26,7 +26,7 @@ from hammemo._arrays.logarithms import log, log1p
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
-from hammemo.kernels.cells.forest import KINDS, LEVELS, Forest
+from hammemo.kernels.cells.forest import KINDS, LEVELS, Forest, out_of_bag
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
@@ -116,7 +116,7 @@ def rows_of(
         labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts
         known = labels >= 0
         rows, words, counts, labels = rows[known], words[known], counts[known], labels[known]
-    is_out = cells.out_of_bag(words, counts)
+    is_out = out_of_bag(cells.forest, words, counts, cells.last_word)
     chosen = np.arange(len(rows))
     if sample is not None:
         by_kind = [is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]
@@ -133,7 +133,7 @@ def rows_of(
     else:
         tree_counts, name_counts = _read_counts(cells, contexts.vocabulary, [found for found, _ in columns], reader)
     known_labels = examples.labels if reader is None else reader.labels
-    plain = cells.codes.plain_of_rows(coded[places])
+    plain = cells.codes.plain(coded[places])
     return TreeRows(
         leaves[places],
         is_out[chosen],

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hammemo import _native
 from hammemo._arrays.checked import StoredArrays
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import threads_used
-from hammemo.kernels.additive import AdditiveBase, AdditiveDesign, class_base, number_base, plain
+from hammemo.kernels.additive import AdditiveBase, AdditiveDesign, class_base, number_base
 from hammemo.kernels.additive.additive import FOLDS, NAT, fold_counts, with_all_labels
 from hammemo.kernels.additive.fit_numbers import gram_of, solved
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
@@ -21,6 +21,7 @@ from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
 from hammemo.tokens.vocabulary import Vocabulary
+from twins import additive as plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +78,7 @@ def design_of(rows: dict[str, Any], pairs: list[tuple[int, int]]) -> AdditiveDes
 
 
 def plain_rows(design: AdditiveDesign, rows: dict[str, Any]) -> plain.AdditiveRows:
-    fine, coarse = (plain.AdditiveLevels.of(*design.levels(*most)) for most in ((15, 40, 1024), (5, 7, 0)))
+    fine, coarse = (design.levels(*most) for most in ((15, 40, 1024), (5, 7, 0)))
     return plain.AdditiveRows.of(rows["values"], rows["name_codes"], fine, coarse, design.pairs)
 
 
@@ -92,12 +93,10 @@ cases = st.tuples(st.integers(0, 10_000), st.integers(1, 60), st.integers(0, 4),
 )
 
 
-@pytest.mark.skipif(native() is None, reason="the compiled loops are compared with their plain twins")
 @settings(max_examples=60, deadline=None)
 @given(cases, st.integers(1, 4))
 def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs: int) -> None:
-    loops, rows, rng = native(), table(*case), np.random.default_rng(case[0])
-    assert loops is not None
+    rows, rng = table(*case), np.random.default_rng(case[0])
     n_columns = case[2] + case[3]
     design = design_of(rows, [(a, b) for a in range(n_columns) for b in range(a + 1, n_columns)][:3])
     asked = {**rows, "values": rows["values"] * rng.choice([1.0, 1e300, -3.0], rows["values"].shape)}
@@ -137,7 +136,7 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-9)
     penalties = rng.uniform(0.5, 2.0, q)
     whole = found[0].reshape(q, q) + np.diag(penalties)
-    assert loops.inverse_root(whole, inverses[0].reshape(-1))
+    assert _native.inverse_root(whole, inverses[0].reshape(-1))
     assert plain.inverse_root(whole, inverses[1].reshape(-1))
     np.testing.assert_allclose(inverses[0], inverses[1], rtol=1e-8, atol=1e-10)
     ends = np.stack([phi, phi])
@@ -158,15 +157,13 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     np.testing.assert_allclose(back[0], back[1], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.skipif(native() is None, reason="the compiled loops are compared with their plain twins")
 @settings(max_examples=30, deadline=None)
 @given(cases, st.integers(1, 3))
 def test_shares_and_scores_of_pairs_are_those_of_the_plain_twins(case: tuple[int, ...], outputs: int) -> None:
-    loops, rng = native(), np.random.default_rng(case[0])
-    assert loops is not None
+    rng = np.random.default_rng(case[0])
     n, columns = case[1], case[2] + case[3]
     scores, weights = rng.integers(-(2**21), 2**21, (n, outputs)), rng.random(n)
-    both: list[Any] = [loops, plain]
+    both: list[Any] = [_native, plain]
     labels, shares = rng.integers(0, max(outputs, 2), n).astype(np.int32), np.empty((2, n * outputs))
     losses = [of.label_shares(scores, labels, weights, 13.0, out) for of, out in zip(both, shares, strict=True)]
     np.testing.assert_allclose(shares[0], shares[1], rtol=1e-12)
@@ -175,7 +172,7 @@ def test_shares_and_scores_of_pairs_are_those_of_the_plain_twins(case: tuple[int
     cells = (rng.integers(0, 2**20, (columns, n)) % sizes[:, None]).astype(np.uint8)
     left, spread = rng.integers(-NAT, NAT, (n, outputs)), rng.integers(0, NAT, (n, outputs))
     found = np.empty((2, columns * (columns - 1) // 2))
-    loops.pair_scores(cells, sizes, left, spread, 1.0, found[0])
+    _native.pair_scores(cells, sizes, left, spread, 1.0, found[0])
     plain.pair_scores(cells, sizes, left, spread, 1.0, found[1])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-9)
 
@@ -241,17 +238,21 @@ def test_tables_by_byte_are_the_function_of_values(seed: int, n_ordered: int, n_
     steps = [np.where(np.isnan(x), 0, 1 + np.searchsorted(own, x)) for own, x in zip(known, values.T, strict=True)]
     coded = np.ascontiguousarray(np.column_stack([*steps, names, np.zeros(250)]).astype(np.uint8))
     tables = base.design.step_tables(base.coefficients, middles)
-    np.testing.assert_array_equal(with_all_labels(tables.scores(coded), n_labels), base.scores(values, names))
+    np.testing.assert_array_equal(
+        with_all_labels(plain.table_scores(tables, coded), n_labels), base.scores(values, names)
+    )
     whole = base.contributions(coded, middles).sum(axis=0) + base.coefficients[0]
     assert np.abs(with_all_labels(whole, n_labels) - base.scores(values, names)).max() <= 1
     labels = Vocabulary(np.arange(n_labels))
     of_labels = LabelBase(base, labels, np.arange(1, n_labels + 1))
     answered = Vocabulary(np.array([0, 1, n_labels + 5]))  # the last one is unknown
     weights = np.random.default_rng(seed).random(3)
-    found, expected = np.ones((2, 250, 3))
-    BaseAnswers(of_labels, middles, answered, weights).add(coded, found)
+    (found, twin, expected), answers = np.ones((3, 250, 3)), BaseAnswers(of_labels, middles, answered, weights)
+    answers.add(coded, found)
+    plain.add_ratios(answers, coded, twin)
     expected += weights * of_labels.ratios(values, names, answered)
     np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, twin)
 
 
 def test_a_memory_of_sums_forgets_exactly() -> None:

@@ -21,6 +21,9 @@ from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
 from hammemo.votes import LogLinear
+from twins import additive as plain_additive
+from twins import codes as plain_codes
+from twins import trees as plain_trees
 
 native = pytest.importorskip("hammemo._native")
 VOTES = [LogLinear(steps=2), LogLinear((1, 10), steps=2, per_label=False), LogLinear(steps=2, class_weight="balanced")]
@@ -113,8 +116,9 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score_table, "native", lambda: None)
         patch.setattr(type(model.state.cells.forest), "compiled", None)
-        patch.setattr(ColumnCodes, "coder", None)
-        patch.setattr(label_base, "native", lambda: None)
+        patch.setattr(type(model.state.cells.forest), "leaves", plain_trees.leaves_of)
+        patch.setattr(ColumnCodes, "coded", plain_codes.coded)
+        patch.setattr(label_base.BaseAnswers, "add", plain_additive.add_ratios)
         plain: Any = TreeRanker(ranker._rules, model.state.cells, replace(ranker.base))
         assert np.array_equal(plain._from_leaves(contexts, codes), by_leaf)
         assert np.array_equal(plain.scores(contexts), scores)
@@ -135,10 +139,7 @@ def test_compiled_steps_are_those_of_the_plain_twin(seed: int) -> None:
     values[rng.random(values.shape) < 0.05] = np.inf
     values[rng.random(values.shape) < 0.05] = -0.0
     names = rng.integers(0, 256, (30, n_names)).astype(np.uint8)
-    assert codes.coder is not None
-    found = np.empty((30, codes.coder.n_columns), np.uint8)
-    codes.coder.write(values, names, found)
-    assert np.array_equal(found, codes.plain_rows(values, names))
+    assert np.array_equal(codes.coded(values, names), plain_codes.coded(codes, values, names))
 
 
 def test_an_edit_does_not_pay_for_all_rows_and_many_questions_do(monkeypatch: pytest.MonkeyPatch) -> None:

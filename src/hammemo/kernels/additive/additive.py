@@ -20,16 +20,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.array_digest import array_digest
-from hammemo._arrays.native import native
 from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
-from hammemo.kernels.additive import plain
-from hammemo.kernels.additive.plain import HAT
+from hammemo.kernels.additive.levels import HAT, Levels
 from hammemo.kernels.additive.step_tables import BYTES, StepTables
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo._arrays.native import CompiledLoops
     from hammemo._arrays.types import Array, Floats, Ints, Words
-    from hammemo._native import AdditiveLevels, AdditiveModes, AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
 FOLDS: Final = 5
@@ -58,11 +55,6 @@ _REACH: Final = 1024
 """How far lines go on behind the outer knots, in 1/1024 of the last range."""
 _BAND_ROWS: Final = 2
 _KNOT_ROWS: Final = 20_000
-
-
-def loops() -> CompiledLoops:
-    """Return the compiled loops, or their plain twins."""
-    return native() or cast("CompiledLoops", plain)
 
 
 def fold_counts(words: Words, counts: Ints) -> Ints:
@@ -146,13 +138,13 @@ class AdditiveDesign:
         """How many coordinates there are."""
         return int(self.starts[-1])
 
-    def rows(self, values: Floats, name_codes: NDArray[np.uint8]) -> AdditiveRows:
+    def rows(self, values: Floats, name_codes: NDArray[np.uint8]) -> _native.AdditiveRows:
         """Return rows in the coordinates of this design."""
         values, name_codes = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(name_codes, np.uint8)
-        return loops().AdditiveRows.of(values, name_codes, *self._levels, self.pairs)
+        return _native.AdditiveRows.of(values, name_codes, *self._levels, self.pairs)
 
-    def levels(self, most_knots: int, most_names: int, reach: int) -> tuple[Any, ...]:
-        """Return knots, where they start, whether missing values have levels, levels of names, sizes, and the reach."""
+    def levels(self, most_knots: int, most_names: int, reach: int) -> Levels:
+        """Return the levels of columns: at most so many knots and names of each."""
         knots = [_some(known, most_knots) for known in self.knots]
         of_names = np.zeros((len(self.names), BYTES), np.uint8)
         for levels, known in zip(of_names, self.names, strict=True):
@@ -162,9 +154,9 @@ class AdditiveDesign:
         starts = np.cumsum([0, *map(len, knots)])
         flat = np.concatenate([np.empty(0), *knots])
         sizes = self._sizes(most_knots, most_names)
-        return flat, starts, np.array(self.has_missing, np.uint8), of_names, sizes, reach
+        return Levels(flat, starts, np.array(self.has_missing, np.uint8), of_names, sizes, reach)
 
-    def grids(self) -> list[tuple[Any, ...]]:
+    def grids(self) -> list[Levels]:
         """Return the levels of columns, which are fine, and of pairs, which are coarse."""
         return [self.levels(*most) for most in _LEVELS]
 
@@ -174,7 +166,7 @@ class AdditiveDesign:
         for column, known in zip(values.T, middles, strict=True):
             column[: len(known)] = known
         names = np.tile(np.arange(BYTES, dtype=np.uint8)[:, None], len(self.names))
-        fine, coarse = (plain.AdditiveLevels.of(*levels).places(values, names) for levels in self.grids())
+        fine, coarse = (levels.places(values, names) for levels in self.grids())
         outputs, spans = coefficients.shape[1], list(pairwise(self.starts.tolist()))
         columns = np.zeros((self.n_columns, BYTES, outputs), np.int64)
         for table, (first, last), (level, right) in zip(columns, spans, fine, strict=False):
@@ -202,7 +194,7 @@ class AdditiveDesign:
         for column, known in zip(values.T, self.knots, strict=True):
             cuts = _some(known, _CELL_KNOTS)
             found.append(np.where(np.isnan(column), len(cuts) + 1, np.searchsorted(cuts, column, side="right")))
-        of_names = self.levels(2, _COARSE_NAMES, 0)[3]
+        of_names = self.levels(2, _COARSE_NAMES, 0).of_names
         found += [levels[column] for levels, column in zip(of_names, name_codes.T, strict=True)]
         return np.array(found, np.uint8).reshape(self.n_columns, len(values))
 
@@ -235,15 +227,15 @@ class AdditiveDesign:
         return self._blocks[1]
 
     @cached_property
-    def modes(self) -> AdditiveModes:
+    def modes(self) -> _native.AdditiveModes:
         """The change from coordinates of a fit to those of rows."""
         blocks = self._blocks[0]
         rows, columns = (np.cumsum([0, *(block.shape[axis] for block in blocks)]) for axis in (0, 1))
-        return loops().AdditiveModes.of(rows, columns, np.concatenate([block.ravel() for block in blocks]))
+        return _native.AdditiveModes.of(rows, columns, np.concatenate([block.ravel() for block in blocks]))
 
     @cached_property
-    def _levels(self) -> tuple[AdditiveLevels, AdditiveLevels]:
-        fine, coarse = (loops().AdditiveLevels.of(*levels) for levels in self.grids())
+    def _levels(self) -> tuple[_native.AdditiveLevels, _native.AdditiveLevels]:
+        fine, coarse = (_native.AdditiveLevels.of(*levels) for levels in self.grids())
         return fine, coarse
 
     def _sizes(self, most_knots: int, most_names: int) -> Ints:
@@ -396,7 +388,7 @@ def with_all_labels(scores: Array, n_labels: int) -> Array:
     return np.concatenate([np.zeros((*scores.shape[:-1], missing), scores.dtype), scores], axis=-1)
 
 
-def row_scores(rows: AdditiveRows, coefficients: Ints) -> Ints:
+def row_scores(rows: _native.AdditiveRows, coefficients: Ints) -> Ints:
     """Return the sums over coordinates, rounded to whole numbers: shape (m, outputs)."""
     coefficients = np.ascontiguousarray(coefficients)
     out = np.empty((rows.n, coefficients.shape[1]), np.int64)

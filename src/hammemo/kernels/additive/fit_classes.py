@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
 from hammemo.kernels.additive.additive import (
@@ -21,7 +22,6 @@ from hammemo.kernels.additive.additive import (
     AdditiveBase,
     AdditiveDesign,
     fold_counts,
-    loops,
     n_outputs,
     row_order,
     row_scores,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints, Words
-    from hammemo._native import AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
 _CURVATURE_ROWS: Final = 20_000
@@ -106,7 +105,7 @@ class _LabelledRows:
     """Rows with their labels, and fits to them; phi : (outputs, q), the coordinates of `AdditiveDesign.modes`."""
 
     design: AdditiveDesign
-    rows: AdditiveRows
+    rows: _native.AdditiveRows
     labels: NDArray[np.int32]
     outputs: int
 
@@ -192,7 +191,7 @@ def _left_over(rows: _LabelledRows, crossed: Ints, folded: Ints) -> tuple[float,
     for coefficients, counts in zip(crossed, folded, strict=True):
         shares = np.empty(observed.shape)
         scores = row_scores(rows.rows, coefficients)
-        loss += loops().label_shares(scores, rows.labels, counts.astype(np.float64), _MOST_LOSS, shares.reshape(-1))
+        loss += _native.label_shares(scores, rows.labels, counts.astype(np.float64), _MOST_LOSS, shares.reshape(-1))
         left += counts[:, None] * np.rint((observed - shares) * NAT).astype(np.int64)
         spread += counts[:, None] * np.rint(shares * (1 - shares) * NAT).astype(np.int64)
     return loss, left, spread

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.logarithms import log
-from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.additive import FOLDS, NAT, AdditiveBase, with_all_labels
 from hammemo.tokens.vocabulary import Vocabulary
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints, Words
-    from hammemo._native import StepRatios
     from hammemo.kernels.additive.step_tables import StepTables
 
     Coded = tuple[NDArray[np.uint8], Sequence[Floats]]
@@ -165,22 +164,16 @@ class BaseAnswers:
         return self.base.function.design.step_tables(self.base.function.coefficients, self.middles)
 
     @cached_property
-    def compiled(self) -> StepRatios | None:
-        """Compiled code that adds the weighted ratios."""
-        loops, of = native(), self.tables
-        if loops is None:
-            return None
+    def _ratios(self) -> _native.StepRatios:
+        of = self.tables
         columns = of.columns.reshape(len(of.columns), 256 * len(of.constant))
         tables = (columns, of.levels, of.rights, of.pairs, of.widths, of.starts, of.blocks, of.constant)
         places = self.base.labels.find(self.labels)
-        return loops.StepRatios.of(*tables, self.base.prior, places, np.ascontiguousarray(self.weights, np.float64))
+        return _native.StepRatios.of(*tables, self.base.prior, places, np.ascontiguousarray(self.weights, np.float64))
 
     def add(self, rows: NDArray[np.uint8], totals: Floats) -> None:
         """Add the weighted ratios of rows to their scores: (m, labels)."""
-        if self.compiled is not None:
-            self.compiled.add(rows, totals)
-        else:
-            totals += self.weights * self.base.ratios_of(self.tables.scores(rows), self.labels)
+        self._ratios.add(rows, totals)
 
     def contributions(self, rows: NDArray[np.uint8], columns: Ints) -> tuple[Floats, Floats]:
         """Return what each column of the table adds to the scores of the labels in these columns, and what is left.

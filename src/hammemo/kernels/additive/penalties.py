@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.logarithms import log
-from hammemo.kernels.additive.additive import loops
 from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def inverse_of(curvature: Floats, penalties: Floats) -> Floats:
     found = np.empty(curvature.shape)
     whole = curvature.copy()
     whole[np.diag_indices(len(whole))] += penalties
-    if not loops().inverse_root(whole, found.reshape(-1)):
+    if not _native.inverse_root(whole, found.reshape(-1)):
         raise ArithmeticError("a matrix with penalties is not positive")
     return found
 
@@ -86,7 +86,7 @@ def next_pairs(
     own = np.ascontiguousarray(cells[columns][:, :most])
     scores = np.empty(len(firsts))
     sizes = own.max(axis=1).astype(np.int64) + 1
-    loops().pair_scores(
+    _native.pair_scores(
         own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores
     )
     known = set(map(tuple, design.pairs.tolist()))

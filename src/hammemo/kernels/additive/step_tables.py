@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.kernels.additive.plain import HAT
+from hammemo.kernels.additive.levels import HAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +65,3 @@ class StepTables:
             shares = (HAT - right_a - right_b + both, right_b - both, right_a - both, both)
             entries = zip(shares, (0, 1, width, width + 1), strict=True)
             yield (first, second), sum((share * held)[:, None] * self.blocks[at + step] for share, step in entries)
-
-    def scores(self, rows: NDArray[np.uint8]) -> Ints:
-        """Return the scores of rows, rounded: (m, outputs)."""
-        total = np.tile(self.constant, (len(rows), 1))
-        for _, added in self.terms(rows):
-            total += added
-        return (total + HAT // 2) >> 10

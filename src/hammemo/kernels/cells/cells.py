@@ -19,8 +19,8 @@ from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
-from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
-from hammemo.kernels.cells.forest import Forest, copies_in_bag, cut_shares, forest_arrays, restored_forest
+from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, values_of
+from hammemo.kernels.cells.forest import Forest, cut_shares, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS, Site
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts, Examples
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
+    from hammemo._arrays.types import Array, Floats
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
@@ -89,9 +89,9 @@ class Cells:
         used[contexts.ranks[:, names]] = True
         kept = contexts.vocabulary.keep(used[:-1])
         cells = np.full((len(contexts), self.h), NO_TOKEN, np.int64)
-        values = token_values(contexts.vocabulary)
+        values = values_of(contexts)
         for j in np.flatnonzero(~names).tolist():
-            column = values[contexts.ranks[:, j]]
+            column = values[:, j]
             places = np.searchsorted(self.ranges[j], column, side="right")
             nothing = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
             cells[:, j] = np.where(np.isnan(column), nothing, places)
@@ -247,12 +247,6 @@ class TreeCells(Cells):
     def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
         return self.forest.leaves(self.codes.rows(contexts))
-
-    def out_of_bag(self, words: Words, counts: Ints) -> Bools:
-        """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees)."""
-        beyond = words > np.uint64(self.last_word)
-        trees = range(self.forest.n_trees)
-        return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
 
     def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:
         """Return what the additive base adds to the scores of labels, if it has weights."""

@@ -15,7 +15,7 @@ from hammemo._progress import progress_bar
 from hammemo.kernels.additive.fit_classes import class_base
 from hammemo.kernels.additive.label_base import LabelBase
 from hammemo.kernels.cells.cells import Cells, TreeCells
-from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
+from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, values_of
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.hashing import key_words
@@ -65,7 +65,7 @@ def _base(
     counts: Ints,
 ) -> LabelBase:
     """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
-    labels, plain = examples.label_ranks[rows], codes.plain_of_rows(coded)
+    labels, plain = examples.label_ranks[rows], codes.plain(coded)
     with progress_bar("Fitting an additive base"):
         function = class_base(codes, *plain, labels, len(examples.labels), counts, words)
     return LabelBase(function, examples.labels, examples.label_counts())
@@ -73,10 +73,9 @@ def _base(
 
 def _ranges(kinds: str, contexts: Contexts, counts: Ints) -> tuple[Floats, ...]:
     """Return the cuts between the ranges of each column, none for names."""
-    values = token_values(contexts.vocabulary)
     return tuple(
-        np.empty(0) if kind == ColumnKind.NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1, LEAST_ROWS)
-        for kind, ranks in zip(kinds, contexts.ranks.T, strict=True)
+        np.empty(0) if kind == ColumnKind.NAMES else quantile_cuts(values, counts, _RANGES - 1, LEAST_ROWS)
+        for kind, values in zip(kinds, values_of(contexts).T, strict=True)
     )
 
 

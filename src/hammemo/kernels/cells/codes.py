@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import distinct_numbers, narrow
-from hammemo._arrays.native import native
-from hammemo._arrays.round_numbers import round_numbers
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts, Examples
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
-    from hammemo._native import StepCoder
+    from hammemo._arrays.types import Array, Floats, Ints, Words
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
@@ -170,51 +168,14 @@ class CountedValues(NamedTuple):
 
 
 def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
-    """Return cuts as `quantile_cuts` does, and the place of each among `most`: compiled, or the plain twin.
+    """Return cuts as `quantile_cuts` does, and the place of each among `most`.
 
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
     """
-    if (loops := native()) is None:
-        found = plain_halved(column, most, least, band)
-    else:
-        found = np.full(most, np.nan)
-        loops.halved_cuts(*column, least, band, _BAND_ROWS, found)
+    found = np.full(most, np.nan)
+    _native.halved_cuts(*column, least, band, _BAND_ROWS, found)
     places = np.flatnonzero(~np.isnan(found))
     return found[places], places
-
-
-def plain_halved(column: CountedValues, most: int, least: int, band: float) -> Floats:
-    """Return the cuts at their places, NaN elsewhere."""
-    distinct, upto = column
-    ends, found = np.append(0, upto), np.full(most, np.nan)
-    low, high, first, last = np.array([[0], [len(distinct)], [0], [most]])  # values, and places, of each range
-    while len(low):
-        divided = (high - low > 1) & (ends[high] - ends[low] >= least) & (last > first)
-        low, high, first, last = low[divided], high[divided], first[divided], last[divided]
-        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high, band)])
-        middle = np.searchsorted(distinct, cuts)
-        room = np.sort([first + (middle - low) - 1, last - (high - middle)], axis=0)
-        place = np.clip((first + last) // 2, *room)
-        found[place] = cuts
-        low, high = np.append(low, middle), np.append(middle, high)
-        first, last = np.append(first, place + 1), np.append(place, last)
-    return found
-
-
-def _middle_values(upto: Ints, ends: Ints, low: Ints, high: Ints, band: float) -> Ints:
-    """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
-
-    Shapes
-    ------
-    upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these; low, high : (r,); returned : (2, r)
-    """
-    base, whole = ends[low], ends[high] - ends[low]
-    first = np.searchsorted(upto, base + np.maximum(((0.5 - band) * whole).astype(np.int64) - _BAND_ROWS, 1))
-    last = np.searchsorted(upto, base + np.minimum(((0.5 + band) * whole).astype(np.int64) + _BAND_ROWS, whole))
-    before, behind = ends[first] - base, ends[high] - ends[first + 1]
-    is_left = (first == last) & (first > low) & ((before >= behind) | (first + 1 == high))
-    first = first - is_left  # one value fills the middle: the cut is on its side that divides the rows more evenly
-    return np.stack([first, np.maximum(last, first + 1)])
 
 
 def _step_middles(cuts: Floats) -> Floats:
@@ -259,28 +220,22 @@ class ColumnCodes:
     @classmethod
     def chosen(cls, kinds: str, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
-        names = []
         key = struct.pack("<QQ", *key_words(seed, "names of trees"))
-        values, n_bits = token_values(contexts.vocabulary), int(counts.sum()).bit_length()
+        n_bits = int(counts.sum()).bit_length()
         least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
         ordered: list[Floats] = []
-        for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
+        of_names: list[Ints] = []
+        for kind, ranks, values in zip(kinds, contexts.ranks.T, values_of(contexts).T, strict=True):
             if kind == ColumnKind.NAMES:
-                names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
+                of_names.append(ranks)
             else:
-                ordered += ordered_parts(kind, values[ranks])
+                ordered += ordered_parts(kind, values)
         counted = [CountedValues.of(part, counts) for part in ordered]
-        cuts = [_placed(column) for column in counted]
-        of_names = [ranks for kind, ranks in zip(kinds, contexts.ranks.T, strict=True) if kind == ColumnKind.NAMES]
-        hash_cuts: tuple[Floats, ...] = ()
-        halvings = max(2, -(-n_bits // max(len(ordered), 1)))
-        n_rows, n_told = _n_distinct(contexts.ranks.T), -1
-        while ordered and (not hash_cuts or (n_told < _TOLD_APART * n_rows and halvings <= _MOST_HALVINGS)):
-            most = min(MAX_CUTS, 2**halvings - 1)
-            hash_cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
-            n_told = _n_distinct([*map(_steps, hash_cuts, ordered), *of_names])
-            halvings += 1
-        return cls(kinds, tuple(cuts), tuple(names), key, pairs, hash_cuts)
+        cuts = tuple(map(_placed, counted))
+        names = tuple(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key) for ranks in of_names)
+        first = max(2, -(-n_bits // max(len(ordered), 1)))
+        enough = _TOLD_APART * _n_distinct(contexts.ranks.T)
+        return cls(kinds, cuts, names, key, pairs, _hash_cuts(ordered, counted, of_names, first, enough))
 
     @property
     def n_ordered(self) -> int:
@@ -304,9 +259,12 @@ class ColumnCodes:
         return self.coded(self.values(contexts), names)
 
     def coded(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of rows, of the values of ordered columns and the bytes of names: compiled, or the twin."""
-        if self.coder is None:
-            return self.plain_rows(values, names)
+        """Return the bytes of rows, of the values of ordered columns and the bytes of names.
+
+        Shapes
+        ------
+        values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
+        """
         found = np.empty((len(values), self.coder.n_columns), np.uint8)
         self.coder.write(values, names, found)
         return found
@@ -353,28 +311,10 @@ class ColumnCodes:
         order = np.argsort(words, kind="stable")
         return rows[order], words[order], counts[order]
 
-    def plain_rows(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
-
-        Shapes
-        ------
-        values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
-        """
-        steps = [_steps(cuts, column) for cuts, column in zip(self.cuts, values.T, strict=True)]
-        found = [*steps, *names.T]
-        for first, second in self.pairs.tolist():
-            difference, present = _difference(steps[first], steps[second])
-            step = 1 + np.searchsorted(DIFFERENCE_CUTS, difference, side="right")
-            found.append(np.where(present, step, 0).astype(np.uint8))
-        return np.ascontiguousarray(np.array(found, np.uint8).reshape(len(self.is_name), len(values)).T)
-
     @cached_property
-    def coder(self) -> StepCoder | None:
+    def coder(self) -> _native.StepCoder:
         """Compiled code that makes the bytes."""
-        loops = native()
-        if loops is None:
-            return None
-        return loops.StepCoder(
+        return _native.StepCoder(
             np.concatenate([np.empty(0), *self.cuts]),
             np.cumsum([0, *map(len, self.cuts)]),
             len(self.names),
@@ -397,19 +337,15 @@ class ColumnCodes:
             shares[list(columns)] = 1.0 / len(columns)
         return owned
 
-    def plain(self, contexts: Contexts) -> tuple[Floats, NDArray[np.uint8]]:
+    def plain(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
         """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
 
         So a base, too, knows a number only by the two cuts around it.
 
         Shapes
         ------
-        returned : (m, ordered columns), (m, columns of names)
+        rows : (m, columns); returned : (m, ordered columns), (m, columns of names)
         """
-        return self.plain_of_rows(self.rows(contexts))
-
-    def plain_of_rows(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
-        """Return the same, given the bytes of rows."""
         n = self.n_ordered
         values = np.empty((len(rows), n))
         for j, middles in enumerate(self.step_middles):
@@ -439,6 +375,26 @@ class ColumnCodes:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
 
+def _hash_cuts(
+    ordered: list[Floats], counted: list[CountedValues], of_names: list[Ints], first: int, enough: float
+) -> tuple[Floats, ...]:
+    """Return the cuts of ordered columns for hashes: as few halvings, from `first` on, as tell enough rows apart.
+
+    Shapes
+    ------
+    ordered : (m,) for each ordered column; of_names : (m,) for each column of names, the ranks
+    """
+    cuts: tuple[Floats, ...] = ()
+    if not ordered:
+        return cuts
+    for halvings in range(first, max(first, _MOST_HALVINGS) + 1):
+        most = min(MAX_CUTS, 2**halvings - 1)
+        cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        if _n_distinct([*map(_steps, cuts, ordered), *of_names]) >= enough:
+            break
+    return cuts
+
+
 def _n_distinct(columns: Iterable[Array]) -> int:
     """Return how many distinct rows some columns of whole numbers have, by their hashes."""
     words = np.zeros(1, np.uint64)
@@ -450,11 +406,6 @@ def _n_distinct(columns: Iterable[Array]) -> int:
 def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
     """Return the step of each value, 0 where it is missing."""
     return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
-
-
-def _difference(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> tuple[Ints, Bools]:
-    """Return the differences of steps, and where both are present."""
-    return first.astype(np.int64) - second.astype(np.int64), (first > 0) & (second > 0)
 
 
 def _frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:

@@ -12,14 +12,21 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.choosing import GROWING_ROWS
-from hammemo.kernels.cells.forest import LEVELS, Forest, ForestRules, forest_arrays, grown_forest, restored_forest
+from hammemo.kernels.cells.forest import (
+    LEVELS,
+    Forest,
+    ForestRules,
+    forest_arrays,
+    grown_forest,
+    out_of_bag,
+    restored_forest,
+)
 from hammemo.kernels.cells.number_trees import (
     NumberCells,
     fitted_weights,
     leaf_sums,
     leaf_values,
     number_features,
-    out_of_bag,
     weighted,
 )
 

@@ -8,8 +8,7 @@ every tree with some copies and judges it with the others. A leaf lies in larger
 node around it that held at least this many growing rows. Two rows match at the site (tree, level) if they lie in the
 same one.
 
-Compiled code (``src/native/trees``) grows the trees and finds the leaves; the plain twins are in
-:mod:`hammemo.kernels.cells.plain_trees`.
+Compiled code (``src/native/trees``) grows the trees and finds the leaves.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import row_pieces
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo._versions import cached_property
-from hammemo.kernels.cells import plain_trees
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo._arrays.types import Array, Floats, Ints, Words
-    from hammemo._native import Forest as CompiledForest
+    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
 LEVELS: Final = (2, 16, 128)
 """Growing rows that the cell of each level held at least."""
@@ -198,7 +195,8 @@ class Forest:
         leaves : (m, trees); labels, weights : (m,); returned : (cells, L)
         """
         at_nodes = np.zeros(len(self.column) * n_labels)
-        for part in row_pieces(len(leaves), 16 * self.n_trees):  # temporaries as large as a few thousand rows
+        # a 16th of the usual size: the arrays that are made of a piece take 2 MiB each in place of 32
+        for part in row_pieces(len(leaves), 16 * self.n_trees):
             keys = leaves[part].astype(np.int64) * n_labels + labels[part, None]
             repeated = np.repeat(weights[part], self.n_trees)
             at_nodes += np.bincount(keys.ravel(), weights=repeated, minlength=len(at_nodes))
@@ -216,8 +214,6 @@ class Forest:
         ------
         codes : (m, columns); returned : (m, trees)
         """
-        if self.compiled is None:
-            return plain_trees.leaves(self.column, self.step, self.right, self.starts, self.is_name, codes)
         found, compiled = np.empty((len(codes), self.n_trees), np.int32), self.compiled
         in_threads(lambda part: compiled.leaves(codes[part], found[part]), thread_pieces(len(codes), _LEAF_ROWS))
         return found
@@ -232,10 +228,9 @@ class Forest:
         return np.ascontiguousarray(self.cell_numbers[:, leaves].transpose(1, 2, 0)).reshape(len(leaves), -1)
 
     @cached_property
-    def compiled(self) -> CompiledForest | None:
+    def compiled(self) -> _native.Forest:
         """The trees in compiled code."""
-        loops = native()
-        return None if loops is None else loops.Forest(self.column, self.step, self.right, self.starts, self.is_name)
+        return _native.Forest(self.column, self.step, self.right, self.starts, self.is_name)
 
     def __getstate__(self) -> dict[str, object]:
         names = ("column", "step", "right", "level", "starts", "is_name")
@@ -267,7 +262,6 @@ def grown_forest(
     ------
     codes : (columns, m); targets, counts, words : (m,)
     """
-    grow = plain_trees.grow_tree if (loops := native()) is None else loops.grow_tree
     n_labels = 0 if rules.are_numbers else int(targets.max()) + 1
     most_copies = max(1, 2**30 // len(counts))
     of_rows = targets.astype(np.int32)
@@ -285,7 +279,7 @@ def grown_forest(
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {rules.first + tree}")[0]
         arrays = (codes[:width], is_name[:width], of_rows, weights, bag)
-        return grow(*arrays, n_labels, rules.least, most, not is_best, tree_seed, words)
+        return _native.grow_tree(*arrays, n_labels, rules.least, most, not is_best, tree_seed, words)
 
     trees = in_threads(grown, range(rules.of_a_kind * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
@@ -299,11 +293,19 @@ def copies_in_bag(words: Words, counts: Ints, tree: int) -> Ints:
 
     The first 32 copies of a row are drawn one by one; of further ones 63 % grow the tree.
     """
-    if (loops := native()) is None:
-        return plain_trees.copies_in_bag(words, counts, tree)
     found = np.empty(len(words), np.int64)
-    loops.copies_in_bag(words, counts, tree, found)
+    _native.copies_in_bag(words, counts, tree, found)
     return found
+
+
+def out_of_bag(forest: Forest, words: Words, counts: Ints, last_word: int, first: int = 0) -> Bools:
+    """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees).
+
+    Rows with hashes above the last one grew none; `first` is the number of the first tree.
+    """
+    beyond = words > np.uint64(last_word)
+    trees = range(first, first + forest.n_trees)
+    return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
 
 
 def checked_forest(

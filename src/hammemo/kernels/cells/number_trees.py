@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import row_pieces
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
-from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, Forest, copies_in_bag, cut_shares
+from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, Forest, cut_shares
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
+    from hammemo._arrays.types import Array, Bools, Floats, Ints
 
 AMOUNTS: Final = (1.0, 10.0)
 N_FEATURES: Final = len(KINDS) * len(LEVELS) * len(AMOUNTS)
@@ -133,16 +133,6 @@ def checked_sum(size: int, bits: int = 0) -> int:
     return size
 
 
-def out_of_bag(forest: Forest, words: Words, counts: Ints, last_word: int, first: int) -> Bools:
-    """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees).
-
-    Rows with hashes above the last one grew none; `first` is the number of the first tree.
-    """
-    beyond = words > np.uint64(last_word)
-    trees = range(first, first + forest.n_trees)
-    return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
-
-
 def number_features(
     forest: Forest,
     leaves: NDArray[np.int32],
@@ -156,39 +146,14 @@ def number_features(
     ------
     leaves, is_out : (m, trees); numbers : (m,); returned : (m, `N_FEATURES`)
     """
-    loops, out = native(), np.empty((len(leaves), N_FEATURES))
-    write = plain_number_features if loops is None else loops.number_features
+    out = np.empty((len(leaves), N_FEATURES))
     held, amounts = (forest.cell_rows, cells.counts, cells.sums), np.array(AMOUNTS)
 
     def written(part: slice) -> None:
-        write(leaves[part], is_out[part].view(np.uint8), *held, numbers[part], amounts, out[part])
+        _native.number_features(leaves[part], is_out[part].view(np.uint8), *held, numbers[part], amounts, out[part])
 
     in_threads(written, thread_pieces(len(leaves), _FEATURE_ROWS, each=1))
     return out
-
-
-def plain_number_features(
-    leaves: NDArray[np.int32],
-    is_out: NDArray[np.uint8],
-    cells: NDArray[np.int32],
-    counts: Ints,
-    sums: Ints,
-    numbers: Ints,
-    amounts: Floats,
-    out: Floats,
-) -> None:
-    """Do what the compiled `number_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
-    n_kinds = out.shape[1] // (len(cells) * len(amounts))
-    means = out.reshape(len(leaves), n_kinds, len(cells), len(amounts))
-    means[:], seen = 0, np.zeros((len(leaves), n_kinds), np.int64)
-    for tree in range(leaves.shape[1]):
-        rows = np.flatnonzero(is_out[:, tree])
-        seen[rows, tree % n_kinds] += 1
-        for level, of_level in enumerate(cells):
-            at = of_level[leaves[rows, tree]]
-            count, total = np.maximum(counts[at] - 1, 0).astype(float), (sums[at] - numbers[rows]).astype(float)
-            means[rows, tree % n_kinds, level] += total[:, None] / (count[:, None] + amounts)
-    means /= np.maximum(seen, 1)[:, :, None, None]
 
 
 def fitted_weights(
@@ -273,17 +238,11 @@ def leaf_sums(forest: Forest, values: Floats) -> Callable[[NDArray[np.uint8]], F
     ------
     values : (nodes, outputs); codes : (m, columns); returned : (m, outputs)
     """
-    compiled = None
-    if forest.compiled is not None:
-        compiled = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
+    scores = forest.compiled.with_scores(np.arange(len(values), dtype=np.int32), values)
 
     def summed(codes: NDArray[np.uint8]) -> Floats:
         total = np.zeros((len(codes), values.shape[1]))
-        if compiled is not None:
-            compiled.add(np.ascontiguousarray(codes), total)
-            return total
-        for leaves in forest.leaves(codes).T:
-            total += values[leaves]
+        scores.add(np.ascontiguousarray(codes), total)
         return total
 
     return summed

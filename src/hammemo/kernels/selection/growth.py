@@ -6,10 +6,8 @@ the work of a fit grows with the cube of the number of columns. Candidates are a
 columns where there are too many; all triples too where they are few. A candidate once tested keeps its promise until it
 is tested again: each round tests the new ones and the best of the known ones.
 
-The score test of many candidate sites against the same scores: compiled, or by NumPy, its twin.
-
-:mod:`hammemo.kernels.selection.shared_weights` has the mathematics. The compiled scan (``src/native/selection``) needs
-no array of features: a log-ratio depends only on the cell that a row lies in and on the row's own label.
+:mod:`hammemo.kernels.selection.shared_weights` has the mathematics. Compiled code (``src/native/selection``) tests many
+candidates against the same scores.
 """
 
 from __future__ import annotations
@@ -24,9 +22,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.logarithms import log
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
-from hammemo.kernels.selection.features import SMOOTHING, PlainFeatures, features_of
+from hammemo.kernels.selection.features import SMOOTHING, features_of
 from hammemo.kernels.selection.shared_weights import SharedWeights, promises
 from hammemo.tokens.hashing import mix
 
@@ -55,7 +52,6 @@ class ScoreTests:
 
     def __init__(self, ratios: SiteRatios, rows: Ints) -> None:
         self._ratios, self._rows = ratios, rows
-        self.is_compiled = native() is not None and ratios.n_labels > 1
 
     def promises(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
         """Return what each site promises to take off the loss, in nats, and the step that does so.
@@ -64,10 +60,10 @@ class ScoreTests:
         ------
         probabilities : (rows, columns), as of `Features`; returned : (sites,), (sites, J)
         """
-        return promises(*(self.compiled_sums if self.is_compiled else self.sums)(sites, probabilities))
+        return promises(*self.sums(sites, probabilities))
 
-    def compiled_sums(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
-        """Return gradients and curvatures by the compiled scan.
+    def sums(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
+        """Return gradients and curvatures.
 
         Shapes
         ------
@@ -86,18 +82,6 @@ class ScoreTests:
         )
         places = np.argsort(order)
         return gradients[places], curvatures[places]
-
-    def sums(self, sites: Sequence[Site], probabilities: Floats) -> Sums:
-        """Return the same by NumPy, from arrays of features."""
-        parts = []
-        for site in sites:
-            features = PlainFeatures(self._ratios, self._rows, leave_one_out=True)
-            features.add(site)
-            parts.append(features.sums(probabilities, len(SMOOTHING), 0, len(self._rows)))
-        n_amounts = len(SMOOTHING)
-        gradients = np.array([gradient for gradient, _ in parts], np.float64).reshape(-1, n_amounts)
-        curvatures = np.array([curvature for _, curvature in parts], np.float64)
-        return gradients, curvatures.reshape(-1, n_amounts, n_amounts)
 
 
 def _by_shared_columns(sites: Sequence[Site]) -> tuple[Ints, list[Site]]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo._arrays.threads import in_threads
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ class SharedWeights:
 
 
 def _newton(curvature: Floats, gradient: Floats, away: Floats) -> Floats:
-    ridge, loops = 2 * RIDGE, native()
+    ridge = 2 * RIDGE
     wanted, step = (gradient - ridge * away)[None], np.empty((1, len(gradient)))
-    if loops is not None and loops.solve_positive(curvature, ridge, wanted, step):
+    if _native.solve_positive(curvature, ridge, wanted, step):
         return np.asarray(step[0])
     return np.asarray(np.linalg.solve(curvature + ridge * np.eye(len(gradient)), wanted[0]))

@@ -1,4 +1,4 @@
-"""The plain twins of the compiled trees (``src/native/trees``): what they do, said in Python, to the bit."""
+"""The twins of the compiled trees (``src/native/trees``): what they do, said in Python, to the bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hammemo.tokens.hashing import mix, mix_one
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Bools, Ints, Words
+    from hammemo._arrays.types import Bools, Floats, Ints, Words
+    from hammemo.kernels.cells.forest import Forest
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _LEAF = -1
@@ -202,3 +203,40 @@ def leaves(
             goes_left = np.where(names[column[at]] > 0, codes == step[at], codes <= step[at])
             nodes[inside] = np.where(goes_left, at + 1, start + right[at])
     return found.astype(np.int32)
+
+
+def number_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: Ints,
+    sums: Ints,
+    numbers: Ints,
+    amounts: Floats,
+    out: Floats,
+) -> None:
+    """Write the features of rows (``src/native/trees/tree_features.hpp``)."""
+    n_kinds = out.shape[1] // (len(cells) * len(amounts))
+    means = out.reshape(len(leaves), n_kinds, len(cells), len(amounts))
+    means[:], seen = 0, np.zeros((len(leaves), n_kinds), np.int64)
+    for tree in range(leaves.shape[1]):
+        rows = np.flatnonzero(is_out[:, tree])
+        seen[rows, tree % n_kinds] += 1
+        for level, of_level in enumerate(cells):
+            at = of_level[leaves[rows, tree]]
+            count, total = np.maximum(counts[at] - 1, 0).astype(float), (sums[at] - numbers[rows]).astype(float)
+            means[rows, tree % n_kinds, level] += total[:, None] / (count[:, None] + amounts)
+    means /= np.maximum(seen, 1)[:, :, None, None]
+
+
+def leaf_sums(forest: Forest, values: Floats, codes: NDArray[np.uint8]) -> Floats:
+    """Return the sum of what the leaves of rows say, tree by tree: (m, outputs)."""
+    total = np.zeros((len(codes), values.shape[1]))
+    for of_tree in leaves_of(forest, codes).T:
+        total += values[of_tree]
+    return total
+
+
+def leaves_of(forest: Forest, codes: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Do what `Forest.leaves` does."""
+    return leaves(forest.column, forest.step, forest.right, forest.starts, forest.is_name, codes)

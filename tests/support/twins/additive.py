@@ -1,4 +1,4 @@
-"""Sums and fits of additive functions in NumPy: the plain twins of ``src/native/parts``, under the same names.
+"""Sums and fits of additive functions: the twins of ``src/native/parts``, under the same names.
 
 Arrays named `out`, `gram`, `products` and `phi` are written to. Results are those of the compiled code up to rounding;
 whole numbers are equal. A fit goes to the same minimum by SciPy's L-BFGS.
@@ -7,53 +7,21 @@ whole numbers are equal. A fit goes to the same minimum by SciPy's L-BFGS.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
+from hammemo.kernels.additive.levels import HAT
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Array, Bools, Floats, Ints
-
-HAT: Final = 1024
-
-
-@dataclass(frozen=True, eq=False)
-class AdditiveLevels:
-    """How the columns of a table become levels."""
-
-    knots: list[Floats]
-    has_missing: NDArray[np.uint8]
-    of_names: NDArray[np.uint8]
-    sizes: Ints
-    reach: int
-
-    @classmethod
-    def of(cls, knots: Any, starts: Any, has_missing: Any, of_names: Any, sizes: Any, reach: int) -> AdditiveLevels:
-        """Return the levels of arrays."""
-        return cls(np.split(knots, starts[1:-1]) if len(starts) > 1 else [], has_missing, of_names, sizes, reach)
-
-    def places(self, values: Floats, names: NDArray[np.uint8]) -> list[tuple[Array, Array]]:
-        """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
-        found: list[tuple[Array, Array]] = []
-        for knots, has_missing, x in zip(self.knots, self.has_missing, values.T, strict=True):
-            gone = np.isnan(x)
-            level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
-            if len(knots):
-                level = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-                low, high = 0.5 * knots[level], 0.5 * knots[level + 1]
-                width = high - low
-                with np.errstate(over="ignore"):
-                    share = (0.5 * np.where(gone, knots[0], x) - low) / np.where(width > 0, width, 1.0) * HAT
-                share = np.where(width > 0, share, 0.0)
-                right = np.rint(np.clip(share, -self.reach, HAT + self.reach)).astype(np.int64)
-            found.append((np.where(gone, len(knots) if has_missing else -1, level), np.where(gone, 0, right)))
-        for levels, codes in zip(self.of_names, names.T, strict=True):
-            found.append((levels[codes].astype(np.int64), np.zeros(len(codes), np.int64)))
-        return found
+    from hammemo._arrays.types import Bools, Floats, Ints
+    from hammemo.kernels.additive.label_base import BaseAnswers
+    from hammemo.kernels.additive.levels import Levels
+    from hammemo.kernels.additive.step_tables import StepTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +62,8 @@ class AdditiveRows:
         cls,
         values: Floats,
         names: NDArray[np.uint8],
-        fine: AdditiveLevels,
-        coarse: AdditiveLevels,
+        fine: Levels,
+        coarse: Levels,
         pairs: Ints,
     ) -> AdditiveRows:
         """Return rows with these values and bytes of names."""
@@ -133,7 +101,7 @@ class AdditiveRows:
 
     def curvature(
         self,
-        labels: Any,  # noqa: ARG002 (as the compiled function)
+        labels: Any,
         weights: Any,
         modes: AdditiveModes,
         phi: Any,
@@ -213,6 +181,19 @@ def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float
         s, v = s / 65536, v / 65536
         share = v / (v + shrinkage)
         out[place] = (s**2 / (v + shrinkage) - share).sum() / np.sqrt(2 * (share**2).sum() + 1e-9)
+
+
+def table_scores(tables: StepTables, rows: NDArray[np.uint8]) -> Ints:
+    """Return the scores of rows by the tables of a function, rounded: (m, outputs)."""
+    total = np.tile(tables.constant, (len(rows), 1))
+    for _, added in tables.terms(rows):
+        total += added
+    return (total + HAT // 2) >> 10
+
+
+def add_ratios(answers: BaseAnswers, rows: NDArray[np.uint8], totals: Floats) -> None:
+    """Do what `BaseAnswers.add` does."""
+    totals += answers.weights * answers.base.ratios_of(table_scores(answers.tables, rows), answers.labels)
 
 
 def _scattered(n: int, size: int, held: Bools, entries: list[tuple[Any, Any]]) -> Ints:
