@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import narrow, sum_by_key
-from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
@@ -111,11 +111,10 @@ class StreamCounter:
 
         Without a key, whatever the layout has: no two integers have one hash then, so that nothing is mistaken.
         """
-        loops, seed = native(), self._layout.seed
-        assert loops is not None
+        seed = self._layout.seed
         words = hash_numbers(self.labels.ints.view(np.uint64), seed)
         order = np.argsort(words)  # integers come first in a vocabulary: the column is the rank among them
-        finder = loops.Finder(words[order], number_key(seed), False)
+        finder = _native.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
     def _others(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
@@ -354,7 +353,7 @@ class Hashed(Memory):
         return deltas
 
     def _counted(self, examples: Examples, columns: Ints) -> list[Cells] | None:
-        """Return what `_deltas` does by the compiled loops, or None where they are not here."""
+        """Return what `_deltas` does by the compiled loops, or None where they cannot be used."""
         assert self._rows is not None
         if self._rows.compiled is None:
             return None
