@@ -117,7 +117,7 @@ def test_the_fit_ends_where_that_of_arrays_does(per_label: bool, is_bounded: boo
 
 def test_what_does_not_fit_is_refused() -> None:
     ratios, rows, labels = np.zeros((2, 5, 3), np.float32), np.arange(5), np.zeros(5, np.int32)
-    make = _native.DenseRatios.of_rows
+    make: Any = _native.DenseRatios.of_rows
     for wrong in ((ratios, rows + 1, labels), (ratios, rows - 1, labels), (ratios, rows, labels + 2),
                   (ratios, rows[:4], labels), (ratios[:0], rows, labels)):  # fmt: skip
         with pytest.raises(ValueError, match=r"row|label"):

@@ -302,7 +302,7 @@ def _write_tree_features(
 
         _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
         return
-    of_others, own, starts, of_totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
+    others, own, starts, totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
     of_trees = (of_cells, rows.tree_counts), (forest.kinds.astype(np.int32), len(KINDS))
     pieces = thread_pieces(len(labels), _FEATURE_ROWS, each=1)
@@ -310,8 +310,7 @@ def _write_tree_features(
     def written(part: slice) -> None:
         there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
         of_rows = rows.leaves[part], is_out[part]
-        logs = of_others, own, starts, of_totals
-        _native.tree_features(*of_rows, *of_trees[0], labels[part], *of_trees[1], *logs, there)
+        _native.tree_features(*of_rows, *of_trees[0], labels[part], *of_trees[1], others, own, starts, totals, there)
         if there is not out:
             out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
 

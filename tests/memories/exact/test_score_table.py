@@ -216,14 +216,15 @@ def test_wrong_trees_and_steps_are_refused() -> None:
         with pytest.raises(ValueError, match="one "):
             scored.add(codes, out)
     good = (np.zeros(1), np.array([0, 1]), 1, np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.array([0, 1]))
-    coder = _native.StepCoder(*good)
+    make: Any = _native.StepCoder
+    coder = make(*good)
     with pytest.raises(ValueError, match="one value"):
         coder.write(np.zeros((1, 2)), np.zeros((1, 1), np.uint8), np.zeros((1, 3), np.uint8))
     wrong = [(1, np.array([0, 2])), (1, np.array([0])), (3, np.ones((1, 2), np.int64)), (5, np.array([1, 1]))]
     wrong += [(0, np.zeros(300)), (3, np.zeros((1, 3), np.int64))]
     for place, value in wrong:
         with pytest.raises(ValueError, match=r"cuts|pairs|column"):
-            _native.StepCoder(*good[:place], value, *good[place + 1 :])
+            make(*good[:place], value, *good[place + 1 :])
 
 
 def test_threads_that_ask_first_at_the_same_time_get_the_same_answers() -> None:
