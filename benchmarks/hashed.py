@@ -29,7 +29,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hammemo import MemoryClassifier
-from hammemo._arrays.native import native
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed
 from hammemo.paper.experiments.measuring import Row, seconds, unseen, zipf_stream
@@ -85,7 +84,6 @@ def predict(
     on_progress: Callable[[int, int], None] = unseen,
 ) -> dict[str, Any]:
     """Race the compiled predictor against its contenders on the given queries."""
-    require_native()
     model = new_model().fit(X, y)
     predictor = model.compile()
     tables: Any = predictor.compiled
@@ -150,7 +148,6 @@ def fit(
     rounds: int, stream_tokens: int, on_progress: Callable[[int, int], None] = unseen, seed: int = 0
 ) -> dict[str, Any]:
     """Race learning from a stream and from contexts against a bare scatter loop, then learn a long stream once."""
-    require_native()
     stream = zipf_stream(1_000_008, N_TOKENS, seed)
     windows = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(stream, 8)[:-1])
     labels = np.random.default_rng(seed).integers(0, 64, len(stream)).astype(np.int32)
@@ -207,12 +204,6 @@ def _long_stream(length: int, seed: int) -> dict[str, float]:
         "tokens a second": length / took,
         "most MiB beyond the tokens, however long it is": extra / 2**20,
     }
-
-
-def require_native() -> None:
-    """End where there are no compiled loops."""
-    if native() is None:
-        raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
 
 
 def main() -> None:

@@ -117,8 +117,7 @@ class TwoReaders:
         assert isinstance(memory, Exact)
         reader, table = memory.compile(), memory.table()
         live = reader.rows.live_table() if isinstance(reader, SparseCounts) else None
-        if live is None:
-            raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
+        assert live is not None
         return cls(model, live, reader, SparseCounts(SignedSum.of(table), memory.declared, static=True))
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:

@@ -94,8 +94,6 @@ LONG_SIGNATURES = {
     "paper.memo.MeMoClassifier.__init__",
     "planning.planner.plan",
     "votes.log_linear.LogLinear.__init__",
-    # plain twins of compiled functions: the same arguments
-    "votes.tree_weights.plain_tree_features",
 }
 
 

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import running_servers as serving
 from hammemo import MemoryClassifier
-from hammemo._arrays.native import native
 from hammemo.client import Client, ServerError
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Malformed
@@ -191,12 +190,12 @@ def test_the_number_of_labels_costs_nothing_where_only_rows_are_read() -> None:
         for ask in ("predict", "top-k", "probabilities", "explain")
     }
     quick = {ask for ask, question in questions.items() if KINDS[ask].is_quick(mixture, question)}
-    assert quick == ({"predict", "top-k"} if native() else set())
+    assert quick == {"predict", "top-k"}
     for more in ({"rows": [[1]] * 20}, {"k": 100}, {"allow": [1, 2]}, {"exclude": [[1]]}):
         asked = KINDS["top-k"].read(json.dumps({"rows": [[1]], **more}).encode(), "m", Limits())
         assert not KINDS["top-k"].is_quick(mixture, asked)
     long = {ask for ask, question in questions.items() if KINDS[ask].is_long(mixture, question, lambda: False)}
-    assert long == {"probabilities", "explain"} | (set() if native() else {"predict", "top-k"})
+    assert long == {"probabilities", "explain"}
 
 
 # Over HTTP

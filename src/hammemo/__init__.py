@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 
 from hammemo._lazy import lazy_names
 
+try:
+    from hammemo import _native as _native
+except ImportError as error:
+    raise ImportError(
+        f"hammemo's compiled module is missing ({error}). Reinstall hammemo from a wheel, or with a C++17 compiler."
+    ) from error
+
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
     from hammemo.files.models import compact as compact

@@ -15,18 +15,13 @@ from typer.testing import CliRunner
 import edits
 import experiments
 import forked
-import hashed
 import rows as row_histories
-from hammemo._arrays.native import native
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words
 from places import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-compiled = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
 
 def printed(*arguments: str) -> str:
@@ -89,7 +84,6 @@ def test_threads_of_a_fit(tmp_path: Path) -> None:
     assert page.count("| small |") == page.count(" yes |") == 2
 
 
-@compiled
 def test_a_shop() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")
     pytest.importorskip("uvicorn", reason="needs a server: pip install hammemo[serve]")
@@ -102,7 +96,6 @@ def test_a_shop() -> None:
     assert all(value > 0 for value in figures.values())
 
 
-@compiled
 def test_a_shop_that_does_not_fit_says_so() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")
     command = ["benchmarks/shop.py", "--clicks", "300000", "--items", "20000", "--memory", "0.4"]
@@ -148,7 +141,6 @@ def test_threads_of_blas() -> None:
     assert "| car | refit | 1 |" in page
 
 
-@compiled
 @pytest.mark.slow
 def test_rates_of_the_hashed_memory() -> None:
     results = json.loads(printed("benchmarks/hashed.py", "predict", "--rounds", "1", "--json"))
@@ -160,12 +152,6 @@ def test_rates_of_the_hashed_memory() -> None:
     page = printed("benchmarks/hashed.py", "fit", "--rounds", "1", "--tokens", "50000")
     assert "| bare scatter, rows given |" in page
     assert "A stream of 50,000 tokens" in page
-
-
-def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashed, "native", lambda: None)
-    with pytest.raises(SystemExit, match="compiled loops are not installed"):
-        hashed.fit(1, 10_000)
 
 
 @pytest.mark.parametrize("first", range(10_000, 10_100, 25))
@@ -195,7 +181,6 @@ def test_edits_of_every_vote() -> None:
     assert "| Hashed() | log-linear | auto | 5 | 2 |" in page
 
 
-@compiled
 @pytest.mark.slow
 def test_many_labels() -> None:
     small = ("benchmarks/labels.py", "--train", "400", "--queries", "40", "--repeats", "1", "--kernel", "positions")

@@ -11,12 +11,9 @@ import pytest
 import label_edits
 import labels
 from hammemo import MemoryClassifier
-from hammemo._arrays.native import native
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.paper.experiments import wikitext
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText
-
-pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
 
 def quiet(done: int, total: int) -> None:

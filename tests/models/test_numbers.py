@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from hammemo import MemoryClassifier, load, save
+from hammemo import MemoryClassifier, _native, load, save
 from hammemo.kernels.cells import TreeCells, codes
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag, out_of_bag
@@ -32,12 +32,11 @@ from hammemo.tokens.columns import table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_weights
 from twins import codes as plain_codes
+from twins import tree_features as twin
 from twins import trees as plain_trees
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-native = pytest.importorskip("hammemo._native")
 
 
 def frame(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, Any]:
@@ -274,14 +273,14 @@ def test_compiled_trees_are_those_of_the_plain_twin(are_labels: bool, seed: int)
     least, most = int(rng.integers(1, 4)), int(rng.integers(1, n_columns + 1))
     words = np.sort(rng.integers(0, 2**64, n, np.uint64))
     arguments = (codes, names, labels, weights, bag, n_labels, least, most, bool(rng.integers(2)), seed, words)
-    found = native.grow_tree(*arguments)
+    found = _native.grow_tree(*arguments)
     for mine, plain in zip(found, plain_trees.grow_tree(*arguments), strict=True):
         assert np.array_equal(np.asarray(mine), np.asarray(plain))
     column, step, right, _ = found
     starts = np.array([0, len(column)])
     rows = rng.integers(0, 256, (20, n_columns)).astype(np.uint8)
     leaves = np.empty((20, 1), np.int32)
-    native.Forest(column, step, right, starts, names).leaves(rows, leaves)
+    _native.Forest(column, step, right, starts, names).leaves(rows, leaves)
     assert np.array_equal(leaves, plain_trees.leaves(column, step, right, starts, names, rows))
 
 
@@ -309,13 +308,13 @@ def test_compiled_cuts_refuse_what_is_no_column() -> None:
     values, upto, found = np.array([1.0, 2.0]), np.array([3, 5]), np.empty(4)
     for wrong in (values[::-1].copy(), np.array([1.0, np.nan]), np.array([1.0, np.inf]), values[:1]):
         with pytest.raises(ValueError, match=r"ascend|one sum"):
-            native.halved_cuts(wrong, upto, 2, 0.05, 2, found)
+            _native.halved_cuts(wrong, upto, 2, 0.05, 2, found)
     for sums in (np.array([3, 3]), np.array([0, 1]), np.array([3, 2**60])):
         with pytest.raises(ValueError, match="ascend"):
-            native.halved_cuts(values, sums, 2, 0.05, 2, found)
+            _native.halved_cuts(values, sums, 2, 0.05, 2, found)
     for least, band, rows in ((0, 0.05, 2), (2, 0.5, 2), (2, -0.1, 2), (2, np.nan, 2), (2, 0.05, -1)):
         with pytest.raises(ValueError, match="a range needs"):
-            native.halved_cuts(values, upto, least, band, rows, found)
+            _native.halved_cuts(values, upto, least, band, rows, found)
 
 
 @pytest.mark.examples(6)
@@ -332,7 +331,7 @@ def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))
     compiled = tree_weights.tree_features(clf.state.cells, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_weights, "native", lambda: None)
+        patch.setattr(tree_weights, "_native", twin)
         assert np.array_equal(tree_weights.tree_features(clf.state.cells, rows), compiled)
 
 

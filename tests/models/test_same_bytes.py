@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("hammemo._native")
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="OpenBLAS's kernels are chosen by name on x86-64"
 )

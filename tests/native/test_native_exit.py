@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from hammemo._arrays.native import native
-
 ENDS = """
 import sys, threading, time
 import numpy as np
@@ -29,8 +27,6 @@ for _ in range(3):
 for _ in range(6):
     done.acquire()
 """
-
-pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 
 
 @pytest.mark.parametrize("memory", ["Exact()", "Hashed()"])

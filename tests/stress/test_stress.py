@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from hammemo._arrays.native import native
 from places import TESTS
 
 pytestmark = pytest.mark.long
@@ -27,7 +26,6 @@ def test_every_answer_is_that_of_one_version() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("g++") is None, reason="needs Linux and g++")
-@pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 @pytest.mark.slow  # a minute of processor time; .ci/nightly has it
 def test_a_failed_allocation_in_the_compiled_loops_leaves_the_state_before_or_after() -> None:
     calls = r"^Hashed\(buckets=16, reserved=4\) (bulk|forget$)|^(Tiered|Exact).*\) partial_fit$|^Suffixes.* sum"

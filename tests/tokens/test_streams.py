@@ -57,13 +57,13 @@ def test_a_flat_array_with_starts_is_the_same_stream(docs: Any, h: int, block: i
 
 
 @pytest.mark.examples(8)
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("in_loops", [True, False])
 @pytest.mark.parametrize("memory", [Exact(), Hashed(5, 3), Hashed(5, 0, b"a secret of some length"), Gaussian(16)])
 @pytest.mark.parametrize("kernel", [None, SiteKernel([-1, (-2, -1), 0])])
 @given(docs=integer_documents | mixed_documents, chosen=st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_a_stream_teaches_what_its_windows_teach(
-    memory: Any, kernel: Any, native: bool, docs: Any, chosen: bool
+    memory: Any, kernel: Any, in_loops: bool, docs: Any, chosen: bool
 ) -> None:
     docs = [[1, 2, 3, 4], *docs]
     X, y = windows(docs, 2)
@@ -72,8 +72,8 @@ def test_a_stream_teaches_what_its_windows_teach(
     classes = [1, 3] if chosen else None
     kept = np.isin(y, classes) if classes else np.ones(len(y), bool)
     with pytest.MonkeyPatch.context() as patch:
-        if not native:
-            patch.setattr("hammemo.memories.hashed.layout.native", lambda: None)
+        if not in_loops:  # as for more sites than the loops take
+            patch.setattr("hammemo.memories.hashed.layout._MAX_SITES", 0)
         stream = MemoryClassifier(kernel, memory, vote="sum").fit_stream(docs, 2, classes=classes)
     plain = MemoryClassifier(kernel, memory, vote="sum").partial_fit(X[kept], y[kept], classes=classes, layout=stream)
     for name, array in plain.memory_.state().items():

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hammemo import _native
 from hammemo._arrays.logarithms import log, log1p
-from hammemo.votes.fitting import DenseFits, FittedWeights, TableFits, fits_to
+from hammemo.votes.fitting import DenseFits, FittedWeights, fits_to
+from twins.dense_fits import BoundedFits
 
-native = pytest.importorskip("hammemo._native")
 RIDGE = 3.0
 
 
@@ -52,7 +53,7 @@ class Drawn:
 
     def compiled(self, at: Any, width: int, *, by_label: bool, rows: Any = None) -> tuple[float, Any]:
         rows = np.arange(len(self.labels)) if rows is None else rows
-        made = native.DenseRatios.of_rows(self.ratios, rows, self.labels[rows].astype(np.int32))
+        made = _native.DenseRatios.of_rows(self.ratios, rows, self.labels[rows].astype(np.int32))
         gradient, total = np.empty(len(at)), self.multiplicity[rows].sum()
         shares = self.multiplicity[rows] / total
         value = made.loss(log(self.prior), shares, self.start, RIDGE / total, by_label, at, gradient, width)
@@ -99,9 +100,9 @@ def test_the_fit_ends_where_that_of_arrays_does(per_label: bool, is_bounded: boo
     drawn, rows = Drawn(3, 400, 6, seed), np.arange(0, 400, 2)
     given_rows = drawn.ratios, drawn.labels, drawn.multiplicity, drawn.prior
     compiled = fits_to(*given_rows, rows, is_bounded=is_bounded)
-    assert isinstance(compiled, TableFits)
     assert compiled.n_features == 6
-    arrays = DenseFits(drawn.ratios[:, rows], drawn.labels[rows], drawn.multiplicity[rows], drawn.prior, is_bounded)
+    twin = BoundedFits if is_bounded else DenseFits
+    arrays = twin(drawn.ratios[:, rows], drawn.labels[rows], drawn.multiplicity[rows], drawn.prior)
     ends = [fits.fit(start=drawn.start, ridge=RIDGE, per_label=per_label, steps=200) for fits in (compiled, arrays)]
     drawn.ratios, drawn.labels, drawn.multiplicity = arrays.ratios, arrays.labels, arrays.multiplicity
 
@@ -114,18 +115,9 @@ def test_the_fit_ends_where_that_of_arrays_does(per_label: bool, is_bounded: boo
     assert reached(ends[0]) < drawn.loss(np.zeros(drawn.size(by_label=per_label)), by_label=per_label)[0]
 
 
-def test_without_compiled_code_there_are_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.votes.fitting.native", lambda: None)
-    drawn, rows = Drawn(2, 30, 3), np.arange(3, 20)
-    fits = fits_to(drawn.ratios, drawn.labels, drawn.multiplicity, drawn.prior, rows)
-    assert isinstance(fits, DenseFits)
-    np.testing.assert_array_equal(fits.ratios, drawn.ratios[:, rows])
-    np.testing.assert_array_equal(fits.labels, drawn.labels[rows])
-
-
 def test_what_does_not_fit_is_refused() -> None:
     ratios, rows, labels = np.zeros((2, 5, 3), np.float32), np.arange(5), np.zeros(5, np.int32)
-    make = native.DenseRatios.of_rows
+    make: Any = _native.DenseRatios.of_rows
     for wrong in ((ratios, rows + 1, labels), (ratios, rows - 1, labels), (ratios, rows, labels + 2),
                   (ratios, rows[:4], labels), (ratios[:0], rows, labels)):  # fmt: skip
         with pytest.raises(ValueError, match=r"row|label"):

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, MemoryClassifier
-from hammemo._arrays.native import native
+from hammemo import NO_TOKEN, MemoryClassifier, _native
 from hammemo.kernels import Bag, Copy, Suffixes, Together
 from hammemo.memories import Exact
 from hammemo.memories.ranker import Ranker
@@ -20,8 +19,6 @@ from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS
 from hammemo.votes.mixture.vote import MixtureRanker
 from mixture_kernels import KERNELS, H, with_weights
-
-pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12)
 QUERIES = st.lists(st.lists(st.integers(-1, 14), min_size=H, max_size=H), min_size=1, max_size=6)
@@ -152,8 +149,6 @@ def test_a_million_labels_are_learnt_asked_and_forgotten() -> None:
 
 
 def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
-    compiled = native()
-    assert compiled is not None
     clf = model_of(Suffixes(1) + Bag(2) + Copy(2), [[1, 2, 3, 4, 5, 6]] * 3, 0)
     reader = clf.memory_.reader()
     version, inner, n = reader.rows.live.version, reader.free[0].rows.live, len(reader.labels)
@@ -181,7 +176,7 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
     for name, values in bad.items():
         for value in values:
             with pytest.raises((ValueError, TypeError)):
-                compiled.LiveMixture(**{**good, name: value})
+                _native.LiveMixture(**{**good, name: value})
     for columns in (np.full(n, 10**15), np.full(n, -7), np.empty(0, np.int64)):
         for labels in (np.full(n, 10**15), np.full(3, -9), np.empty(0, np.int64)):
             crafted = {"columns": columns, "tables": [(inner.version, labels, labels)]}
@@ -189,10 +184,10 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
             numbers = np.array([[0, 1, 2], [10**13, -(10**13), 2], [2**40, 1, -3]])
             for most_whole in (512, 0):  # by whole rows, and by the threshold algorithm
                 out = np.empty((1, n), np.int64)
-                mixture = compiled.LiveMixture(**{**good, **crafted}, most_whole=most_whole, patience=10**6)
+                mixture = _native.LiveMixture(**{**good, **crafted}, most_whole=most_whole, patience=10**6)
                 mixture.leaders(ranks, numbers, out)
                 assert ((out >= -1) & (out < n)).all()
-    mixture = compiled.LiveMixture(**good)
+    mixture = _native.LiveMixture(**good)
     for ranks, numbers, out in (
         (np.zeros((1, H + 1), np.int64), np.zeros((3, 1), np.int64), np.empty((1, 1), np.int64)),
         (np.zeros((1, H), np.int64), np.zeros((2, 1), np.int64), np.empty((1, 1), np.int64)),

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
-from hammemo._arrays.native import native
 from hammemo.kernels import Bag, Copy, Suffixes, Together
 from hammemo.memories import Exact
 from hammemo.tokens.labels import top_columns
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hammemo import MemoryClassifier
-from hammemo._arrays.native import native
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.exact.live.rows import LiveRows
@@ -79,7 +78,6 @@ def test_a_refit_replaces_the_ranker() -> None:
     np.testing.assert_array_equal(clf.class_scores(X[:9]), rest.class_scores(X[:9]))
 
 
-@pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 def test_a_vote_of_ones_own_with_one_divisor_takes_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Any] = []
     right = LiveRows.leaders

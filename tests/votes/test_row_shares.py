@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo.memories.exact import Entries
-from hammemo.votes.mixture import row_shares
 from hammemo.votes.mixture.row_shares import RowShares
 from hammemo.votes.mixture.tables import CountRows, LeftOut, RowEntries
-
-needs_loops = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
+from twins.row_shares import added_up
 
 
 def some_rows(seed: int, n_rows: int, m: int, n_labels: int) -> RowShares:
@@ -30,31 +28,23 @@ def some_rows(seed: int, n_rows: int, m: int, n_labels: int) -> RowShares:
     return RowShares(contexts, contexts, rng.random(n_rows), entries, lost, 0.1 + rng.random(n_rows))
 
 
-@needs_loops
 @given(st.integers(0, 2**32), st.integers(0, 9), st.integers(1, 4), st.integers(1, 6))
 def test_the_compiled_sum_is_that_of_numpy(seed: int, n_rows: int, m: int, n_labels: int) -> None:
     rows, totals = some_rows(seed, n_rows, m, n_labels), np.random.default_rng(seed).random(m) + 0.5
-    found = rows.added_up(totals, n_labels)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_shares, "native", lambda: None)
-        expected = rows.added_up(totals, n_labels)
-    assert found.tobytes() == expected.tobytes()
+    assert rows.added_up(totals, n_labels).tobytes() == added_up(rows, totals, n_labels).tobytes()
 
 
-@needs_loops
 @pytest.mark.parametrize(
     ("name", "value"),
     [("contexts", 9), ("contexts", -1), ("lengths", 2**40), ("lengths", -1), ("columns", 5), ("counts", -1)],
 )
 def test_places_outside_the_arrays_are_refused(name: str, value: int) -> None:
-    compiled = native()
-    assert compiled is not None
     rows = {name: np.zeros(2, np.int64) for name in ("contexts", "lengths", "columns", "counts")}
     rows["lengths"][:] = 1
     rows[name][1] = value
     numbers = np.ones(2), np.ones(2), np.zeros((2, 4))
     with pytest.raises(ValueError, match="outside the arrays"):
-        compiled.add_row_shares(
+        _native.add_row_shares(
             rows["contexts"], *numbers, rows["lengths"], rows["columns"], rows["counts"], np.zeros((1, 5))
         )
 

@@ -1,6 +1,6 @@
 """Logarithms whose bytes are those of any x86-64 processor: NumPy's depend on whether it has AVX-512.
 
-They are compiled (``src/native/selection/portable_math.hpp``); without compiled code they are NumPy's.
+They are compiled (``src/native/selection/portable_math.hpp``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats
@@ -25,14 +25,12 @@ def log(values: Array) -> Floats:
     >>> log(np.array([[1, 8]])) / log(np.array([2]))
     array([[0., 3.]])
     """
-    loops = native()
-    return np.log(values) if loops is None else _of_each(loops.portable_log, values)
+    return _of_each(_native.portable_log, values)
 
 
 def log1p(values: Array) -> Floats:
     """Return the logarithms of 1 plus numbers from zero on, of any shape."""
-    loops = native()
-    return np.log1p(values) if loops is None else _of_each(loops.portable_log1p, values)
+    return _of_each(_native.portable_log1p, values)
 
 
 def _of_each(function: Any, values: Array) -> Floats:

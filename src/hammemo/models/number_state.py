@@ -21,6 +21,7 @@ from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
 from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
+from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.cells.cells import restored_codes
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
 from hammemo.kernels.cells.error_sizes import ErrorSizes
@@ -62,7 +63,6 @@ _GRAM_BITS: Final = 14
 """By which sums in the matrix may be larger than those of targets."""
 _SQUARE_BYTES: Final = 16
 _MOST_EXPONENT: Final = 2000
-HAT: Final = 1024
 
 
 def whole_targets(targets: Floats, center: float, exponent: int) -> Ints:

@@ -16,8 +16,7 @@ seem to know the label. So one count of the example is subtracted from its label
 taken. The result is what the memory would have said had it never seen that example, so no held-out split is needed.
 
 Log-ratios depend on the cells that an example lies in. So the compiled form (``src/native/selection``) reads tables by
-cell where there are three amounts of smoothing and the rows of an exact memory; otherwise, and to test it, there are
-arrays of features.
+cell where there are three amounts of smoothing and the rows of an exact memory; otherwise there are arrays of features.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import minimize
 
+from hammemo import _native
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.logarithms import log
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo.memories.exact import SparseCounts
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo._native import DenseRatios, LogRatios
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
@@ -122,8 +120,6 @@ class DenseFits:
     labels: Ints
     multiplicity: Ints
     prior: Floats
-    is_bounded: bool = False
-    """Whether no label may have a negative weight."""
 
     @property
     def n_features(self) -> int:
@@ -147,9 +143,7 @@ class DenseFits:
         """
         problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
         first = _vector(start, len(self.prior), warm, per_label=per_label)
-        lower = _lower_bounds(start, len(self.prior), per_label=per_label) if self.is_bounded else None
-        bounds = None if lower is None else Bounds(lower, np.inf)
-        found = minimize(problem, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
+        found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
         return _weights(found.x, len(start), len(self.prior), per_label=per_label)
 
 
@@ -160,7 +154,7 @@ class TableFits:
     Sums are in an order that depends on the rows alone, so the weights are the same bytes on any x86-64 processor.
     """
 
-    tables: LogRatios | DenseRatios
+    tables: _native.LogRatios | _native.DenseRatios
     multiplicity: Ints
     prior: Floats
     n_features: int
@@ -183,7 +177,7 @@ class TableFits:
         shares, strength = self.multiplicity / total, ridge / total
         arguments = (log(self.prior), shares, start, strength, per_label, steps, self.tolerance, vector)
         if self.is_bounded:
-            cast("DenseRatios", self.tables).fit(*arguments, is_bounded=True)
+            cast("_native.DenseRatios", self.tables).fit(*arguments, is_bounded=True)
         else:
             self.tables.fit(*arguments)
         return _weights(vector, len(start), len(self.prior), per_label=per_label)
@@ -202,8 +196,8 @@ def fits_to(
     *,
     is_bounded: bool = False,
     tolerance: float = _TOLERANCE,
-) -> Fits:
-    """Return features to be fitted to, those of some rows or of all: compiled, or arrays, its twin.
+) -> TableFits:
+    """Return features to be fitted to, those of some rows or of all.
 
     With `is_bounded` no label gets a negative weight: what a cell says for a label never counts against it.
 
@@ -211,12 +205,9 @@ def fits_to(
     ------
     ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,)
     """
-    loops = native()
     if rows is None:
         rows = np.arange(len(labels))
-    if loops is None:
-        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior, is_bounded)
-    blocks = loops.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
+    blocks = _native.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
     return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded, tolerance)
 
 
@@ -226,13 +217,6 @@ def _vector(start: Floats, n_labels: int, warm: FittedWeights | None, *, per_lab
         parts = [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
         return np.concatenate(parts)
     return np.concatenate([start, np.zeros(n_labels * (len(start) + 1) if per_label else 0)])
-
-
-def _lower_bounds(start: Floats, n_labels: int, *, per_label: bool) -> Floats:
-    """Return bounds of the vector with which no label has a negative weight, as in ``dense_weights.hpp``."""
-    if not per_label:
-        return np.zeros(len(start))
-    return np.concatenate([start, np.tile(-start, n_labels), np.full(n_labels, -np.inf)])
 
 
 def _weights(vector: Floats, n_features: int, n_labels: int, *, per_label: bool) -> FittedWeights:
@@ -247,20 +231,18 @@ def can_be_tables(reader: Reader, sites: Sites, smoothing: tuple[float, ...]) ->
     """Return whether there are compiled tables for what this reader holds."""
     is_read = isinstance(reader, SparseCounts) and not sites.free and len(reader.labels) > 1
     few = int(reader.label_counts.sum()) <= _MAX_TABLE_EXAMPLES
-    return is_read and few and len(smoothing) == _COMPILED_AMOUNTS and native() is not None
+    return is_read and few and len(smoothing) == _COMPILED_AMOUNTS
 
 
-def tables_of(reader: SparseCounts, asked: LabelledContexts) -> LogRatios:
+def tables_of(reader: SparseCounts, asked: LabelledContexts) -> _native.LogRatios:
     """Return the log-ratios of examples, as tables.
 
     Cells are numbered by what the examples hold, so the order of sums does not depend on how the memory stores rows.
     """
-    loops = native()
-    assert loops is not None
     contexts, prior = asked.contexts, asked.prior
     amounts, own = np.array(asked.smoothing), asked.labels.astype(np.int32)
     sizes = np.full(contexts.h, max(1, len(contexts.vocabulary)), np.int32)
-    scan = loops.SiteScan(np.ascontiguousarray(contexts.ranks.T, np.int32), sizes, own, prior, amounts, 0)
+    scan = _native.SiteScan(np.ascontiguousarray(contexts.ranks.T, np.int32), sizes, own, prior, amounts, 0)
     rows, matrix, _ = reader.rows.read(contexts)
     cells, read, n_cells = np.empty((reader.sites.n, len(contexts)), np.int32), [], 0
     for site, of_site, place in zip(reader.sites.positions, cells, rows.T, strict=True):
@@ -276,7 +258,7 @@ def tables_of(reader: SparseCounts, asked: LabelledContexts) -> LogRatios:
     entries = matrix[chosen[is_stored]]
     lengths = np.zeros(n_cells, np.int64)
     lengths[is_stored] = np.diff(entries.indptr)
-    return loops.LogRatios.of_counts(
+    return _native.LogRatios.of_counts(
         cells,
         np.concatenate([[0], np.cumsum(lengths)]),
         entries.indices.astype(np.int32),

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
+from hammemo import _native
 from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.logarithms import log, log1p
-from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS, Forest, out_of_bag
@@ -293,7 +293,7 @@ def _write_tree_features(
     smoothing: tuple[float, ...],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the features of trees into the first places: compiled, or by NumPy, its twin."""
+    """Write the features of trees into the first places."""
     of_cells = forest.cell_rows
     if int(rows.tree_counts.sum(axis=1).max(initial=0)) > _TABLE_COUNTS:
 
@@ -302,9 +302,7 @@ def _write_tree_features(
 
         _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
         return
-    of_others, own, starts, of_totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
-    loops = native()
-    write = plain_tree_features if loops is None else loops.tree_features
+    others, own, starts, totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
     of_trees = (of_cells, rows.tree_counts), (forest.kinds.astype(np.int32), len(KINDS))
     pieces = thread_pieces(len(labels), _FEATURE_ROWS, each=1)
@@ -312,7 +310,7 @@ def _write_tree_features(
     def written(part: slice) -> None:
         there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
         of_rows = rows.leaves[part], is_out[part]
-        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], of_others, own, starts, of_totals, there)
+        _native.tree_features(*of_rows, *of_trees[0], labels[part], *of_trees[1], others, own, starts, totals, there)
         if there is not out:
             out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
 
@@ -332,33 +330,6 @@ def _logarithms(counts: Ints, label_counts: Ints, smoothing: tuple[float, ...]) 
     starts = np.concatenate([[0], np.cumsum(most[:-1] + 1)]).astype(np.int64)
     totals = np.arange(int(counts.sum(axis=1).max(initial=0)) + 1)[:, None]
     return of_others, own, starts, log1p(totals / amounts)
-
-
-def plain_tree_features(
-    leaves: NDArray[np.int32],
-    is_out: NDArray[np.uint8],
-    cells: NDArray[np.int32],
-    counts: Ints,
-    labels: NDArray[np.int32],
-    kinds: NDArray[np.int32],
-    n_kinds: int,
-    label_logs: Floats,
-    own_logs: Floats,
-    label_starts: Ints,
-    total_logs: Floats,
-    out: NDArray[np.float32],
-) -> None:
-    """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
-    assert n_kinds == len(KINDS)
-
-    def ratios(held: Ints, own: Array) -> Floats:
-        places = np.arange(len(held))
-        held[places, own] -= held[places, own] > 0
-        logs = label_logs[label_starts + held]
-        logs[places, own] = own_logs[label_starts[own] + held[places, own]]
-        return np.asarray(logs - total_logs[held.sum(axis=1)][:, None])
-
-    _write_means(leaves, is_out, cells, counts, labels, kinds, ratios, out)
 
 
 def _write_means(

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
-from hammemo._arrays.native import native
 from hammemo.kernels import Bag, PositionalHamming, Suffixes
 from hammemo.memories import Exact
 from hammemo.memories.exact.live import rows
@@ -22,7 +21,6 @@ from hammemo.votes import LogLinear, Mixture
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(native() is None, reason="without compiled code there is no live table")
 H = 3
 VOTES = ["sum", "mean", LogLinear(sample=100, steps=5), LogLinear(sample=100, steps=5, per_label=False)]
 PLAIN, AT_ONCE = 2**40, 0

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 from contract_checks.batches import examples
-from hammemo import NO_TOKEN, NotStoredError, memories
-from hammemo._arrays.native import native
+from hammemo import NO_TOKEN, NotStoredError, _native, memories
 from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.live import Steps
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
@@ -26,8 +25,6 @@ from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
-
-pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
 H = 4
 KERNELS = [
@@ -295,7 +292,6 @@ def test_old_versions_stay_as_they_are_and_are_freed() -> None:
 
 def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
     """Every allocation of an edit is made to fail once."""
-    loops: Any = native()
     rng = np.random.default_rng(4)
     live = memories.Exact().open(Suffixes(2).resolve(H))
     live.add(Examples.of(rng.integers(0, 3, (900, H)), rng.integers(0, 150, 900)))
@@ -306,7 +302,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
         before = live.state_bytes()
         while True:
             pages = version.n_pages
-            loops.fail_allocation(tried % 10_000)
+            _native.fail_allocation(tried % 10_000)
             try:
                 change(live, [0, 1, 2, 1], label, by)
             except MemoryError:
@@ -314,7 +310,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
                 tried += 1
                 continue
             finally:
-                loops.fail_allocation(-1)
+                _native.fail_allocation(-1)
             break
         version = live.signed_sum.live.version
         assert tried > 5

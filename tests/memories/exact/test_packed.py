@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo.memories.exact.segments import entries as packed
+from twins import packed_rows as twin
 
-needs_compiled = pytest.mark.skipif(native() is None, reason="there is no compiled code to compare")
 sizes = st.sampled_from([1, 2, 7, 127, 128, 129, 255, 256, 300])
 numbers = st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 300), st.integers(0, 2**40), st.just(2**48 - 1))
 rows_of_gaps = st.lists(
@@ -28,18 +28,6 @@ def as_arrays(rows: Any) -> tuple[np.ndarray[Any, Any], ...]:
     return lengths, np.concatenate([none, *labels]), np.concatenate([none, *counts])
 
 
-@pytest.fixture
-def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that calls another one without the compiled code."""
-
-    def call(function: Any, *given: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(packed, "native", lambda: None)
-            return function(*given)
-
-    return call
-
-
 def padded(data: Any) -> Any:
     return np.concatenate([np.frombuffer(bytes(data), np.uint8), np.zeros(packed.PADDING, np.uint8)])
 
@@ -47,15 +35,12 @@ def padded(data: Any) -> Any:
 @given(rows=rows_of_gaps)
 @settings(max_examples=60, deadline=None)
 def test_rows_come_back_and_both_write_the_same_bytes(rows: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        arrays = as_arrays(rows)
-        data, ends = packed.packed_rows(*arrays)
-        n_labels = int(arrays[1].max(initial=0)) + 1
-        starts = np.concatenate([[0], ends])[: len(ends)]
-        found = [packed.unpacked_rows(padded(data), starts, ends, n_labels)]
-        patch.setattr(packed, "native", lambda: None)
-        again = packed.packed_rows(*arrays)
-        found.append(packed.unpacked_rows(padded(data), starts, ends, n_labels))
+    arrays = as_arrays(rows)
+    data, ends = packed.packed_rows(*arrays)
+    again = twin.packed_rows(*arrays)
+    n_labels = int(arrays[1].max(initial=0)) + 1
+    starts = np.concatenate([[0], ends])[: len(ends)]
+    found = [way.unpacked_rows(padded(data), starts, ends, n_labels) for way in (packed, twin)]
     assert (bytes(data), ends.tolist()) == (bytes(again[0]), again[1].tolist())
     for read in found:
         for expected, own in zip(arrays, read, strict=True):
@@ -69,7 +54,6 @@ def outcome(function: Any, *given: Any) -> Any:
         return "refused"
 
 
-@needs_compiled
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_damaged_rows_are_refused_by_both_or_read_alike(data: Any) -> None:
@@ -81,27 +65,21 @@ def test_damaged_rows_are_refused_by_both_or_read_alike(data: Any) -> None:
     cut = data.draw(st.integers(0, len(row)))
     row = row[:cut] if data.draw(st.booleans()) else row
     given = padded(row), np.array([0]), np.array([len(row)]), data.draw(st.sampled_from([1, 50, 2**31]))
-    ours = outcome(packed.unpacked_rows, *given)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "native", lambda: None)
-        assert outcome(packed.unpacked_rows, *given) == ours
+    assert outcome(packed.unpacked_rows, *given) == outcome(twin.unpacked_rows, *given)
 
 
 @pytest.mark.parametrize(
     ("starts", "stops"), [([0], [99]), ([-1], [2]), ([3], [2]), ([0], [12])], ids=["end", "start", "order", "padding"]
 )
-def test_a_row_outside_is_refused(starts: Any, stops: Any, plain: Any) -> None:
+def test_a_row_outside_is_refused(starts: Any, stops: Any) -> None:
     data, ends = packed.packed_rows(np.array([1]), np.array([3]), np.array([2]))
     given = padded(data), np.array(starts), np.array(stops), 9
-    for refused in (outcome(packed.unpacked_rows, *given), plain(outcome, packed.unpacked_rows, *given)):
-        assert refused == "refused"
+    for way in (packed, twin):
+        assert outcome(way.unpacked_rows, *given) == "refused"
     assert outcome(packed.unpacked_rows, padded(data), np.array([0]), ends, 9) == [[1], [3], [2]]
 
 
 def test_what_cannot_be_packed_is_refused_by_compiled_code() -> None:
-    loops: Any = native()
-    if loops is None:
-        pytest.skip("there is no compiled code")
     for lengths, labels, counts in (
         [[2], [1, 1], [1, 1]],
         [[1], [0], [0]],
@@ -110,4 +88,4 @@ def test_what_cannot_be_packed_is_refused_by_compiled_code() -> None:
         [[1], [-1], [1]],
     ):
         with pytest.raises(ValueError, match=r"labels|counts|entries"):
-            loops.pack_rows(*(np.array(values, np.int64) for values in (lengths, labels, counts)))
+            _native.pack_rows(*(np.array(values, np.int64) for values in (lengths, labels, counts)))

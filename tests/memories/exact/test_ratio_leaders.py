@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from contract_checks.batches import examples
-from hammemo import NotStoredError, memories
-from hammemo._arrays.native import native
+from hammemo import NotStoredError, _native, memories
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories.exact.live.live import mean_rule
 from hammemo.memories.exact.live.rows import LiveRows
@@ -21,8 +20,6 @@ from hammemo.memories.exact.sum import SignedSum
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear, Mean, Vote
-
-pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
 H = 3
 KERNELS = [
@@ -185,7 +182,6 @@ def test_many_threads_read_two_versions_while_one_edits() -> None:
 
 
 def test_an_allocation_that_fails_leaves_all_as_it_was() -> None:
-    loops: Any = native()
     X, y = drawn(3000, 300, 3)
     memory = memories.Exact().open(PositionalHamming().resolve(H))
     memory.add(Examples.of(X, y))
@@ -193,20 +189,20 @@ def test_an_allocation_that_fails_leaves_all_as_it_was() -> None:
     ranker, contexts = vote.ranker(memory.reader(), memory.sites), Contexts.of(X[:5])
     failed, answered = 0, False
     while not answered:  # until all allocations were tried
-        loops.fail_allocation(failed)
+        _native.fail_allocation(failed)
         try:
             ranker.winners(contexts)
             answered = True
         except MemoryError:
             failed += 1
         finally:
-            loops.fail_allocation(-1)
+            _native.fail_allocation(-1)
     assert failed > 1
     assert_same(memory, vote, queries)
 
 
 def test_rules_refuse_what_is_not_one() -> None:
-    rule: Any = native().LiveRule  # type: ignore[union-attr]
+    rule: Any = _native.LiveRule
     for amounts, weights in (
         ([0.0], [[1.0]]),
         ([1.0], [[np.nan]]),

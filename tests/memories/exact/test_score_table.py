@@ -1,9 +1,8 @@
-"""Scores of few labels from tables of rows: to the bit those of the definition, compiled or not, before and after."""
+"""Scores of few labels from tables of rows: to the bit those of the definition and of the plain twins."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import MemoryClassifier
+from hammemo import MemoryClassifier, _native
 from hammemo.kernels import SiteKernel
-from hammemo.kernels.additive import label_base
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.memories import Exact
 from hammemo.memories.exact import reader as exact_reader
@@ -23,9 +21,8 @@ from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
 from hammemo.votes import LogLinear
 from twins import additive as plain_additive
 from twins import codes as plain_codes
-from twins import trees as plain_trees
+from twins import score_tables
 
-native = pytest.importorskip("hammemo._native")
 VOTES = [LogLinear(steps=2), LogLinear((1, 10), steps=2, per_label=False), LogLinear(steps=2, class_weight="balanced")]
 
 
@@ -37,26 +34,23 @@ def table(rng: np.random.Generator, n_labels: int = 3) -> tuple[Any, Any]:
 
 
 @settings(max_examples=60)
-@given(seed=st.integers(0, 2**32 - 1), vote=st.sampled_from(VOTES), pays=st.booleans(), compiled=st.booleans())
-def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bool, compiled: bool) -> None:
+@given(seed=st.integers(0, 2**32 - 1), vote=st.sampled_from(VOTES), pays=st.booleans())
+def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bool) -> None:
     rng = np.random.default_rng(seed)
     X, y = table(rng)
     kernel = SiteKernel([0, (0, 1), 2, (1, 2), (0, 1, 2)])
     model = MemoryClassifier(kernel, Exact(), vote).fit(X, y)
     asked = np.concatenate([X, table(rng)[0], [["never", 10**9, 0.5]]])
     with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setattr(score_table, "native", lambda: None)
         ranker: Any = model.view().scorer.ranker
         patch.setattr(type(ranker), "pays", lambda *_: pays)
         scores = ranker.scores(model.contexts(asked))
         expected = ranker._rule.scores(model.memory_.reader().site_counts(model.contexts(asked)))
         assert np.array_equal(scores, expected)
+        assert np.array_equal(score_tables.scores(ranker.whole(), model.contexts(asked), 5), expected)
         single = ranker._table.single()
-        assert (single is None) is not compiled
-        if single is not None:
-            assert [single(row) for row in asked.tolist()] == expected.argmax(axis=1).tolist()
-            assert single(["only one"]) == -1
+        assert [single(row) for row in asked.tolist()] == expected.argmax(axis=1).tolist()
+        assert single(["only one"]) == -1
 
 
 def test_many_labels_keep_sparse_rows_and_an_empty_model_has_no_table() -> None:
@@ -86,7 +80,7 @@ def mixed(seed: int, n: int = 90) -> tuple[pd.DataFrame, Any]:
 @pytest.mark.examples(6)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000))
-def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code(seed: int) -> None:
+def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_by_the_plain_twin(seed: int) -> None:
     X, y = mixed(seed)
     model: Any = MemoryClassifier().fit(X, y)
     model.forget(X[:7], y[:7]).learn_one(X.iloc[0].tolist(), "maybe")
@@ -113,15 +107,10 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     for row, expected in zip(given_rows[:5], model.predict_proba(asked), strict=False):
         assert np.array_equal(compiled.probabilities_of(row), expected)
     assert sum(column == -1 for column in found) == asked["b"].isna().sum()  # a missing value goes the long way
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(score_table, "native", lambda: None)
-        patch.setattr(type(model.state.cells.forest), "compiled", None)
-        patch.setattr(type(model.state.cells.forest), "leaves", plain_trees.leaves_of)
-        patch.setattr(ColumnCodes, "coded", plain_codes.coded)
-        patch.setattr(label_base.BaseAnswers, "add", plain_additive.add_ratios)
-        plain: Any = TreeRanker(ranker._rules, model.state.cells, replace(ranker.base))
-        assert np.array_equal(plain._from_leaves(contexts, codes), by_leaf)
-        assert np.array_equal(plain.scores(contexts), scores)
+    plain = score_tables.from_leaves(ranker, contexts, codes)
+    assert np.array_equal(plain, by_leaf)
+    plain_additive.add_ratios(ranker.base, codes, plain)
+    assert np.array_equal(plain, scores)
 
 
 @settings(max_examples=60)
@@ -198,7 +187,7 @@ def score_arguments() -> dict[str, Any]:
     ],
 )
 def test_wrong_arguments_are_refused(name: str, value: Any) -> None:
-    right = native.ScoreTable(**score_arguments())
+    right = _native.ScoreTable(**score_arguments())
     scores = np.empty((2, 2))
     right.scores(np.array([[1, 1], [-1, 2**31 - 1]], np.int32), scores)
     assert scores.tolist() == [[6.0, 8.0], [0.0, 0.0]]
@@ -210,12 +199,12 @@ def test_wrong_arguments_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match="one token"):
         right.winner([1])
     with pytest.raises((ValueError, TypeError)):
-        native.ScoreTable(**{**score_arguments(), name: value})
+        _native.ScoreTable(**{**score_arguments(), name: value})
 
 
 def test_wrong_trees_and_steps_are_refused() -> None:
     column, step, right = np.array([0, -1, -1], np.int32), np.array([3, 0, 0], np.uint8), np.array([2, 0, 0], np.int32)
-    forest = native.Forest(column, step, right, np.array([0, 3]), np.zeros(1, np.uint8))
+    forest = _native.Forest(column, step, right, np.array([0, 3]), np.zeros(1, np.uint8))
     for rows in ([0, 0, 2], [0, -1, 0], [0, 0]):
         with pytest.raises(ValueError, match=r"row for each node|no values"):
             forest.with_scores(np.array(rows, np.int32), np.zeros((2, 2)))
@@ -227,14 +216,15 @@ def test_wrong_trees_and_steps_are_refused() -> None:
         with pytest.raises(ValueError, match="one "):
             scored.add(codes, out)
     good = (np.zeros(1), np.array([0, 1]), 1, np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.array([0, 1]))
-    coder = native.StepCoder(*good)
+    make: Any = _native.StepCoder
+    coder = make(*good)
     with pytest.raises(ValueError, match="one value"):
         coder.write(np.zeros((1, 2)), np.zeros((1, 1), np.uint8), np.zeros((1, 3), np.uint8))
     wrong = [(1, np.array([0, 2])), (1, np.array([0])), (3, np.ones((1, 2), np.int64)), (5, np.array([1, 1]))]
     wrong += [(0, np.zeros(300)), (3, np.zeros((1, 3), np.int64))]
     for place, value in wrong:
         with pytest.raises(ValueError, match=r"cuts|pairs|column"):
-            native.StepCoder(*good[:place], value, *good[place + 1 :])
+            make(*good[:place], value, *good[place + 1 :])
 
 
 def test_threads_that_ask_first_at_the_same_time_get_the_same_answers() -> None:

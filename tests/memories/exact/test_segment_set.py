@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from contract_checks.batches import examples
-from hammemo import NO_TOKEN
-from hammemo._arrays.native import native
+from hammemo import NO_TOKEN, _native
 from hammemo.files.segment_files import open_segment, write_segment
 from hammemo.kernels import SiteKernel
 from hammemo.memories.exact.segments.segment import Segment, table_arrays
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.sites import Sites
 
-pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
 
 H = 3
 KERNELS = [SiteKernel([0, 1, 2]), SiteKernel([(0, 1, 2), 1, (0, 2)], weights=[0.1, 0.7, 1.3])]
@@ -246,10 +244,8 @@ def test_many_threads_open_and_read_one_set(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    compiled = native()
-    assert compiled is not None
     ends = (np.zeros(1, np.int64), np.full(1, 9), np.ones(1, np.int64))
-    make: Any = compiled.SegmentTable
+    make: Any = _native.SegmentTable
     for wrong in ([(3,)], [()], [(0, 1, 2, 0)]):
         with pytest.raises(ValueError, match="a site compares"):
             make(3, wrong, 5, 5, *ends)

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, NotStoredError, Rolling
-from hammemo._arrays.native import native
 from hammemo.kernels import SiteKernel, Suffixes
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.raw_rows import centred
@@ -48,7 +47,6 @@ edits = st.lists(
     max_size=10,
 )
 randomly = settings(max_examples=40, deadline=None)
-compiled = pytest.mark.skipif(native() is None, reason="without compiled loops there are no compiled tables")
 
 
 def table_of(rows: list[Example]) -> tuple[np.ndarray[Any, Any], list[str]]:
@@ -157,7 +155,6 @@ def test_after_any_history_a_reader_is_that_of_a_fresh_model(
 
 
 @pytest.mark.examples(8)
-@compiled
 @pytest.mark.parametrize("kernel", [None, SiteKernel([0, (0, 1)], weights=[1, 2]), SiteKernel([1, (0, 1)], [0.1, 0.7])])
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 @given(
@@ -231,7 +228,6 @@ def test_a_window_that_slides_row_by_row_is_that_of_a_fresh_model(vote: Any) -> 
     assert model.class_scores(X).tobytes() == fresh.class_scores(X).tobytes()
 
 
-@compiled
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 def test_many_queries_after_an_edit_copy_a_compiled_table_and_compute_few_rows(vote: str) -> None:
     rng = np.random.default_rng(0)

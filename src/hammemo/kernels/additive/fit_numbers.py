@@ -24,6 +24,7 @@ from hammemo.kernels.additive.additive import (
     row_scores,
     whole_coefficients,
 )
+from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pairs, ridge, worth
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells.codes import ColumnCodes
 
 MAX_TARGET: Final = 2**40
-_HAT: Final = 1024
 _HALF_BITS: Final = 20
 _OF_CONSTANT: Final = 1e-8
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 10.0
@@ -75,7 +75,7 @@ class Gram:
     def of_rows(cls, rows: AdditiveRows, p: int, targets: Ints, counts: Ints) -> Gram:
         """Return the memory of rows with these targets, each so often; negative counts subtract."""
         total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
-        if top > MAX_TARGET or total * max(top, _HAT) * 16 * _HAT >= 2**63:
+        if top > MAX_TARGET or total * max(top, HAT) * 16 * HAT >= 2**63:
             raise OverflowError(
                 f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit"
             )
@@ -97,8 +97,8 @@ class Gram:
     @property
     def scale(self) -> float:
         """The standard deviation of targets, or 1."""
-        mean_square = self.squares * self.n * _HAT**2 - int(self.targets[0]) ** 2  # coordinate 0 is constant
-        return math.sqrt(mean_square) / (self.n * _HAT) if mean_square > 0 else 1.0
+        mean_square = self.squares * self.n * HAT**2 - int(self.targets[0]) ** 2  # coordinate 0 is constant
+        return math.sqrt(mean_square) / (self.n * HAT) if mean_square > 0 else 1.0
 
 
 def gram_of(
@@ -179,8 +179,8 @@ class _Equations:
     def of(cls, design: AdditiveDesign, gram: Gram) -> _Equations:
         q, scale = len(design.groups), gram.scale
         products, targets = np.empty((q, q)), np.empty(q)
-        design.modes.turn(gram.products / _HAT**2, products.reshape(-1))
-        design.modes.apply_turned(gram.targets / (_HAT * scale), targets)
+        design.modes.turn(gram.products / HAT**2, products.reshape(-1))
+        design.modes.apply_turned(gram.targets / (HAT * scale), targets)
         return cls(design, products, targets, gram.squares / scale**2, gram.n, scale)
 
     def solved(self, penalties: Floats) -> tuple[Floats, Floats]:

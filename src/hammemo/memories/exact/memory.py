@@ -28,7 +28,6 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import row_pieces
-from hammemo._arrays.native import native
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
@@ -167,7 +166,7 @@ class Exact(InSegments):
         n = len(examples)
         if not holds_trees(cells, self.sites):
             super().update_cells(cells, examples, sign)
-        elif self._takes_rows(n) or (native() is not None and n <= self.signed_sum.n_examples // MIN_TIMES_LARGER):
+        elif self._takes_rows(n) or n <= self.signed_sum.n_examples // MIN_TIMES_LARGER:
             # a table of the leaves costs as much as the trees are large, so it does not pay for few rows
             for part in row_pieces(n, cells.h):
                 rows = examples.rows(np.arange(n)[part]).with_used_labels()
@@ -181,7 +180,7 @@ class Exact(InSegments):
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
-        if self._takes_rows(1) and not self.free_tables:
+        if not self.free_tables:
             self.signed_sum = self.signed_sum.changed_by_one(tokens, label, by)
         else:
             super().update_one(tokens, label, by)

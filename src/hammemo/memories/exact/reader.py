@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, Places, distinct_places, tabled
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, rows_of_columns
@@ -96,7 +95,7 @@ class SparseCounts(Compiled):
         self._stored = stored
         self.declared = Vocabulary() if declared is None else declared
         self.sites = stored.sites
-        self._static = static or stored.on_disk or native() is None
+        self._static = static or stored.on_disk
 
     def __getstate__(self) -> dict[str, Any]:
         stored = self.rows.stored

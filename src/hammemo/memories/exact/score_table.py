@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.forest import LEAF, LEVELS, Forest
 from hammemo.memories.exact.live.numbers import Numbers
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo._native import ScoreTable as CompiledTable
-    from hammemo._native import TreeScores
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.cells import TreeCells
     from hammemo.memories.exact.table import CountTable
@@ -106,52 +104,33 @@ class ScoreTable:
         self._h = h
         self._base = whole.base
         self._vocabulary = whole.table.vocabulary
-        self._positions = whole.table.sites.positions[:n_sites]
-        self._tuples = whole.table.tuples[:n_sites]
-        self._starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
-        self._values = np.ascontiguousarray(whole.values[: self._starts[-1]])
-        self._compiled = self._made()
-        if self._compiled is not None:
-            self._values = self._values[:0]  # the compiled table has its own
-
-    def _made(self) -> CompiledTable | None:
-        loops = native()
-        if loops is None:
-            return None
-        tuples = [found.rows().ravel().astype(np.int32) for found in self._tuples]
-        return loops.ScoreTable(
-            self._h,
-            np.cumsum([0, *map(len, self._positions)]),
-            np.array([place for site in self._positions for place in site], np.int64),
-            self._starts,
+        positions = whole.table.sites.positions[:n_sites]
+        tuples = [found.rows().ravel().astype(np.int32) for found in whole.table.tuples[:n_sites]]
+        starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
+        self._compiled = _native.ScoreTable(
+            h,
+            np.cumsum([0, *map(len, positions)]),
+            np.array([place for site in positions for place in site], np.int64),
+            starts,
             np.concatenate([np.empty(0, np.int32), *tuples]),
-            self._values,
-            self._base,
+            np.ascontiguousarray(whole.values[: starts[-1]]),
+            whole.base,
             secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
         )
 
     def scores(self, contexts: Contexts) -> Floats:
         """Return the base plus what each site says of each context."""
-        ranks, compiled = contexts.ranks_in(self._vocabulary), self._compiled
-        if compiled is None:
-            rows = [
-                np.where((found := known.find(ranks[:, list(site)])) >= 0, found + start, -1)
-                for site, known, start in zip(self._positions, self._tuples, self._starts[:-1].tolist(), strict=True)
-            ]
-            return summed(np.array(rows, np.int64).reshape(len(rows), len(ranks)).T, self._values, self._base)
+        ranks = contexts.ranks_in(self._vocabulary)
         totals = np.empty((len(ranks), len(self._base)))
-        compiled.scores(ranks.astype(np.int32), totals)
+        self._compiled.scores(ranks.astype(np.int32), totals)
         return totals
 
-    def single(self) -> Callable[[Sequence[Any]], int] | None:
+    def single(self) -> Callable[[Sequence[Any]], int]:
         """Return a fast way from one context to the column of its best label."""
-        compiled = self._compiled
-        return None if compiled is None else single_answer(self.number, self._h, compiled.winner, int)
+        return single_answer(self.number, self._h, self._compiled.winner, int)
 
-    def single_scores(self) -> SingleScores | None:
+    def single_scores(self) -> SingleScores:
         """Return a fast way from one context to its scores."""
-        if self._compiled is None:
-            return None
 
         def scores(tokens: Sequence[Any]) -> Floats | None:
             if isinstance(tokens, str) or len(tokens) != self._h or any(token is None for token in tokens):
@@ -163,10 +142,9 @@ class ScoreTable:
         return scores
 
     def write_one(self, tokens: Sequence[Any], totals: Floats) -> None:
-        """Write the scores of one context; None is no token. Compiled code only."""
+        """Write the scores of one context; None is no token."""
         number = self.number
         ranks = np.array([[-1 if token is None else number(token) for token in tokens]], np.int32)
-        assert self._compiled is not None
         self._compiled.scores(ranks, totals)
 
     @cached_property
@@ -216,14 +194,12 @@ class TreeRanker(AdditiveRanker):
         return totals
 
     @cached_property
-    def _built(self) -> tuple[ScoreTable, NDArray[np.int32], Floats, TreeScores | None]:
-        """What names say on top of the base; for each node, the row of a leaf; these rows; the same, compiled."""
+    def _built(self) -> tuple[ScoreTable, _native.TreeScores]:
+        """What names say on top of the base, and what leaves say."""
         forest = self._cells.forest
         whole, rows, values = self.tables()
         names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.name_sites))
-        if forest.compiled is None:
-            return names, rows, values, None
-        return names, rows[:0], values[:0], forest.compiled.with_scores(rows, values)
+        return names, forest.compiled.with_scores(rows, values)
 
     @property
     def has_tables(self) -> bool:
@@ -236,13 +212,9 @@ class TreeRanker(AdditiveRanker):
         return whole, *_leaf_values(forest, whole, len(self._cells.name_sites))
 
     def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:
-        names, of_node, values, compiled = self._built
+        names, trees = self._built
         totals = names.scores(contexts)
-        if compiled is not None:
-            compiled.add(codes, totals)
-            return totals
-        for nodes in self._cells.forest.leaves(codes).T:
-            totals += values[of_node[nodes]]
+        trees.add(codes, totals)
         return totals
 
     def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
@@ -280,11 +252,9 @@ class TreeRanker(AdditiveRanker):
 
     def single_scores(self) -> SingleScores | None:
         """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
-        if not self.has_tables:
+        if not self.has_tables or ColumnKind.DATES in self._cells.kinds:
             return None
-        cells, base, (names_table, _, _, trees) = self._cells, self.base, self._built
-        if cells.codes.coder is None or trees is None or ColumnKind.DATES in cells.kinds:
-            return None
+        cells, base, (names_table, trees) = self._cells, self.base, self._built
         coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
         is_name = [kind == ColumnKind.NAMES for kind in cells.kinds]
         at_names, at_numbers = cells.names, [j for j in range(h) if not is_name[j]]

@@ -31,7 +31,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hammemo._arrays.native import native
 from hammemo._versions import Cached, Remembered, cached_property
 from hammemo.memories.errors import fewer_stored, never_stored
 from hammemo.memories.exact.live.live import LabelSet, Live
@@ -280,9 +279,9 @@ class SignedSum(Cached):
 
     def takes_rows(self, n_examples: int) -> bool:
         """Return whether this many examples are edited row by row, or learnt faster in bulk."""
-        live = self.added[0].as_live if self.added else None
         if n_examples <= MAX_EXAMPLES_BY_ROW:
-            return live is not None or native() is not None
+            return True
+        live = self.added[0].as_live if self.added else None
         return live is not None and n_examples <= live.n_examples // MIN_TIMES_LARGER
 
     def changed(self, examples: Examples, sign: int) -> SignedSum:

@@ -10,7 +10,7 @@ where :math:`a_k` is the site's odd multiplier and :math:`B_k` its number of buc
 independently at each site.
 
 All of it is a pure function of the layout: any process that knows it finds the same rows. The compiled loops compute
-the same; this is what they are tested against.
+the same for up to 2048 sites; NumPy answers for more, and is what the loops are tested against.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import sorted_find
-from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.reserved import Reserved, site_groups, site_words, token_columns
 from hammemo.tokens.hashing import INTEGER, fold, number_key, vocabulary_hashes
@@ -157,15 +157,14 @@ class RowLayout:
 
     @cached_property
     def compiled(self) -> Any:
-        """The same function compiled, or None where the compiled loops cannot be used."""
-        loops = native()
-        if loops is None or max(self.sites.h, len(self.sites.positions)) > _MAX_SITES:
+        """The same function compiled, or None for more sites than the compiled loops take."""
+        if max(self.sites.h, len(self.sites.positions)) > _MAX_SITES:
             return None
         hashes, places, checks = self.integer_tokens()
         single = np.empty((0, 1), np.uint64)  # a token alone is confirmed by its place
         doubled = [2 * part.astype(np.uint64, order="C") for part in self.reserved.places]  # as the loops write places
         entries = [part if part.shape[1] > 1 else single for part in doubled]
-        return loops.Layout(
+        return _native.Layout(
             self.sites.h,
             self.sites.positions,
             self.multipliers,

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import narrow, sum_by_key
-from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
@@ -111,11 +111,10 @@ class StreamCounter:
 
         Without a key, whatever the layout has: no two integers have one hash then, so that nothing is mistaken.
         """
-        loops, seed = native(), self._layout.seed
-        assert loops is not None
+        seed = self._layout.seed
         words = hash_numbers(self.labels.ints.view(np.uint64), seed)
         order = np.argsort(words)  # integers come first in a vocabulary: the column is the rank among them
-        finder = loops.Finder(words[order], number_key(seed), False)
+        finder = _native.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
     def _others(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
@@ -339,10 +338,9 @@ class Hashed(Memory):
             return []
         columns = self._tables.columns[self._columns.find(examples.labels)][examples.label_ranks]
         cells = self._rows.first_rows[-1] * self._tables.width
-        if len(examples) * len(self._tables.sites) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
-            counted = self._counted(examples, columns)
-            if counted is not None:
-                return counted
+        is_dense = len(examples) * len(self._tables.sites) * 8 > cells and int(examples.multiplicity.sum()) < 2**32
+        if is_dense and self._rows.compiled is not None:
+            return self._counted(self._rows, examples, columns)
         rows, width = self._rows.found(examples.contexts), max(self._tables.width, 1)
         deltas = []
         for table, row in zip(self._tables.sites, rows.T, strict=True):
@@ -353,17 +351,13 @@ class Hashed(Memory):
             deltas.append((*np.divmod(keys, width), totals))
         return deltas
 
-    def _counted(self, examples: Examples, columns: Ints) -> list[Cells] | None:
-        """Return what `_deltas` does by the compiled loops, or None where they are not here."""
-        assert self._rows is not None
-        if self._rows.compiled is None:
-            return None
-        cells = self._rows.cells(self._tables.width)
+    def _counted(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[Cells]:
+        """Return what `_deltas` does, by the compiled loops."""
+        cells = layout.cells(self._tables.width)
         ones = bool((examples.multiplicity == 1).all())
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
-        source = self._rows.source(examples.contexts)
-        self._rows.compiled.count(*source, columns.astype(np.int32), multiplicity, cells)
-        return self._rows.touched(cells)
+        layout.compiled.count(*layout.source(examples.contexts), columns.astype(np.int32), multiplicity, cells)
+        return layout.touched(cells)
 
     def _counts_left(self, counts: LabelCounts) -> Ints:
         """Return the examples of each column's label in `counts`; none for spare columns."""

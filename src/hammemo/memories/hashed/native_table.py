@@ -7,8 +7,8 @@ label c is
 
 and labels are ranked by :math:`S_c / v_c`. Sums of whole numbers are exact in any order and in any width that does not
 overflow, so both ways give the same scores to the bit. With weights that are not whole numbers the products are floats,
-multiplied once and added site by site in the same order by both. The compiled loops are not used where they are not
-installed, or where a sum could overflow them.
+multiplied once and added site by site in the same order by both. The compiled loops are not used where a sum could
+overflow them, or for more than 2048 sites.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo.tokens.labels import top_columns
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
@@ -194,9 +194,8 @@ class NativeTable:
         return np.flatnonzero((tokens[:, list(self._layout.sites.positions[0])] == empty).any(axis=1))
 
     def _compiled(self, rows: list[Array]) -> Any:
-        """Return the compiled table, or None: there are no compiled loops, or they would overflow."""
-        loops = native()
-        if loops is None or self._layout.compiled is None or not self._n_labels:
+        """Return the compiled table, or None where the compiled loops do not take the sites, or would overflow."""
+        if self._layout.compiled is None or not self._n_labels:
             return None
         weighted = self._weighted(rows)
         if weighted is None:
@@ -204,7 +203,7 @@ class NativeTable:
         if self._base is not None:
             weighted[0] = weighted[0] + self._base
         try:
-            return loops.Table(self._layout.compiled, np.concatenate(weighted), self._divisor, self._step)
+            return _native.Table(self._layout.compiled, np.concatenate(weighted), self._divisor, self._step)
         except OverflowError:
             return None
 

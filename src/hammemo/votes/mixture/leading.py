@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import row_pieces
-from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo._native import LiveMixture
     from hammemo.memories.exact import Shared, SparseCounts
     from hammemo.memories.ranker import LabelMask
     from hammemo.tokens.contexts import Contexts
@@ -51,7 +50,7 @@ class LiveLeaders:
         The numbers of tokens: of the table of the sites, then of the free sites' tables.
     """
 
-    def __init__(self, compiled: LiveMixture, stores: list[Shared]) -> None:
+    def __init__(self, compiled: _native.LiveMixture, stores: list[Shared]) -> None:
         self._compiled = compiled
         self._stores = stores
 
@@ -99,11 +98,10 @@ class LiveLeaders:
 def live_leaders(reader: SparseCounts, components: Components, trust: Floats, discounts: Floats) -> LiveLeaders | None:
     """Return what finds the leading labels, or None where all scores must be made.
 
-    That is: without compiled code, from tables in files, with continuation counts, which are derived from a whole
-    table, and where a declared label has no example, for such a label has no number.
+    That is: from tables in files, with continuation counts, which are derived from a whole table, and where a declared
+    label has no example, for such a label has no number.
     """
-    compiled = native()
-    if compiled is None or components.continued or not len(reader.labels) or not np.isfinite(trust).all():
+    if components.continued or not len(reader.labels) or not np.isfinite(trust).all():
         return None
     live, *free = (one.rows.live_table() for one in (reader, *reader.free))
     if live is None or reader.labels is not live.label_set.labels:
@@ -117,7 +115,7 @@ def live_leaders(reader: SparseCounts, components: Components, trust: Floats, di
         (_KINDS[site.kind], site.reach, int(components.free(sites.free.index(site))))
         for site in (*tabled(sites), *without_table)
     ]
-    mixture = compiled.LiveMixture(
+    mixture = _native.LiveMixture(
         live.version,
         known.columns[:-1],
         len(known.labels),

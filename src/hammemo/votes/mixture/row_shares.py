@@ -1,8 +1,7 @@
 r"""What rows that a context reads say of labels, for a mixture.
 
 A row with counts :math:`n_c` says :math:`P_k(c) = (n_c - d(n_c))_+ / \sum_b (n_b - d(n_b))`, where d is what an entry
-loses by its count, and a token of the context says that it is the label itself: the same with one entry. The compiled
-loop adds up the same numbers in the same order as NumPy.
+loses by its count, and a token of the context says that it is the label itself: the same with one entry.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints
@@ -45,13 +44,8 @@ class RowShares:
 
     def added_up(self, totals: Floats, n_labels: int) -> Floats:
         """Return what the rows of each context add to the score of each label; `totals` is all trust of a context."""
-        weights, m = self.trust / totals[self.contexts], len(totals)
-        entries, compiled = self.entries, native()
-        if compiled is None:
-            each = np.repeat(weights, entries.lengths) * self.values()
-            cells = np.repeat(self.contexts, entries.lengths) * n_labels + entries.columns
-            return np.asarray(np.bincount(cells, each, m * n_labels), np.float64).reshape(m, n_labels)
-        scores, lost = np.zeros((m, n_labels)), np.ascontiguousarray(self.lost)
+        weights, entries = self.trust / totals[self.contexts], self.entries
+        scores, lost = np.zeros((len(totals), n_labels)), np.ascontiguousarray(self.lost)
         rows = (self.contexts, weights, self.kept, lost, entries.lengths, entries.columns, entries.counts)
-        compiled.add_row_shares(*rows, scores)
+        _native.add_row_shares(*rows, scores)
         return scores

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from hammemo._arrays.native import native
+from hammemo import _native
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._arrays.types import Array, Floats, Ints
 from hammemo._versions import Cached, cached_property, lock_of
@@ -37,7 +37,6 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hammemo._native import LiveRule, LiveVersion
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Contexts, Examples
 
@@ -204,32 +203,29 @@ def has_rule(weights: Floats) -> bool:
     return len(weights) <= MAX_RULE_SITES and bool((np.abs(weights) < _MAX_WEIGHT).all())
 
 
-def log_linear_rule(smoothing: tuple[float, ...], weights: Floats, octaves: int) -> LiveRule:
+def log_linear_rule(smoothing: tuple[float, ...], weights: Floats, octaves: int) -> _native.LiveRule:
     """Return the compiled rule for up to 2^octaves examples.
 
     Shapes
     ------
     weights : (S, J)
     """
-    compiled = native()
-    assert compiled is not None
-    return compiled.LiveRule.log_linear(np.array(smoothing), np.ascontiguousarray(weights, np.float64), octaves)
+    return _native.LiveRule.log_linear(np.array(smoothing), np.ascontiguousarray(weights, np.float64), octaves)
 
 
-def mean_rule(weights: Floats, divisor: Floats, label_counts: Ints) -> LiveRule | None:
+def mean_rule(weights: Floats, divisor: Floats, label_counts: Ints) -> _native.LiveRule | None:
     """Return the compiled rule of weighted sums over this divisor, if it is one number times each label's examples.
 
     Shapes
     ------
     weights : (S,); divisor : (L,); label_counts : (L,)
     """
-    compiled = native()
-    if compiled is None or not len(divisor) or not (weights < _MAX_WEIGHT).all() or not (weights >= 0).all():
+    if not len(divisor) or not (weights < _MAX_WEIGHT).all() or not (weights >= 0).all():
         return None
     total = float(divisor[0]) / max(int(label_counts[0]), 1)
     if not 0 < total < np.inf or not np.array_equal(divisor, total * np.maximum(label_counts, 1)):
         return None
-    return compiled.LiveRule.mean(np.ascontiguousarray(weights, np.float64), total)
+    return _native.LiveRule.mean(np.ascontiguousarray(weights, np.float64), total)
 
 
 UNKNOWN = 2**32 - 2
@@ -245,11 +241,11 @@ class Shared:
         self.labels = LabelNumbers(labels)
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
-        self._rule: tuple[Any, LiveRule] | None = None
+        self._rule: tuple[Any, _native.LiveRule] | None = None
         self._elsewhere: tuple[Shared, int, int, Ints, Ints] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
-    def rule_for(self, smoothing: tuple[float, ...], weights: Floats, examples: float) -> LiveRule:
+    def rule_for(self, smoothing: tuple[float, ...], weights: Floats, examples: float) -> _native.LiveRule:
         """Return the compiled rule with these weights, (S, J): made once, or again where examples are far more."""
         octaves = int(np.log2(max(examples, 1.0))) + 1
         key = smoothing, weights.tobytes()
@@ -308,19 +304,17 @@ class LabelSet(Cached):
 class Live(Cached):
     """One version: what is stored, read and edited row by row."""
 
-    def __init__(self, store: Shared, version: LiveVersion) -> None:
+    def __init__(self, store: Shared, version: _native.LiveVersion) -> None:
         self.store = store
         self.version = version
 
     @classmethod
     def of(cls, table: CountTable, *, wide: bool = False) -> Live:
         """Return the live form of a table."""
-        compiled = native()
-        assert compiled is not None
         store = Shared(table.sites, table.vocabulary, table.label_counts.labels)
         steps = store.steps
         try:
-            version = compiled.LiveVersion.build(
+            version = _native.LiveVersion.build(
                 table.sites.h,
                 np.array([step.parent for step in steps.all], np.int64),
                 np.array([step.position for step in steps.all], np.uint32),
@@ -330,7 +324,7 @@ class Live(Cached):
                 table.label_counts.counts.astype(np.uint64),
                 steps.empties_of(table),
             )
-        except compiled.TooWideError:
+        except _native.TooWideError:
             if wide:
                 raise
             return cls.of(table, wide=True)
@@ -468,15 +462,13 @@ class Live(Cached):
             numbers.append(number)
         return numbers
 
-    def _next(self, edit: Callable[[], LiveVersion | None]) -> Live:
+    def _next(self, edit: Callable[[], _native.LiveVersion | None]) -> Live:
         """Return the version that an edit makes; refuse, or say that the table must be rebuilt first."""
-        compiled = native()
-        assert compiled is not None
         try:
             version = edit()
-        except compiled.RefusedError:
+        except _native.RefusedError:
             raise never_stored() from None
-        except compiled.TooWideError:
+        except _native.TooWideError:
             raise _RebuildError(wide=True) from None
         if version is None:
             raise _RebuildError(wide=False)

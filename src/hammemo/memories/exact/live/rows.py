@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
+from hammemo import _native
 from hammemo._arrays.integers import row_pieces
-from hammemo._arrays.native import native
 from hammemo._versions import Remembered, cached_property
 from hammemo.memories.exact.live.live import has_rule, mean_rule
 from hammemo.memories.exact.rows import Entries, Matrix, Rows, SharedWeightRule, TableRows
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints
-    from hammemo._native import LiveRule
     from hammemo.memories.exact.live.live import Live
     from hammemo.memories.exact.sum import SignedSum
     from hammemo.tokens.contexts import Contexts
@@ -201,7 +200,7 @@ class LiveRows(Rows):
         rule = self._shared_rule(shared)
         return None if rule is None else self._rule_single(rule)
 
-    def _rule_columns(self, contexts: Contexts, rule: LiveRule, k: int) -> tuple[Ints, Bools]:
+    def _rule_columns(self, contexts: Contexts, rule: _native.LiveRule, k: int) -> tuple[Ints, Bools]:
         numbers, sure = np.empty((len(contexts), k), np.int64), np.empty(len(contexts), bool)
         for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
@@ -220,18 +219,16 @@ class LiveRows(Rows):
         if not is_one_number(divisor):
             rule = self._mean_rule(weights, divisor)
             return None if rule is None else self._rule_single(rule)
-        compiled = native()
-        assert compiled is not None
-        return self._single(compiled.LiveSingle(self.live.version, weights, float(divisor)))
+        return self._single(_native.LiveSingle(self.live.version, weights, float(divisor)))
 
-    def _rule_single(self, rule: LiveRule) -> Callable[[Sequence[Any]], int]:
+    def _rule_single(self, rule: _native.LiveRule) -> Callable[[Sequence[Any]], int]:
         return self._single(partial(self.live.version.ratio_winner, rule, len(self.labels)))
 
     def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
         return single_answer(self.live.store.tokens.get, self.stored.sites.h, winner, self.columns.item)
 
 
-def _rule_in(live: Live, n_labels: int, shared: SharedWeightRule) -> LiveRule | None:
+def _rule_in(live: Live, n_labels: int, shared: SharedWeightRule) -> _native.LiveRule | None:
     """Return a compiled rule, which the versions of a live table share; None where the weights have none."""
     examples = live.version.examples + n_labels / 2
     return live.store.rule_for(*shared, examples) if has_rule(shared.weights) else None

@@ -2,8 +2,8 @@
 
 Queries name tokens and labels by their ranks among those of all segments. A row is looked for in the segments whose
 first tokens may include its own, and added up over these. That is done by compiled code (``src/native/segments``), in
-the mapped files themselves; it says which pages are not checked yet, and is called again when they are. Without the
-compiled code NumPy does the same (`_added`).
+the mapped files themselves; it says which pages are not checked yet, and is called again when they are. For very long
+tuples NumPy does the same (`_added`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hammemo import _native
 from hammemo._arrays.integers import narrow, sum_by_key
-from hammemo._arrays.native import native
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.exact.segments.entries import SiteRows
 from hammemo.tokens.vocabulary import Vocabulary
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints
-    from hammemo._native import Extra, SegmentTable
+    from hammemo._native import Extra
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.segments.segment import Segment
 
@@ -83,17 +83,16 @@ class SegmentSet(Cached):
         return tuple(View(self.vocabulary, self.labels, segment, sign) for segment, sign, _ in self.segments)
 
     @cached_property
-    def _compiled(self) -> SegmentTable | None:
+    def _compiled(self) -> _native.SegmentTable | None:
         """What reads the segments, which are prepared when they are first needed; None where NumPy must."""
-        compiled = native()
         most_words = max((segment.most_words for segment, *_ in self.segments), default=1)
-        if compiled is None or max(len(self.vocabulary), len(self.labels)) >= _MAX_NAMES or most_words > _MAX_WORDS:
+        if max(len(self.vocabulary), len(self.labels)) >= _MAX_NAMES or most_words > _MAX_WORDS:
             return None
         ends = np.array([view.ends or (2**62, -1) for view in self._views], np.int64).reshape(-1, 2)
         firsts, lasts = np.ascontiguousarray(ends.T)
         signs = np.array([sign for _, sign, _ in self.segments], np.int64)
         frame = (self.sites.h, list(self.sites.positions), len(self.vocabulary), len(self.labels))
-        return compiled.SegmentTable(*frame, firsts, lasts, signs)
+        return _native.SegmentTable(*frame, firsts, lasts, signs)
 
     @property
     def is_compiled(self) -> bool:
