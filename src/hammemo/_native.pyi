@@ -167,12 +167,7 @@ class LiveVersion:
         most_listed: int = 512,
     ) -> None: ...
     def ratio_leaders(
-        self,
-        rule: LiveRule,
-        n_labels: int,
-        tokens: NDArray[np.int64],
-        out: NDArray[np.int64],
-        sure: NDArray[np.bool_],
+        self, rule: LiveRule, n_labels: int, tokens: NDArray[np.int64], out: NDArray[np.int64], sure: NDArray[np.bool_]
     ) -> None: ...
     def ratio_winner(self, rule: LiveRule, n_labels: int, tokens: list[int]) -> int: ...
     def rows(self, step: int) -> Rows: ...

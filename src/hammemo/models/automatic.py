@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
-from hammemo.kernels import (
-    AutoSites,
-    Bag,
-    Copy,
-    PositionalHamming,
-    Recent,
-    SiteKernel,
-    SkipPairs,
-    Suffixes,
-    Together,
-)
+from hammemo.kernels import AutoSites, Bag, Copy, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
 from hammemo.memories import Exact, Hashed, Memory
 from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote

@@ -125,9 +125,7 @@ KERNELS: Final[Names[SiteKernel]] = Names(
 )
 
 MEMORIES: Final[Names[Memory]] = Names(
-    "memory",
-    Memory,
-    {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered},
+    "memory", Memory, {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered}
 )
 
 VOTES: Final[Names[Vote]] = Names("vote", Vote, {"sum": Sum, "mean": Mean, "log-linear": LogLinear, "mixture": Mixture})

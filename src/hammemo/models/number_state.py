@@ -250,12 +250,7 @@ class NumberMemory:
         squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
         sizes = np.array([self.gram.n, self.size], np.uint64)
         upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
-        gram: dict[str, Array] = {
-            "products": upper,
-            "targets": self.gram.targets,
-            "squares": squares,
-            "sizes": sizes,
-        }
+        gram: dict[str, Array] = {"products": upper, "targets": self.gram.targets, "squares": squares, "sizes": sizes}
         return {**gram, **numbered("cells", [cells.arrays() for cells in self.cells])}
 
     @classmethod

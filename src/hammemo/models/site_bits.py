@@ -155,9 +155,7 @@ def _bits(scores: Floats, truths: Ints) -> Floats:
     return np.asarray((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2))
 
 
-def _contributions(
-    state: ModelState,
-) -> tuple[Floats, Floats, Ints, Ints]:
+def _contributions(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
     vote, sample, memory = state.vote, state.kept, state.memory
     if not isinstance(vote, LogLinear):
@@ -181,9 +179,7 @@ def _contributions(
     return contributions.astype(np.float64), rule.base, columns[rows], counts
 
 
-def _of_columns(
-    state: ModelState,
-) -> tuple[Floats, Floats, Ints, Ints]:
+def _of_columns(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each column of a table with numbers adds to each score: names, and its share in what trees say.
 
     A row is judged by trees that it did not grow, which stand for all trees of their kind.

@@ -375,10 +375,7 @@ def _column_array(column: Any) -> NDArray[Any]:
 
 
 def windows(
-    docs: Iterable[Any],
-    h: int,
-    short: Literal["drop", "pad"] = "drop",
-    pad: Any = None,
+    docs: Iterable[Any], h: int, short: Literal["drop", "pad"] = "drop", pad: Any = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cut documents into contexts of h tokens, each with the token that follows it.
 

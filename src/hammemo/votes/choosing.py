@@ -119,13 +119,7 @@ class FoldTally:
         self._right: dict[tuple[bool, float], list[int]] = {}
         self._rows: dict[tuple[bool, float], list[int]] = {}
 
-    def add(
-        self,
-        option: tuple[bool, float],
-        observed: Floats,
-        right: Bools,
-        multiplicity: Ints,
-    ) -> None:
+    def add(self, option: tuple[bool, float], observed: Floats, right: Bools, multiplicity: Ints) -> None:
         """Add one fold: the probability of each held-out row's label, whether it was the answer, and how often."""
         self._right.setdefault(option, []).append(int(multiplicity[right].sum()))
         self._rows.setdefault(option, []).append(int(multiplicity.sum()))
@@ -150,9 +144,7 @@ def _rows_for(n_labels: int, n_sites: int) -> int:
     return max(_MIN_ROWS, _FINAL_NUMBERS // (n_labels * n_sites * len(SMOOTHING)))
 
 
-def _observed(
-    trial: FoldTrial,
-) -> Iterator[tuple[tuple[bool, float], tuple[Floats, Bools]]]:
+def _observed(trial: FoldTrial) -> Iterator[tuple[tuple[bool, float], tuple[Floats, Bools]]]:
     """Yield each option and, with its weights, the probabilities of the test rows' labels, and which are answers."""
     n_labels, weights = len(trial.test.base), trial.weights
     fits, fitted = _fits(trial.features, trial.sites), None

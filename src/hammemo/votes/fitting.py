@@ -127,13 +127,7 @@ class DenseFits:
         return int(self.ratios.shape[2])
 
     def fit(
-        self,
-        *,
-        start: Floats,
-        ridge: float,
-        per_label: bool,
-        steps: int,
-        warm: FittedWeights | None = None,
+        self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
     ) -> FittedWeights:
         """Return the weights that minimise the log-loss, as the module's text defines it; steps begin at `warm`.
 
@@ -163,13 +157,7 @@ class TableFits:
     tolerance: float = _TOLERANCE
 
     def fit(
-        self,
-        *,
-        start: Floats,
-        ridge: float,
-        per_label: bool,
-        steps: int,
-        warm: FittedWeights | None = None,
+        self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
     ) -> FittedWeights:
         """Return the weights that minimise the log-loss."""
         total = float(self.multiplicity.sum())

@@ -100,13 +100,7 @@ def _joined(parts: list[TouchedGains]) -> TouchedGains:
 
 
 def fit_shared_weights(
-    touched: TouchedGains,
-    multiplicity: Ints,
-    prior: Floats,
-    *,
-    start: Floats,
-    ridge: float,
-    steps: int,
+    touched: TouchedGains, multiplicity: Ints, prior: Floats, *, start: Floats, ridge: float, steps: int
 ) -> Floats:
     """Return the weights that minimise the log-loss with the ridge towards `start`: (F,)."""
     loss = shared_loss(touched, multiplicity, prior, start, ridge)
@@ -114,11 +108,7 @@ def fit_shared_weights(
 
 
 def shared_loss(
-    touched: TouchedGains,
-    multiplicity: Ints,
-    prior: Floats,
-    start: Floats,
-    ridge: float,
+    touched: TouchedGains, multiplicity: Ints, prior: Floats, start: Floats, ridge: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
     """Return the loss and its gradient as a function of the weights."""
     shares, strength = multiplicity / multiplicity.sum(), ridge / float(multiplicity.sum())

@@ -288,10 +288,7 @@ def left_out_shares(label_counts: Ints) -> tuple[Floats, Floats]:
 
 
 def _write_tree_features(
-    forest: Forest,
-    rows: TreeRows,
-    smoothing: tuple[float, ...],
-    out: NDArray[np.float32],
+    forest: Forest, rows: TreeRows, smoothing: tuple[float, ...], out: NDArray[np.float32]
 ) -> None:
     """Write the features of trees into the first places."""
     of_cells = forest.cell_rows

@@ -136,12 +136,7 @@ class _LabelledRows:
         return ridge(self.design.groups, penalties, _OF_CONSTANT)
 
     def fitted(
-        self,
-        phi: Floats,
-        penalties: Floats,
-        weights: Floats,
-        inverse: Floats,
-        end: tuple[int, float] | None = None,
+        self, phi: Floats, penalties: Floats, weights: Floats, inverse: Floats, end: tuple[int, float] | None = None
     ) -> Floats:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found = phi.copy()
@@ -164,14 +159,7 @@ def _prior(labels: Ints, n_labels: int, counts: Ints, q: int) -> Floats:
     return found
 
 
-def _crossed(
-    rows: _LabelledRows,
-    phi: Floats,
-    penalties: Floats,
-    inverse: Floats,
-    counts: Ints,
-    folded: Ints,
-) -> Ints:
+def _crossed(rows: _LabelledRows, phi: Floats, penalties: Floats, inverse: Floats, counts: Ints, folded: Ints) -> Ints:
     """Return coefficients without each fold: shape (folds, p, outputs)."""
     few = counts.sum() <= _OWN_PENALTY_ROWS
 

@@ -101,13 +101,7 @@ class Gram:
         return math.sqrt(mean_square) / (self.n * HAT) if mean_square > 0 else 1.0
 
 
-def gram_of(
-    design: AdditiveDesign,
-    values: Floats,
-    name_codes: NDArray[np.uint8],
-    targets: Ints,
-    counts: Ints,
-) -> Gram:
+def gram_of(design: AdditiveDesign, values: Floats, name_codes: NDArray[np.uint8], targets: Ints, counts: Ints) -> Gram:
     """Return the memory of rows with these targets, each so often; negative counts subtract."""
     return Gram.of_rows(design.rows(values, name_codes), design.p, targets, counts)
 
@@ -120,12 +114,7 @@ def solved(design: AdditiveDesign, penalties: Floats, gram: Gram) -> Ints:
 
 
 def number_base(
-    codes: ColumnCodes,
-    values: Floats,
-    name_codes: NDArray[np.uint8],
-    targets: Ints,
-    counts: Ints,
-    words: Words,
+    codes: ColumnCodes, values: Floats, name_codes: NDArray[np.uint8], targets: Ints, counts: Ints, words: Words
 ) -> tuple[AdditiveBase, Gram]:
     """Return the base for rows with these targets, a function of the multiset of rows, and its memory.
 

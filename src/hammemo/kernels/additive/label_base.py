@@ -64,13 +64,7 @@ class LabelBase:
         """Return the ratios of labels that belong to scores of the function: (m, labels)."""
         return self._placed(self._centred(with_all_labels(scores, len(self.labels)) - self.prior), labels)
 
-    def crossed_ratios(
-        self,
-        values: Floats,
-        name_codes: NDArray[np.uint8],
-        words: Words,
-        labels: Vocabulary,
-    ) -> Floats:
+    def crossed_ratios(self, values: Floats, name_codes: NDArray[np.uint8], words: Words, labels: Vocabulary) -> Floats:
         """Return the ratios for rows with these hashes, by the functions that were fitted without their folds."""
         folds = (words % np.uint64(FOLDS)).astype(np.int64)
         scores = self.function.crossed_scores(values, name_codes, folds)

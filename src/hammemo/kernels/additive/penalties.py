@@ -61,12 +61,7 @@ def worth(groups: Ints, penalties: Floats, inverse: Floats, outputs: int) -> Flo
 
 
 def next_pairs(
-    design: AdditiveDesign,
-    cells: NDArray[np.uint8],
-    left: Ints,
-    spread: Ints,
-    shrinkage: float,
-    room: int,
+    design: AdditiveDesign, cells: NDArray[np.uint8], left: Ints, spread: Ints, shrinkage: float, room: int
 ) -> Ints:
     """Return the pairs of columns whose cells explain most of what is left over, none that the design has.
 

@@ -57,12 +57,7 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
 
 
 def _base(
-    codes: ColumnCodes,
-    examples: Examples,
-    coded: NDArray[np.uint8],
-    rows: Ints,
-    words: Words,
-    counts: Ints,
+    codes: ColumnCodes, examples: Examples, coded: NDArray[np.uint8], rows: Ints, words: Words, counts: Ints
 ) -> LabelBase:
     """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
     labels, plain = examples.label_ranks[rows], codes.plain(coded)

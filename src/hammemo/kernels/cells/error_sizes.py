@@ -70,13 +70,7 @@ class ErrorSizes:
 
     @classmethod
     def chosen(
-        cls,
-        codes: NDArray[np.uint8],
-        is_name: NDArray[np.uint8],
-        errors: Floats,
-        counts: Ints,
-        words: Words,
-        seed: int,
+        cls, codes: NDArray[np.uint8], is_name: NDArray[np.uint8], errors: Floats, counts: Ints, words: Words, seed: int
     ) -> ErrorSizes:
         """Return the sizes for rows whose errors these are, in the order of their hashes.
 

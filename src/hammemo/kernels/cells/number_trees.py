@@ -134,11 +134,7 @@ def checked_sum(size: int, bits: int = 0) -> int:
 
 
 def number_features(
-    forest: Forest,
-    leaves: NDArray[np.int32],
-    is_out: Bools,
-    cells: NumberCells,
-    numbers: Ints,
+    forest: Forest, leaves: NDArray[np.int32], is_out: Bools, cells: NumberCells, numbers: Ints
 ) -> Floats:
     """Return the features of rows: what their cells say without them, by kind, level and amount.
 
@@ -156,12 +152,7 @@ def number_features(
     return out
 
 
-def fitted_weights(
-    features: Floats,
-    numbers: Ints,
-    counts: Ints,
-    ridge: float,
-) -> Floats:
+def fitted_weights(features: Floats, numbers: Ints, counts: Ints, ridge: float) -> Floats:
     """Return weights that are not negative, with the least squared error of rows that occur so often.
 
     The ridge is a share of the squared numbers.

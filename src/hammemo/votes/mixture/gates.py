@@ -200,12 +200,7 @@ def probabilities(terms: Terms, weights: Floats, m: int) -> Floats:
 
 
 def fit_gates(
-    terms: Terms,
-    multiplicity: Ints,
-    n_components: int,
-    ridge: float,
-    steps: int,
-    start: Floats | None = None,
+    terms: Terms, multiplicity: Ints, n_components: int, ridge: float, steps: int, start: Floats | None = None
 ) -> Floats:
     """Return the weights with the highest likelihood, less `ridge` times the sum of their squares.
 
@@ -233,13 +228,7 @@ def fit_gates(
     return weights.reshape(n_components, BUCKETS)
 
 
-def left_out(
-    terms: Terms,
-    multiplicity: Ints,
-    weights: Floats,
-    groups: Ints,
-    most: float,
-) -> Bools:
+def left_out(terms: Terms, multiplicity: Ints, weights: Floats, groups: Ints, most: float) -> Bools:
     """Return which components can be left out for `most` nats an example or less, by component.
 
     The weights of the others are not fitted again in between, so what it costs afterwards is less.

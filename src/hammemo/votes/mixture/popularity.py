@@ -78,12 +78,7 @@ class DiscountedRanker(Ranker):
         return self._inner.site_scores(contexts, columns)
 
 
-def chosen_power(
-    scores: Callable[[slice, Ints], Floats],
-    counts: Ints,
-    labels: Ints,
-    cases: Ints,
-) -> int:
+def chosen_power(scores: Callable[[slice, Ints], Floats], counts: Ints, labels: Ints, cases: Ints) -> int:
     """Return the exponent, in steps, that ranks the labels of examples highest; 0 where none is surely better.
 
     Parameters

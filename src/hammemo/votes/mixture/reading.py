@@ -189,14 +189,7 @@ class LabelTerms:
         component = np.full(self.m, components.continuation_of(number))
         return self._row_terms(read, asked, np.arange(self.m), component, table)
 
-    def _row_terms(
-        self,
-        read: Read,
-        rows: Ints,
-        examples: Ints,
-        components: Ints,
-        tables: Ints,
-    ) -> Terms:
+    def _row_terms(self, read: Read, rows: Ints, examples: Ints, components: Ints, tables: Ints) -> Terms:
         """Return the terms of rows, those that hold something after the discount."""
         lost = self.discounts[tables]
         discounted = lost_of(read.classes, lost)

@@ -318,14 +318,7 @@ class MixtureRanker(Ranker):
         The exponent of the discount of popular labels, in steps.
     """
 
-    def __init__(
-        self,
-        reader: Any,
-        components: Components,
-        weights: Floats,
-        discounts: Floats,
-        power: int = 0,
-    ) -> None:
+    def __init__(self, reader: Any, components: Components, weights: Floats, discounts: Floats, power: int = 0) -> None:
         super().__init__(len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions)))
         self._reader = reader
         self._components = components
