@@ -273,7 +273,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         opened = partial(folders.stored_segments, folder, about["segments"], sites, verify=verify)
         restore_in_segments(memory, arrays, sites, seed, declared, opened)
     else:
-        raise ValueError("its memory is not one that lies in segments")
+        raise ValueError("its memory is not of a kind that is stored in segments")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     if given_codes(memory) != restorer.codes:
@@ -319,7 +319,7 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     layout = NumberLayout.restored(described, stored.part("layout"))
     seed, chosen_at, weighed_at = (field(about, name, int) for name in ("seed", "chosen_at", "weighed_at"))
     if len(layout.codes.kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
-        raise ValueError("its columns, its seed or its numbers of rows cannot be")
+        raise ValueError("its columns, its seed or its numbers of rows are impossible")
     memory = NumberMemory.restored(layout, stored.part("memory"))
     vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
     stored.finish()
@@ -361,7 +361,7 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
     if kind not in ("rows", "documents", "digests"):
         raise ValueError("it keeps something that is neither rows nor documents nor digests")
     if abs(seed) >= 2**64:
-        raise ValueError("what it keeps has a seed that cannot be")
+        raise ValueError("what it keeps has an impossible seed")
     if kind == "digests":
         exactly(described, ("of", "seed", "key", "kept"))
         beside = field(described, "kept", dict, type(None))
@@ -370,7 +370,7 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
     exactly(described, ("of", "seed", "most", "threshold"))
     most, threshold = (field(described, name, int) for name in ("most", "threshold"))
     if not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
-        raise ValueError("what it keeps has a size or a threshold that cannot be")
+        raise ValueError("what it keeps has an impossible size or threshold")
     return (KeptRows if kind == "rows" else KeptDocuments).empty(h, seed, most, threshold)
 
 

@@ -323,7 +323,7 @@ def stored_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | 
     cells = Cells.restored(described, stored.part("cells"))
     stored.finish()
     if len(cells.kinds) != field(about, "n_features_in", int):
-        raise ValueError("its cells are of another number of columns")
+        raise ValueError("its cells have another number of columns")
     return cells
 
 
@@ -388,7 +388,7 @@ def stored_held_out(about: Mapping[str, Any]) -> HeldOut | None:
     loss, accuracy = (field(described, name, float) for name in ("log_loss", "accuracy"))
     folds, rows = (field(described, name, int) for name in ("folds", "rows"))
     if not (0 <= loss < math.inf and 0 <= accuracy <= 1 and 1 <= folds <= rows < 2**63):
-        raise ValueError("its figures on held-out folds cannot be")
+        raise ValueError("its figures on held-out folds are impossible")
     if field(about, "pinned", bool) or field(about, "chosen_at", int) < 1:
         raise ValueError("it has figures on held-out folds, and no layout that was chosen by them")
     return HeldOut(loss, accuracy, folds, rows)
@@ -397,7 +397,7 @@ def stored_held_out(about: Mapping[str, Any]) -> HeldOut | None:
 def stored_flag(about: Mapping[str, Any], name: str) -> bool:
     """Return `FORGOT_UNCHECKED` or `STALE` of a description; a file has the entry only where it is true."""
     if name in about and not field(about, name, bool):
-        raise ValueError(f"the entry {name} of its description is false, which no file says")
+        raise ValueError(f"the entry {name} of its description is false: a file leaves such an entry out")
     return name in about
 
 

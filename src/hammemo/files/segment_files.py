@@ -270,15 +270,15 @@ class SegmentFacts:
         kinds = {"name": str, "sign": int, "edits": bool, "checksum": str, "blocks": str}
         kinds |= {"bytes": int, "rows": int, "entries": int}
         if not isinstance(described, dict) or set(described) != set(kinds):
-            raise ValueError("a segment is not described as it must be")
+            raise ValueError("the description of a segment is not valid")
         if any(type(described[name]) is not kind for name, kind in kinds.items()):
             raise ValueError("a segment is described by a value of a wrong type")
         facts = cls(**described)
         plain = facts.name.isascii() and facts.name.replace("-", "").replace(".", "").isalnum()
         if not plain or facts.name.startswith(".") or len(facts.name) > 100 or facts.sign not in (1, -1):
-            raise ValueError(f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}, which cannot be")
+            raise ValueError(f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}, which are impossible")
         if min(facts.bytes, facts.rows, facts.entries) < 0 or max(facts.bytes, facts.rows, facts.entries) >= 2**60:
-            raise ValueError("a segment has a size that cannot be")
+            raise ValueError("a segment has an impossible size")
         return facts
 
 

@@ -141,7 +141,7 @@ class NumberLayout(Cached):
             described[name] for name in ("kinds", "center", "exponent", "mean", "last_word")
         )
         if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
-            raise ValueError("the kinds of its columns are none")
+            raise ValueError("the kinds of its columns are not valid")
         if type(center) is not float or not math.isfinite(center):
             raise ValueError("the center of its targets is not a number")
         if (
@@ -152,7 +152,7 @@ class NumberLayout(Cached):
             or type(last) is not int
             or not 0 <= last < 2**64
         ):
-            raise ValueError("the unit of its targets, or the hash of its last growing row, is none")
+            raise ValueError("the unit of its targets, or the hash of its last growing row, is not valid")
         codes = restored_codes(kinds, stored.part("codes"))
         base = AdditiveBase.restored(described["base"], stored.part("base"))
         if len(codes.pairs) or base.n_labels or len(base.design.knots) != codes.n_ordered:
@@ -264,9 +264,9 @@ class NumberMemory:
         gram = Gram(products, stored.take("targets", "int64", (p,)), squares, n)
         diagonal, most = np.diag(products), n * (2 * HAT) ** 2
         if n * HAT**2 != int(products[0, 0]) or size << _GRAM_BITS >= 2**63 or (diagonal < 0).any():
-            raise ValueError("its matrix is not one of rows")
+            raise ValueError("its matrix is not that of any rows")
         if max(map(abs, (int(products.min()), int(products.max())))) > most:
-            raise ValueError("its matrix is not one of rows")
+            raise ValueError("its matrix is not that of any rows")
         cells = []
         for part, forest in enumerate(layout.forests):
             cells.append(NumberCells.restored(forest, stored.part(f"cells.{part}")))

@@ -238,7 +238,7 @@ def unpacked_types(packed: str, n: int) -> str:
     fits = sum(int(times) for _, times in runs) == n  # else nothing of this length is made
     types = "".join(letter * int(times) for letter, times in runs) if fits else ""
     if not fits or packed_types(types) != packed:
-        raise ValueError("the types of its columns are none")
+        raise ValueError("the types of its columns are not valid")
     return types
 
 

@@ -73,6 +73,6 @@ def take_choice(model: Learner, choice: bytes) -> None:
     """Give a model the layout that `packed_choice` returned, checked, and count its rows under it."""
     chosen = from_bytes(decompressed(choice))
     if type(chosen) is not type(model):
-        raise ValueError("these are no layout and no vote of such a model")
+        raise ValueError("this is not the layout and the vote of such a model")
     taken: Callable[..., Any] = numbers.with_choice if isinstance(model, MemoryRegressor) else with_choice
     edit(model, lambda private: taken(private.settings(), private.state, chosen.state))

@@ -48,9 +48,9 @@ def decompressed(data: bytes) -> bytes:
     try:
         found = unpacker.decompress(data, MAX_BYTES)
     except zlib.error as error:
-        raise ValueError(f"these are no weights ({type(error).__name__})") from None
+        raise ValueError(f"these are not weights ({type(error).__name__})") from None
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("these are no weights: they end too early, or too late")
+        raise ValueError("these are not weights: they end too early or too late")
     return found
 
 
@@ -59,6 +59,6 @@ def take(model: MemoryClassifier, weights: bytes) -> None:
     try:
         arrays = safetensors.numpy.load(decompressed(weights))
     except SafetensorError as error:
-        raise ValueError(f"these are no weights ({type(error).__name__})") from None
+        raise ValueError(f"these are not weights ({type(error).__name__})") from None
     stored = StoredArrays(arrays)
     edit(model, lambda private: with_weights(private.settings(), private.state, stored))

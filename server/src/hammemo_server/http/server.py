@@ -128,7 +128,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
         if self.health_port is not None and self.health_port == self.port != 0:
             raise ValueError(f"health_port={self.health_port} is the port of the server: give another one.")
         if self.workers and not hasattr(socket, "SO_REUSEPORT"):
-            raise ValueError("workers= needs SO_REUSEPORT, which this system has not: leave it out.")
+            raise ValueError("workers= needs SO_REUSEPORT, which this system does not have: leave it out.")
 
     @property
     def names(self) -> frozenset[str]:

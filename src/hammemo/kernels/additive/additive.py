@@ -272,7 +272,7 @@ class AdditiveDesign:
             raise ValueError("the names of a column are too many, or one is there twice")
         pairs = stored.take("pairs", "uint16", (None, 2)).astype(np.int64)
         if len(pairs) > MAX_PAIRS or (has_missing > 1).any() or (pairs[:, 0] >= pairs[:, 1]).any():
-            raise ValueError("its pairs of columns, or its missing values, are not as they can be")
+            raise ValueError("its pairs of columns, or its missing values, are impossible")
         if pairs.size and pairs.max() >= len(owners):
             raise ValueError("a pair is of a column that the table does not have")
         return cls(knots, tuple(has_missing.astype(bool).tolist()), names, tuple(owners), pairs)
@@ -350,7 +350,7 @@ class AdditiveBase:
         """Return the base of a file, checked: undo `described` and `arrays`."""
         n_labels, owners, n_ordered = (described[name] for name in ("n_labels", "owners", "n_ordered"))
         if not isinstance(owners, list) or len(owners) > 2**13:
-            raise ValueError("the columns of its additive base are none")
+            raise ValueError("the columns of its additive base are not a list, or are too many")
         if any(type(whole) is not int or not 0 <= whole < 2**31 for whole in (n_labels, n_ordered, *owners)):
             raise ValueError("the sizes of its additive base are not whole numbers")
         if n_ordered > len(owners):

@@ -193,11 +193,11 @@ class Cells:
         """Return the cells of a file, checked: undo `described` and `arrays`."""
         kinds, last = described["kinds"], described["last_word"]
         if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
-            raise ValueError("the kinds of its columns are none")
+            raise ValueError("the kinds of its columns are not valid")
         if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
             raise ValueError("what it says of its cells is neither true nor false")
         if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last < 2**64:
-            raise ValueError("the hash of its last growing row is none")
+            raise ValueError("the hash of its last growing row is not valid")
         lengths = stored.take("range_lengths", "uint8", (len(kinds),)).tolist()
         ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
         if not described["trees"]:
@@ -207,7 +207,7 @@ class Cells:
         tuples = _checked_tuples(described["tuples"], kinds)
         base = LabelBase.restored(described["base"], stored.part("base"))
         if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
-            raise ValueError("its additive base is of other columns")
+            raise ValueError("its additive base was made for other columns")
         return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, base, tuples)
 
 
@@ -330,11 +330,11 @@ def _checked_tuples(told: Any, kinds: str) -> tuple[Site, ...]:
     """Return tuples of columns of names from a file, or refuse what is none."""
     names = {j for j, kind in enumerate(kinds) if kind == ColumnKind.NAMES}
     if not isinstance(told, list) or len(told) > _MOST_TUPLES or not all(isinstance(site, list) for site in told):
-        raise ValueError("its tuples of columns are none")
+        raise ValueError("its tuples of columns are not valid")
     for site in told:
         is_rising = all(type(j) is int for j in site) and site == sorted(set(site))
         if len(site) < 2 or not is_rising or not names.issuperset(site):
-            raise ValueError("a tuple of its columns is none of columns of names")
+            raise ValueError("a tuple of its columns is not made of columns of names")
     if len(set(map(tuple, told))) != len(told):
         raise ValueError("a tuple of its columns is there twice")
     return tuple(map(tuple, told))

@@ -123,7 +123,7 @@ class ErrorSizes:
         mean = float(stored.finite("mean", "float64", (1,))[0])
         ratios = stored.finite("ratios", "float64", (None,))
         if mean < 1 or not 1 <= len(ratios) <= _MOST_ERRORS or (np.diff(ratios) < 0).any():
-            raise ValueError("the sizes of its errors cannot be")
+            raise ValueError("the sizes of its errors are impossible")
         return cls(mean, ratios, forest, stored.finite("leaves", "float64", (len(forest.column),)))
 
 

@@ -327,7 +327,7 @@ def checked_forest(
     if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 1).any():
         raise ValueError("its trees do not cover all nodes")
     if (len(starts) - 1) != of_a_kind * len(KINDS) or (level > len(LEVELS)).any():
-        raise ValueError("its trees are of another number, or have other levels")
+        raise ValueError("the number of its trees, or of their levels, is wrong")
     inner = np.flatnonzero(column != LEAF)
     first = np.repeat(starts[:-1], np.diff(starts))
     ends = np.repeat(starts[1:], np.diff(starts))
@@ -338,9 +338,9 @@ def checked_forest(
     is_root[starts] = True
     within = (children < np.tile(ends[inner], 2)) & (children > np.tile(inner, 2))
     if not within.all() or len(np.unique(children)) != len(children) or len(children) != n - (len(starts) - 1):
-        raise ValueError("the nodes of its trees are no trees")
+        raise ValueError("the nodes of its trees do not form trees")
     if is_root[children].any():
-        raise ValueError("the nodes of its trees are no trees")
+        raise ValueError("the nodes of its trees do not form trees")
     forest = Forest(column, step, right, level, starts, is_name)
     if forest.depth > _MAX_CUTS_OF_A_COLUMN * len(is_name):
         raise ValueError("its trees are deeper than any that a fit grows")

@@ -266,7 +266,7 @@ class Mixture(Vote):
         weights = stored.finite("weights", "float64", (components.n, BUCKETS))
         discounts = stored.finite("discounts", "float64", (components.n_tables, 4))
         if np.abs(weights).max(initial=0) > _MAX_LOG_WEIGHT or not ((discounts >= 0) & (discounts < _LOST)).all():
-            raise ValueError("weights or discounts of its mixture cannot be")
+            raise ValueError("weights or discounts of its mixture are impossible")
         if "used" in stored:
             used = stored.whole_numbers("used", (components.n,), below=2)
             if not used[PRIOR]:

@@ -178,7 +178,7 @@ def stored_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | Packed
             raise ValueError("the array entries has no end")
         return PackedEntries(entries.reshape(-1), n_entries, n_labels)
     if not set(widths) <= {1, 2, 4, 8} or entries.shape[1] != sum(widths):
-        raise ValueError("the array entries has not the widths that it declares")
+        raise ValueError("the array entries does not have the widths that it declares")
     kind = np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")])
     return PlainEntries(entries.reshape(-1).view(kind), n_labels)
 
