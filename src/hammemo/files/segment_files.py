@@ -276,7 +276,7 @@ class SegmentFacts:
         facts = cls(**described)
         plain = facts.name.isascii() and facts.name.replace("-", "").replace(".", "").isalnum()
         if not plain or facts.name.startswith(".") or len(facts.name) > 100 or facts.sign not in (1, -1):
-            raise ValueError(f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}, which are impossible")
+            raise ValueError(f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}: one is impossible")
         if min(facts.bytes, facts.rows, facts.entries) < 0 or max(facts.bytes, facts.rows, facts.entries) >= 2**60:
             raise ValueError("a segment has an impossible size")
         return facts
