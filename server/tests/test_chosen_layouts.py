@@ -280,7 +280,7 @@ def test_a_choice_holds_no_rows_and_is_checked() -> None:
     assert b"secret7" not in decompressed(packed)
     before = clf.digest()
     for wrong in (packed[:-1], b"", packed[:10], packed + b"x"):
-        with pytest.raises(ValueError, match="no weights"):
+        with pytest.raises(ValueError, match="these are not weights"):
             take_choice(clf, wrong)
     other = MemoryClassifier().fit([row[:1] for row in X], y)
     with pytest.raises(ValueError, match="other columns"):

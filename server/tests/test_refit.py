@@ -368,7 +368,7 @@ def test_damaged_weights_are_refused_and_nothing_changes(damage: Callable[[bytes
     X, y = examples()
     clf = MemoryClassifier().fit(X, y)
     before, good = fitted(clf), packed(clf.vote_)
-    with pytest.raises(ValueError, match="no weights"):
+    with pytest.raises(ValueError, match="these are not weights"):
         take(clf, damage(good))
     with pytest.raises(ValueError, match="shape"):  # those of a model with other sites
         take(clf, packed(MemoryClassifier("positional").fit([row[:2] for row in X], y).vote_))

@@ -102,6 +102,9 @@ def features_of(ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, l
 class PlainFeatures(Features):
     """Arrays of features in place of tables by cell."""
 
+    least = LEAST_LIKELY
+    """Labels that are less likely are left out of curvatures."""
+
     def __init__(self, ratios: SiteRatios, rows: Ints, *, leave_one_out: bool) -> None:
         super().__init__(ratios, rows, leave_one_out=leave_one_out)
         self.leave_one_out = leave_one_out
@@ -136,7 +139,7 @@ class PlainFeatures(Features):
         for start in range(first, last, block):
             rows = slice(start, min(start + block, last))
             x = np.concatenate([part[:, rows] for part in self.parts[: n_features // len(SMOOTHING)]])
-            found = centred_sums(x, probabilities[rows].astype(np.float32), self.labels[rows])
+            found = centred_sums(x, probabilities[rows].astype(np.float32), self.labels[rows], self.least)
             gradient += found[0]
             curvature += found[1]
         return gradient, curvature
@@ -151,7 +154,7 @@ class PlainFeatures(Features):
 
 
 def centred_sums(
-    features: NDArray[np.float32], probabilities: NDArray[np.float32], labels: Ints
+    features: NDArray[np.float32], probabilities: NDArray[np.float32], labels: Ints, least: float = 0.0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the gradient and the curvature of some rows.
 
@@ -162,7 +165,7 @@ def centred_sums(
     flat, n_columns = features.reshape(len(features), -1), probabilities.shape[1]
     if n_columns == 1:
         p = probabilities[:, 0]
-        sure = np.where(labels == 1, 1 - p, p) < LEAST_LIKELY
+        sure = np.where(labels == 1, 1 - p, p) < least
         weighted = flat * np.sqrt(np.where(sure, 0, p * (1 - p)))
         return flat @ ((labels == 1) - p), weighted @ weighted.T
     residuals = -probabilities
@@ -170,8 +173,8 @@ def centred_sums(
     means = np.einsum("fmc,mc->fm", features, probabilities)
     centred = (features - means[..., None]).reshape(len(features), -1)
     gradient = centred @ residuals.ravel()
-    sure = probabilities[np.arange(len(labels)), labels] > 1 - LEAST_LIKELY
-    centred *= np.sqrt(np.where((probabilities < LEAST_LIKELY) | sure[:, None], 0, probabilities)).ravel()
+    sure = probabilities[np.arange(len(labels)), labels] > 1 - least
+    centred *= np.sqrt(np.where((probabilities < least) | sure[:, None], 0, probabilities)).ravel()
     return gradient, centred @ centred.T
 
 
@@ -181,6 +184,7 @@ def site_sums(tests: ScoreTests, sites: Sequence[Site], probabilities: Floats) -
     parts = []
     for site in sites:
         features = PlainFeatures(ratios, rows, leave_one_out=True)
+        features.least = 0  # the scan leaves out no label
         features.add(site)
         parts.append(features.sums(probabilities, len(SMOOTHING), 0, len(rows)))
     n_amounts = len(SMOOTHING)
