@@ -168,6 +168,7 @@ RULES: dict[str, Callable[[list[Row]], dict[str, Any]]] = {
     "names, seed 1": lambda rows: names(rows, seed=1),
     "rates": rates,
     "numbers": numbers,
+    "wheels": numbers,
     "targets": targets,
     "deletion": deletion,
     "calm": calm,
