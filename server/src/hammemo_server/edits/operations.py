@@ -234,20 +234,47 @@ class UnknownKind(msgspec.ValidationError):
     """A body of a kind that another version of the service has written."""
 
 
-class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Logged(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the log keeps of an edit; without rows, if a subclass does not say otherwise."""
+
+    @property
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """The rows, each with its label, or the documents: what belongs to one subject each."""
+        return []
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.pieces)
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+class LoggedRows(_Logged, frozen=True):
     """Examples, as the log keeps them."""
 
     kind: Kind
     rows: list[list[Token]]
     labels: list[Label]
 
+    @classmethod
+    def of(cls, kind: Kind, pieces: list[tuple[Any, ...]]) -> LoggedRows:
+        """Return examples that come as pairs."""
+        return cls(kind, [row for row, _ in pieces], [label for _, label in pieces])
+
     @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return len(self.rows)
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """Rows, each with its label."""
+        return list(zip(self.rows, self.labels, strict=True))
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedRows:
+        """Return an edit of other rows."""
+        return LoggedRows.of(self.kind, pieces)
 
 
-class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedChange(_Logged, frozen=True):
     """Examples to forget and examples to learn in one step, as the log keeps them."""
 
     kind: Literal["apply"]
@@ -261,9 +288,16 @@ class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """Up to where the source was read."""
 
     @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return len(self.gone) + len(self.rows)
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """Rows, each with its label, and with whether it is learnt; those to forget come first."""
+        gone = [(row, label, False) for row, label in self.forgotten.pieces]
+        return gone + [(row, label, True) for row, label in self.learnt.pieces]
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedChange:
+        """Return an edit of other rows."""
+        gone = LoggedRows.of("forget", [piece[:2] for piece in pieces if not piece[2]])
+        learnt = LoggedRows.of("learn", [piece[:2] for piece in pieces if piece[2]])
+        return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=self.position)
 
     @property
     def forgets(self) -> bool:
@@ -285,12 +319,8 @@ class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         """What is learnt, as an edit of its own has it."""
         return LoggedRows("learn", self.rows, self.labels)
 
-    def body(self) -> bytes:
-        """Return it as the log keeps it."""
-        return _encoder.encode(self)
 
-
-class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedDocuments(_Logged, frozen=True):
     """Whole documents, as the log keeps them."""
 
     kind: Literal["learnstream", "forgetstream", "erasestream"]
@@ -303,32 +333,28 @@ class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return self.kind == "learnstream"
 
     @property
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """The documents."""
+        return [(document,) for document in self.documents]
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedDocuments:
+        """Return an edit of other documents."""
+        return LoggedDocuments(self.kind, [document for (document,) in pieces])
+
+    @property
     def n_rows(self) -> int:
         """About how many examples it has: no more than one for each token."""
         return sum(map(len, self.documents))
 
 
-class _WithoutRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What the log keeps of an edit that names no rows."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return 0
-
-    def body(self) -> bytes:
-        """Return it as the log keeps it."""
-        return _encoder.encode(self)
-
-
-class LoggedRefit(_WithoutRows, frozen=True):
+class LoggedRefit(_Logged, frozen=True):
     """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
 
     kind: Literal["refit"] = "refit"
     fitted: bytes | None = None
 
 
-class LoggedChoice(_WithoutRows, frozen=True):
+class LoggedChoice(_Logged, frozen=True):
     """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.chosen_layouts`)."""
 
     kind: Literal["choice"]
@@ -339,6 +365,8 @@ class LoggedChoice(_WithoutRows, frozen=True):
 
 Content = LoggedRows | LoggedChange | LoggedDocuments | LoggedRefit | LoggedChoice
 """The content of an edit."""
+WithRows = LoggedRows | LoggedChange | LoggedDocuments
+"""The content of an edit of rows or documents, whose parts may belong to several subjects."""
 
 _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
     "learn": "learnstream",  # letters only: a version that does not know a kind names it if it is one plain word
@@ -373,7 +401,7 @@ def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
         raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
     content = _checked_content(edit, limits)
     try:
-        body = _encoder.encode(content)
+        body = content.body()
     except UnicodeEncodeError:
         raise Malformed("A token or a label cannot be written: a string is not Unicode.") from None
     if len(body) > limits.logged:
@@ -383,10 +411,8 @@ def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
 
 def asked_rows(content: Content) -> Iterator[list[Any]]:
     """Yield what an edit learns or forgets, as a receipt hashes it: rows with their labels last, or documents."""
-    if isinstance(content, LoggedRows):
-        yield from ([*row, label] for row, label in zip(content.rows, content.labels, strict=True))
-    elif isinstance(content, LoggedDocuments):
-        yield from content.documents
+    if isinstance(content, (LoggedRows, LoggedDocuments)):
+        yield from ([*tokens, *label] for tokens, *label in content.pieces)
 
 
 def _checked_content(edit: Edit, limits: Limits) -> Content:
@@ -473,7 +499,10 @@ def parts_by_owner(subjects: list[Owner], content: Content, body: bytes) -> tupl
     places: list[list[int]] = [[] for _ in numbers]
     for place, owner in enumerate(owners):
         places[owner].append(place)
-    return {subject: _encoder.encode(_picked(content, places[number])) for subject, number in numbers.items()}, owners
+    assert isinstance(content, WithRows)
+    pieces = content.pieces
+    picked = {subject: [pieces[place] for place in places[number]] for subject, number in numbers.items()}
+    return {subject: content.with_pieces(own).body() for subject, own in picked.items()}, owners
 
 
 def _checked_subjects(subjects: list[str], n: int) -> list[str]:
@@ -489,53 +518,20 @@ def _checked_subjects(subjects: list[str], n: int) -> list[str]:
     return list(subjects)
 
 
-def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedChange | LoggedDocuments:
-    """Return some rows or documents of an edit."""
-    if isinstance(content, LoggedRows):
-        rows, labels = content.rows, content.labels
-        return LoggedRows(content.kind, [rows[i] for i in places], [labels[i] for i in places])
-    if isinstance(content, LoggedChange):
-        n = len(content.gone)
-        gone = _picked(content.forgotten, [i for i in places if i < n])
-        learnt = _picked(content.learnt, [i - n for i in places if i >= n])
-        return _change_of(gone, learnt, content.position)
-    assert isinstance(content, LoggedDocuments)
-    return LoggedDocuments(content.kind, [content.documents[i] for i in places])
-
-
 def joined(parts: list[Content], owners: list[int]) -> Content:
     """Return the content of an edit from the parts of its subjects, in the order in which the rows were sent."""
     if not owners:
         if len(parts) != 1:
             raise msgspec.ValidationError("an edit has parts, and does not say whose which row is")
         return parts[0]
-    changes = [part for part in parts if isinstance(part, LoggedChange)]
-    if changes and len(changes) == len(parts):
-        n = sum(len(part.gone) for part in changes)
-        gone = joined([part.forgotten for part in changes], owners[:n]) if n else LoggedRows("forget", [], [])
-        learnt = joined([part.learnt for part in changes], owners[n:]) if owners[n:] else LoggedRows("learn", [], [])
-        return _change_of(gone, learnt, changes[0].position)
-    rows: list[LoggedRows] = [part for part in parts if isinstance(part, LoggedRows)]
-    documents: list[LoggedDocuments] = [part for part in parts if isinstance(part, LoggedDocuments)]
-    found = rows or documents
-    if len(found) != len(parts) or len({part.kind for part in found}) != 1:
+    first = parts[0] if parts else None
+    if not isinstance(first, WithRows) or len({part.kind for part in parts}) != 1:
         raise msgspec.ValidationError("the parts of an edit are of several kinds")
-    lengths = [len(part.rows) for part in rows] or [len(part.documents) for part in documents]
-    if Counter(owners) != Counter(dict(enumerate(lengths))):
+    pieces = [part.pieces for part in parts]
+    if Counter(owners) != Counter(dict(enumerate(map(len, pieces)))):
         raise msgspec.ValidationError("the parts of an edit have other numbers of rows than it says")
-    if documents:
-        each = [iter(part.documents) for part in documents]
-        return LoggedDocuments(documents[0].kind, [next(each[owner]) for owner in owners])
-    pairs = [zip(part.rows, part.labels, strict=True) for part in rows]
-    listed = [next(pairs[owner]) for owner in owners]
-    return LoggedRows(rows[0].kind, [row for row, _ in listed], [label for _, label in listed])
-
-
-def _change_of(gone: Content, learnt: Content, position: str | None) -> LoggedChange:
-    """Return an edit that forgets rows and learns rows."""
-    assert isinstance(gone, LoggedRows)
-    assert isinstance(learnt, LoggedRows)
-    return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=position)
+    left = [iter(own) for own in pieces]
+    return first.with_pieces([next(left[owner]) for owner in owners])
 
 
 def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:

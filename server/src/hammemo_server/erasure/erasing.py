@@ -134,4 +134,4 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
             time.time(), "", "erased", op, facts.rows, facts.version_before, version, bytes.fromhex(signed.hash)
         )
         finished.append((kept, line))
-    log.finish_erasures(finished, NEWEST_RECEIPT)
+    log.finish_erasures(finished)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -203,7 +203,7 @@ class Journal:
 
     def _rows(self, key: OpenKey, before: int) -> Content:
         """Return the rows of a subject, to be forgotten; nothing to be done where there are none."""
-        return _forgotten(_counted(self._entries(key, before)))
+        return _listed(_counted(self._entries(key, before)), learns=False) or LoggedRefit(fitted=b"")
 
     def _entries(self, key: OpenKey, before: int) -> list[Content]:
         return [decoded(self._opened(key, at, body)) for at, body in self._log.journal(key.key, before)]
@@ -299,9 +299,9 @@ class Journal:
         for number, key in self._keys(set(keys)).items():
             entries = [(at, body) for at, body in self._log.journal(number, base + 1)]
             counted = _counted(decoded(self._opened(key, at, body)) for at, body in entries)
-            learnt, at = _learnt(counted), entries[-1][0]
-            body = None if learnt is None else key.cipher.sealed(_encode(learnt), self.vault.place(number, at))
-            self._log.compact_journal(number, at, at, body)
+            learnt, at = _listed(counted, learns=True), entries[-1][0]
+            body = None if learnt is None else key.cipher.sealed(learnt.body(), self.vault.place(number, at))
+            self._log.compact_journal(number, at, body)
         return len(keys)
 
     # Keys
@@ -418,32 +418,16 @@ def _counted(entries: Iterable[Content]) -> Counter[bytes]:
     for content in chain.from_iterable(
         (entry.forgotten, entry.learnt) if isinstance(entry, LoggedChange) else (entry,) for entry in entries
     ):
-        if isinstance(content, LoggedRows):
-            for row, label in zip(content.rows, content.labels, strict=True):
-                held[_encode((row, label))] += 1 if content.kind == "learn" else -1
-        elif isinstance(content, LoggedDocuments):
-            for document in content.documents:
-                held[_encode((document,))] += 1 if content.learns else -1
+        for piece in content.pieces:
+            held[_encode(piece)] += 1 if content.kind in ("learn", "learnstream") else -1
     return held
 
 
-def _listed(held: Counter[bytes]) -> tuple[list[Any], list[Any]]:
-    """Return rows with labels, and documents, each as often as it is held."""
-    decoded_rows = [msgspec.msgpack.decode(row) for row, n in held.items() for _ in range(n)]
-    return [pair for pair in decoded_rows if len(pair) == 2], [one[0] for one in decoded_rows if len(one) == 1]
-
-
-def _forgotten(held: Counter[bytes]) -> Content:
-    pairs, documents = _listed(held)
-    if documents:
-        return LoggedDocuments("erasestream", documents)
-    if pairs:
-        return LoggedRows("forget", [row for row, _ in pairs], [label for _, label in pairs])
-    return LoggedRefit(fitted=b"")
-
-
-def _learnt(held: Counter[bytes]) -> Content | None:
-    pairs, documents = _listed(held)
-    if documents:
-        return LoggedDocuments("learnstream", documents)
-    return LoggedRows("learn", [row for row, _ in pairs], [label for _, label in pairs]) if pairs else None
+def _listed(held: Counter[bytes], *, learns: bool) -> Content | None:
+    """Return an edit of rows or documents, each as often as it is held; None where there are none."""
+    pieces = [tuple(msgspec.msgpack.decode(piece)) for piece, n in held.items() for _ in range(n)]
+    if not pieces:
+        return None
+    if len(pieces[0]) == 1:
+        return LoggedDocuments("learnstream" if learns else "erasestream", [document for (document,) in pieces])
+    return LoggedRows.of("learn" if learns else "forget", pieces)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from hammemo.files.archive import Archive
     from hammemo.models.learners import Learner
     from hammemo_server.store.vault import Vault
 
@@ -120,14 +121,14 @@ class Seen:
 
 
 class Copied(NamedTuple):
-    """A whole model as a backup holds it; what is encrypted, is so under keys of the database that it is for."""
+    """A whole model as a store makes it; what is encrypted, is so under keys of the database that it is for."""
 
     settings: str
     key: bytes
     head: int
     base: int
-    snapshot: bytes | None
-    """A model file."""
+    snapshot: Learner | bytes | None
+    """A model, or its file as a backup holds it."""
     rows: Iterable[tuple[str, list[tuple[Any, ...]]]]
     """Rows of tables, by the names that `Log.dumped` takes."""
     vault: Vault | None
@@ -149,20 +150,11 @@ class LogEngine(Protocol):
     key: bytes
     """The secret of the digests of ids."""
 
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted: that of the newest snapshot."""
-
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are."""
 
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
-
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it."""
@@ -172,9 +164,6 @@ class LogEngine(Protocol):
 
     def reading(self) -> AbstractContextManager[None]:
         """Read one state of the log for the time of a block, whatever is written meanwhile."""
-
-    def has_changed(self) -> bool:
-        """Return whether there may be something new since the last call: cheap, for readers that look often."""
 
     def is_current(self) -> bool:
         """Return whether this is still the log of that name: the model was not deleted."""
@@ -188,18 +177,24 @@ class LogEngine(Protocol):
     def close(self) -> None:
         """Let the log go."""
 
+    def _newest(self) -> tuple[bytes | Archive, int] | None:
+        """Return the newest snapshot, decrypted, and its position."""
+
+    def _ends(self) -> tuple[int, int]:
+        """Return the positions of the last edit and of the newest snapshot, 0 if there was none."""
+
+    def _ran(self) -> float:
+        """Return for how many seconds the model was written, as it is stored."""
+
     # Statements, as psycopg takes them; `%s` for `model` comes first
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """Return the rows that a statement gives."""
+    def _execute(self, statement: str, *values: Any) -> Any:
+        """Run a statement, and return a cursor of its rows."""
 
     def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows that a statement gives, not all at once."""
 
-    def _run(self, statement: str, *values: Any) -> None:
-        """Run a statement that gives nothing."""
-
-    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows into a table, within a transaction."""
 
     def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
@@ -208,11 +203,5 @@ class LogEngine(Protocol):
         It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
         """
 
-    def _ran(self) -> float:
-        """Return for how many seconds the model was written, as it is stored."""
-
     def _failures(self) -> AbstractContextManager[None]:
         """Turn what the engine raises into `LogError`."""
-
-    def _failing(self) -> AbstractContextManager[None]:
-        """Do the same, one thread at a time."""

@@ -1,10 +1,12 @@
-"""Where the logs of all models are, and the tables of what tenants name: what both engines have in common."""
+"""Where the logs of all models are, and what tenants name: what both engines have in common."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import secrets
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hammemo_server.store.log import ListFacts
+from hammemo_server.edits.operations import KEY_BYTES
+from hammemo_server.store.log import Copied, ListFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,13 +14,12 @@ if TYPE_CHECKING:
 
     from hammemo.models.learners import Learner
     from hammemo_server.store.base_log import Log
-    from hammemo_server.store.log import Copied
 
 
 class Store(Protocol):
     """Where the logs of all models are, and what tenants name: aliases, and lists of labels.
 
-    Both engines have the same tables for names (:data:`NAMED_TABLES`), so this class has the statements.
+    Both engines have the same tables for names, so this class has the statements.
     """
 
     def tenants(self) -> list[str]:
@@ -29,6 +30,7 @@ class Store(Protocol):
 
     def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
         """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
+        return self.receive(tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None))
 
     def open(self, tenant: str, name: str, *, replica: bool) -> Log:
         """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
@@ -36,8 +38,11 @@ class Store(Protocol):
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a log that is not open here; return False if there is none."""
 
-    def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a log of what a backup holds, whole or not at all; nothing of a model with subjects is in plain text."""
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a log of what a backup holds, whole or not at all; return False if there is one of that name.
+
+        Nothing of a model with subjects is in plain text.
+        """
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
         """Be the only process that restores models; `InUse` if another one does for so many seconds."""
@@ -114,20 +119,3 @@ class Store(Protocol):
         """Delete a list of labels, durably; return False if there is none."""
         with self._naming(tenant, writes=True) as run:
             return bool(run("delete from hammemo_lists where tenant = %s and name = %s returning name", tenant, name))
-
-
-NAMED_TABLES: Final = """
-create table if not exists hammemo_aliases(
-    tenant text not null,
-    alias text not null,
-    model text not null,
-    primary key (tenant, alias));
-create table if not exists hammemo_lists(
-    tenant text not null,
-    name text not null,
-    version bigint not null,
-    items bigint not null,
-    data bytea not null,
-    primary key (tenant, name));
-create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
-"""

@@ -12,8 +12,7 @@ from hammemo._lazy import needed
 from hammemo_server.edits.operations import InUse
 from hammemo_server.store.base_log import FORMAT, check_format
 from hammemo_server.store.log import LogError
-from hammemo_server.store.model_store import NAMED_TABLES
-from hammemo_server.store.shared_tables import TABLES, table_statements
+from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
 
 with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
     import psycopg
@@ -27,34 +26,23 @@ _SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other pr
 
 _RESTORE_LOCK: Final = 0x726573746F7265  # "restore"
 
-_SCHEMA: Final = (
-    """
+_MODELS: Final = """
 create table if not exists hammemo_about(format text not null, version text not null);
 create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
-    tenant text not null,
-    name text not null,
-    settings text not null,
-    key bytea not null,
-    head bigint not null default 0,
-    base bigint not null default 0,
-    has_snapshot boolean not null default false,
+    tenant text not null, name text not null, settings text not null, key bytea not null,
+    head bigint not null default 0, base bigint not null default 0, has_snapshot boolean not null default false,
     ran double precision not null default 0,
-    epoch bigint not null default 0,
-    holder text,
-    backend_pid integer,
-    backend_start timestamptz,
+    epoch bigint not null default 0, holder text, backend_pid integer, backend_start timestamptz,
     lease_until timestamptz,
     unique (tenant, name));
 create table if not exists hammemo_snapshots(
     model bigint not null references hammemo_models on delete cascade,
-    position bigint not null,
-    part integer not null,
-    data bytea not null,
-    primary key (model, position, part));
+    position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));
 """
-    + NAMED_TABLES
-    + table_statements("bigint not null references hammemo_models on delete cascade")
+
+_SCHEMA: Final = (
+    _MODELS + NAMED_TABLES + table_statements("bigint not null references hammemo_models on delete cascade")
 )
 
 _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"

@@ -23,15 +23,14 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import time
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo.files.contents import file_bytes
-from hammemo_server.edits.operations import KEY_BYTES, InUse, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, received_model
+from hammemo_server.edits.operations import InUse, NoSuchModel
+from hammemo_server.store.base_log import HIDDEN, Log
 from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
 from hammemo_server.store.model_store import Store
 from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
@@ -82,7 +81,6 @@ class PostgresLog(Log):
         super().__init__(f"The log of {name!r}", replica=replica)
         self._address, self._name, self._lease = address, name, lease
         self._epoch = -1
-        self._met: tuple[int, int] | None = None
         self._db = connected(address)
         try:
             with self._failing():
@@ -98,56 +96,43 @@ class PostgresLog(Log):
             self._db.close()
             raise
 
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-        return self._ends()[0]
-
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted."""
-        return self._ends()[1]
-
     def body_bytes(self) -> int:
         """Return how many bytes of bodies there are."""
-        with self._failing():
-            query = "select coalesce(sum(octet_length(body)), 0) from hammemo_edits where model = %s"
-            return int(self._one(query, self._id)[0])
+        return self._octets("hammemo_edits", "body")
 
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
-        with self._failing():
-            query = "select coalesce(sum(octet_length(data)), 0) from hammemo_snapshots where model = %s"
-            return int(self._one(query, self._id)[0])
+        return self._octets("hammemo_snapshots", "data")
 
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
+    def _octets(self, table: str, column: str) -> int:
+        return int(self._one(f"select coalesce(sum(octet_length({column})), 0) from {table} where model = %s")[0])
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file, opened."""
+        query = "select data from hammemo_snapshots where model = %s and position = %s order by part"
+        with self._failing():
+            base, has_snapshot = self._one("select base, has_snapshot from hammemo_models where id = %s")
+            if not has_snapshot:
+                return None
+            parts = [data for (data,) in self._each(query, base, at_a_time=4)]
+        return base, iter(parts) if self.vault is None else _opened_parts(self.vault, base, parts)
+
+    def _newest(self) -> tuple[bytes, int] | None:
         with self.reading():
             found = self.snapshot_parts()
         if found is None:
             return None
         position, parts = found
         try:
-            return received_model(b"".join(parts)), position
+            return b"".join(parts), position
         except KeyGone as error:  # replaced by a newer snapshot, or destroyed
             raise LogError(f"The snapshot of position {position} cannot be read: {error}") from error
         except ValueError as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
 
-    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file, opened."""
-        query = "select base, has_snapshot from hammemo_models where id = %s"
-        with self._failing():
-            base, has_snapshot = self._one(query, self._id)
-            if not has_snapshot:
-                return None
-            query = "select data from hammemo_snapshots where model = %s and position = %s order by part"
-            parts = [bytes(data) for (data,) in self._each(query, base, at_a_time=4)]
-        return base, iter(parts) if self.vault is None else _opened_parts(self.vault, base, parts)
-
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
-        self._send(_parts_of(file_bytes(model), self.vault, position), position)
-
-    def _send(self, parts: Iterable[bytes], position: int) -> None:
+        parts = _parts_of(file_bytes(model), self.vault, position)
         with failures(), connected(self._address) as db, db.transaction():
             _write_parts(db, self._id, position, parts)
             changed = db.execute(
@@ -167,24 +152,17 @@ class PostgresLog(Log):
             self._db.execute("set local idle_in_transaction_session_timeout = 0")  # it may wait for a disk
             yield
 
-    def has_changed(self) -> bool:
-        """Return whether there are new edits or a new snapshot since the last call."""
-        now = self._ends()
-        changed, self._met = now != self._met, now
-        return changed
-
     def is_current(self) -> bool:
         """Return whether the model is still there."""
-        with self._failing():
-            return self._db.execute("select from hammemo_models where id = %s", (self._id,)).fetchone() is not None
+        return bool(self._rows("select id from hammemo_models where id = %s"))
 
     def _ran(self) -> float:
-        return float(self._one("select ran from hammemo_models where id = %s", self._id)[0])
+        return float(self._one("select ran from hammemo_models where id = %s")[0])
 
     def renew_lease(self) -> None:
         """Prolong the lease."""
         if not self._replica:
-            with self._writing():
+            with self.fenced():
                 pass
 
     def reopen(self) -> None:
@@ -217,24 +195,19 @@ class PostgresLog(Log):
                 (holder, self._lease, self._id),
             ).fetchone()
             if row is None:
-                found = self._db.execute(
-                    "select holder, lease_until from hammemo_models where id = %s", (self._id,)
-                ).fetchone()
-                who = "another process" if found is None else f"{found[0]} (until {found[1]:%H:%M:%S} or longer)"
+                found = self._rows("select holder, lease_until from hammemo_models where id = %s")
+                who = f"{found[0][0]} (until {found[0][1]:%H:%M:%S} or longer)" if found else "another process"
                 raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
             self._epoch, self._began = int(row[0]), time.monotonic() - float(row[1])
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        return self._db.execute(cast("Any", statement), (self._id, *values)).fetchall()
+    def _execute(self, statement: str, *values: Any) -> psycopg.Cursor[Any]:
+        return self._db.execute(cast("Any", statement), (self._id, *values))
 
     def _each(self, statement: str, *values: Any, at_a_time: int = 1_000) -> Iterator[tuple[Any, ...]]:
         with self._db.cursor(name="hammemo_rows") as rows:
             rows.itersize = at_a_time
             rows.execute(cast("Any", statement), (self._id, *values))
             yield from rows
-
-    def _run(self, statement: str, *values: Any) -> None:
-        self._db.execute(cast("Any", statement), (self._id, *values))
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         insert_rows(self._db, self._id, table, rows)
@@ -255,15 +228,13 @@ class PostgresLog(Log):
             yield
 
     def _ends(self) -> tuple[int, int]:
-        with self._failing():
-            head, base = self._one("select head, base from hammemo_models where id = %s", self._id)
-            return int(head), int(base)
+        head, base = self._one("select head, base from hammemo_models where id = %s")
+        return head, base
 
-    def _one(self, query: Any, *values: Any) -> Any:
-        row = self._db.execute(query, values).fetchone()
-        if row is None:
-            raise LogError("The model was deleted.")
-        return row
+    def _one(self, query: str) -> Any:
+        for row in self._rows(query):
+            return row
+        raise LogError("The model was deleted.")
 
     def _failures(self) -> AbstractContextManager[None]:
         return failures()
@@ -293,18 +264,6 @@ class PostgresStore(Store):
         """Return the names of a tenant's models."""
         return self._column("select name from hammemo_models where tenant = %s", tenant)
 
-    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
-        """Make an empty log, whole or not at all."""
-        with failures(), connected(self._address) as db, db.transaction():
-            row = db.execute(
-                "insert into hammemo_models(tenant, name, settings, key, has_snapshot) values(%s, %s, %s, %s, %s) "
-                "on conflict do nothing returning id",
-                (tenant, name, settings, secrets.token_bytes(KEY_BYTES), model is not None),
-            ).fetchone()
-            if row is not None and model is not None:
-                _write_parts(db, int(row[0]), 0, _parts_of(file_bytes(model), None, 0))
-            return row is not None
-
     def open(self, tenant: str, name: str, *, replica: bool) -> PostgresLog:
         """Open a log; a writer takes its lease."""
         return PostgresLog(self._address, tenant, name, replica=replica, lease=self._lease)
@@ -321,22 +280,24 @@ class PostgresStore(Store):
                 raise InUse(f"The model {name!r} is written by {held[0]}: delete it there, or stop that process.")
             return False
 
-    def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a log of what a backup holds, whole or not at all."""
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a log, whole or not at all."""
+        snapshot = copied.snapshot
         with failures(), connected(self._address) as db, db.transaction():
             db.execute("set local idle_in_transaction_session_timeout = 0")
-            has_snapshot = copied.snapshot is not None
             row = db.execute(
                 "insert into hammemo_models(tenant, name, settings, key, head, base, has_snapshot) "
-                "values(%s, %s, %s, %s, %s, %s, %s) returning id",
-                (tenant, name, copied.settings, copied.key, copied.head, copied.base, has_snapshot),
+                "values(%s, %s, %s, %s, %s, %s, %s) on conflict do nothing returning id",
+                (tenant, name, copied.settings, copied.key, copied.head, copied.base, snapshot is not None),
             ).fetchone()
-            assert row is not None
-            if copied.snapshot is not None:
-                parts = _parts_of(copied.snapshot, copied.vault, copied.base)
-                _write_parts(db, row[0], copied.base, parts)
+            if row is None:
+                return False
+            if snapshot is not None:
+                data = snapshot if isinstance(snapshot, bytes) else file_bytes(snapshot)
+                _write_parts(db, row[0], copied.base, _parts_of(data, copied.vault, copied.base))
             for table, rows in copied.rows:
                 insert_rows(db, row[0], table, rows)
+            return True
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
         """Hold a lock of the database; it ends with the session."""

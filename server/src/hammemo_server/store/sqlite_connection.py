@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -12,7 +11,7 @@ import apsw
 from hammemo import __version__
 from hammemo.files.atomic import flush
 from hammemo.files.locks import Held, LockedError, locked, take
-from hammemo_server.edits.operations import KEY_BYTES, InUse
+from hammemo_server.edits.operations import InUse
 from hammemo_server.store.base_log import FORMAT
 from hammemo_server.store.log import LogError
 from hammemo_server.store.shared_tables import TABLES, table_statements
@@ -68,6 +67,7 @@ def connected(path: Path) -> apsw.Connection:
     with refusing():
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY)
+        db.pragma("auto_vacuum", "incremental")  # of a file without tables; others keep what they have
         if db.pragma("journal_mode", "wal") != "wal":
             raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
         db.pragma("synchronous", "full")
@@ -79,20 +79,13 @@ def connected(path: Path) -> apsw.Connection:
     return db
 
 
-def make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
+def make_log(path: Path, settings: str, key: bytes, base: int) -> None:
     """Make the file of an empty log."""
     path.touch(mode=0o600)
-    with refusing():
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.pragma("auto_vacuum", "incremental")
-        db.pragma("journal_mode", "wal")
-        db.pragma("synchronous", "full")
-        with db:
-            db.execute(_SCHEMA)
-            about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
-            about |= {"version": __version__, "ran": 0.0}
-            db.executemany("insert into about values(?, ?)", about.items())
-        db.close()
+    about = {"format": FORMAT, "settings": settings, "key": key, "base": base, "version": __version__, "ran": 0.0}
+    with refusing(), closing(connected(path)) as db, db:
+        db.execute(_SCHEMA)
+        db.executemany("insert into about values(?, ?)", about.items())
 
 
 def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:

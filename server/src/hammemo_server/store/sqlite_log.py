@@ -21,19 +21,22 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hammemo.files.archive import FileError
-from hammemo.files.models import read_notes, save
+from hammemo.files import archive as model_files
+from hammemo.files.archive import Archive, FileError
+from hammemo.files.atomic import delete_leftovers, write_private
+from hammemo.files.descriptions import stored_notes
+from hammemo.files.models import save
 from hammemo_server.edits.operations import NAME, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, check_format, loaded_snapshot, received_model
+from hammemo_server.store.base_log import HIDDEN, Log, check_format, learner_of
 from hammemo_server.store.log import LogDamaged, LogError
-from hammemo_server.store.model_store import NAMED_TABLES, Store
-from hammemo_server.store.shared_tables import EDITS
+from hammemo_server.store.model_store import Store
+from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES
 from hammemo_server.store.sqlite_connection import (
     MODEL_NUMBER,
     connected,
@@ -49,11 +52,8 @@ from hammemo_server.store.sqlite_connection import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.files.locks import Held
     from hammemo.models.learners import Learner
     from hammemo_server.store.log import Copied
-
-Read = TypeVar("Read")
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
@@ -80,43 +80,23 @@ class SqliteLog(Log):
     def __init__(self, folder: Path, *, replica: bool = False) -> None:
         super().__init__(f"The log in {folder}", replica=replica)
         self.folder = folder
-        self._held: Held | None = None
-        self._version = -1
-        if not replica:
-            self._held = taken(folder)
-            _remove_leftovers(folder)
-        try:
+        with ExitStack() as opened:
+            if not replica:
+                opened.callback(taken(folder).release)
+                delete_leftovers(folder / MODEL)  # they hold parts of a model
             self._db = connected(folder / LOG)
-            try:
-                self._read_about()
-                if not replica:
-                    self._began = time.monotonic() - self._ran()
-                    self._finish_snapshot()
-            except BaseException:
-                self._db.close(force=True)
-                raise
-        except BaseException:
-            self._release()
-            raise
-
-    def _ran(self) -> float:
-        return float(self._one("select value from about where name = 'ran'"))
+            opened.callback(lambda: self._db.close(force=True))
+            self._read_about()
+            if not replica:
+                self._began = time.monotonic() - self._ran()
+                self._finish_snapshot()
+            self._opened = opened.pop_all()
 
     def _finish_snapshot(self) -> None:
         """Delete the bodies that the snapshot holds, if a crash has come between the two."""
-        position = self._snapshot_position()
-        if position is not None and position > self.base():
-            self.trim(position)
-
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-        with self._failing():
-            return self._head()
-
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted."""
-        with self._failing():
-            return self._base()
+        found = self._newest(verify=False)
+        if found is not None and found[1] > self.base():
+            self.trim(found[1])
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are: the size of the file."""
@@ -132,42 +112,25 @@ class SqliteLog(Log):
             return (self.folder / MODEL).stat().st_size
         return 0
 
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
-        found = self._with_position(loaded_snapshot)
-        return (received_model(self.received[0]), self.received[1]) if found is None and self.received else found
-
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
-        found = self._with_position(Path.read_bytes)
-        return None if found is None else (found[1], iter(found[:1]))
+        found = self._newest()
+        return None if found is None else (found[1], iter([found[0].data.tobytes()]))
 
-    def _with_position(self, read: Callable[[Path], Read]) -> tuple[Read, int] | None:
-        """Return what is read of the newest snapshot, and its position; None if there is none."""
-        for _ in range(100):  # a replica may meet a file that is replaced between the two readings
-            position = self._snapshot_position()
-            if position is None:
-                return None
-            try:
-                found = read(self.folder / MODEL)
-            except OSError as error:
-                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
-            if self._snapshot_position() == position:
-                return found, position
-        raise LogError("The snapshot is replaced again and again while it is read.")
-
-    def _snapshot_position(self) -> int | None:
-        """Return the position of the newest snapshot, None if there is none."""
+    def _newest(self, *, verify: bool = True) -> tuple[Archive, int] | None:
+        """Return the file of the newest snapshot and its position; None if there is none."""
         path = self.folder / MODEL
         try:
-            if not path.exists():
-                return None
-            position = read_notes(path).get(POSITION, "")
+            with model_files.refusing(path):
+                found = Archive(path, verify=verify)
+                position = stored_notes(found.about).get(POSITION, "")
+        except FileNotFoundError:
+            return None
         except (FileError, OSError) as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
         if not position.isdecimal():
             raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
-        return int(position)
+        return found, int(position)
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
@@ -181,13 +144,13 @@ class SqliteLog(Log):
     def keep_received(self) -> None:
         """Write the snapshot of a backup, if there is no newer one; the log is closed."""
         if self.received is not None and not (self.folder / MODEL).exists():
-            _save_privately(received_model(self.received[0]), self.folder / MODEL, self.received[1])
+            _save_privately(learner_of(self.received[0]), self.folder / MODEL, self.received[1])
 
     def trim(self, position: int) -> None:
         """Delete all bodies up to a position that the snapshot holds."""
         with self._writing():
-            self._run(f"delete from {EDITS} where model = %s and position <= %s", position)
-            self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
+            self._execute(f"delete from {EDITS} where model = %s and position <= %s", position)
+            self._db.execute("insert or replace into about values('base', ?)", (max(position, self.base()),))
         with self._failing():
             self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
             self._checkpoint()
@@ -197,13 +160,6 @@ class SqliteLog(Log):
         """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
         with self._failing(), self._db:
             yield
-
-    def has_changed(self) -> bool:
-        """Return whether another process has written since the last call."""
-        with self._failing():
-            version = self._db.pragma("data_version")
-        changed, self._version = version != self._version, version
-        return bool(changed)
 
     def is_current(self) -> bool:
         """Return whether the folder still has the file that is open."""
@@ -239,20 +195,13 @@ class SqliteLog(Log):
     def close(self) -> None:
         """Close the database and let the lock go."""
         with self._lock:
-            try:
-                self._db.close(force=True)
-            finally:
-                self._release()
-
-    def _release(self) -> None:
-        if self._held is not None:
-            self._held.release()
+            self._opened.close()
 
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
         for _ in range(3):
             try:
-                busy = self._one("pragma wal_checkpoint(truncate)")
+                ((busy, *_),) = self._db.execute("pragma wal_checkpoint(truncate)")
             except apsw.BusyError:
                 busy = 1
             if not busy:
@@ -270,27 +219,24 @@ class SqliteLog(Log):
         self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
-    def _head(self) -> int:
-        return max(self._base(), self._rows(f"select max(position) from {EDITS} where model = %s")[0][0] or 0)
+    def _ends(self) -> tuple[int, int]:
+        last = f"select max(position) from {EDITS} where model = %s"
+        ((base, position),) = self._rows(f"select value, ({last}) from about where name = 'base'")
+        return max(base, position or 0), base
 
-    def _base(self) -> int:
-        return int(self._one("select value from about where name = 'base'") or 0)
+    def _ran(self) -> float:
+        with self._failing():
+            ((ran,),) = self._db.execute("select value from about where name = 'ran'")
+        return float(ran)
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values)).fetchall()
+    def _execute(self, statement: str, *values: Any) -> apsw.Cursor:
+        return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
 
     def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        yield from self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
-
-    def _run(self, statement: str, *values: Any) -> None:
-        self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
+        yield from self._execute(statement, *values)
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         insert_rows(self._db, table, rows)
-
-    def _one(self, query: str) -> Any:
-        row = self._db.execute(query).fetchone()
-        return None if row is None else row[0]
 
     def _failures(self) -> AbstractContextManager[None]:
         return refusing()
@@ -301,7 +247,7 @@ class SqliteLog(Log):
         with self._failing():
             self._db.execute("begin immediate")
             try:
-                if after not in (None, self._head()):
+                if after not in (None, self.head()):
                     raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
                 self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
                 yield
@@ -338,14 +284,6 @@ class FolderStore(Store):
         except OSError as error:
             raise LogError(f"The folder of the tenant cannot be read: {error.strerror}.") from error
         return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
-
-    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
-        """Make a folder with an empty log, whole or not at all."""
-        with self._draft(tenant) as draft:
-            make_log(draft / LOG, settings)
-            if model is not None:
-                _save_privately(model, draft / MODEL, 0)
-            return self._placed(draft, tenant, name)
 
     @contextmanager
     def _draft(self, tenant: str) -> Iterator[Path]:
@@ -404,18 +342,17 @@ class FolderStore(Store):
             shutil.rmtree(self.folder / tenant, ignore_errors=True)
         return True
 
-    def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a folder of what a backup holds, whole or not at all."""
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a folder with a log, whole or not at all."""
         with self._draft(tenant) as draft:
             make_log(draft / LOG, copied.settings, copied.key, copied.base)
-            with refusing():
-                with (db := connected(draft / LOG)):
-                    for table, rows in copied.rows:
-                        insert_rows(db, table, rows)
-                db.close()
+            with refusing(), closing(connected(draft / LOG)) as db, db:
+                for table, rows in copied.rows:
+                    insert_rows(db, table, rows)
             if copied.snapshot is not None and copied.vault is None:
-                _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
-            self._placed(draft, tenant, name)
+                model = learner_of(copied.snapshot) if isinstance(copied.snapshot, bytes) else copied.snapshot
+                _save_privately(model, draft / MODEL, copied.base)
+            return self._placed(draft, tenant, name)
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
         """Hold the lock of restores."""
@@ -460,10 +397,7 @@ class FolderStore(Store):
         """Write a file as large as some edits, flush it, and remove it."""
         path = self.folder / f".probe-{secrets.token_hex(8)}"
         try:
-            with path.open("wb") as file:
-                file.write(os.urandom(_PROBE_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
+            write_private(path, [os.urandom(_PROBE_BYTES)])
         except OSError as error:
             raise LogError(f"The folder cannot be written: {error.strerror}.") from error
         finally:
@@ -486,9 +420,3 @@ def _save_privately(model: Learner, path: Path, position: int) -> None:
     """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files that a crash has left: they hold parts of a model. The folder's lock must be held."""
-    for path in folder.glob(f"{MODEL}.*.tmp"):
-        path.unlink(missing_ok=True)
