@@ -8,8 +8,7 @@ refused.
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
 log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
 different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
-(:mod:`hammemo_server.edits.weights`) or chosen (:mod:`hammemo_server.edits.chosen_layouts`), and the digest is made
-of the request.
+or chosen (:mod:`hammemo_server.edits.refits`), and the digest is made of the request.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
 sent; it is for the client and never for a log.
@@ -355,7 +354,7 @@ class LoggedRefit(_Logged, frozen=True):
 
 
 class LoggedChoice(_Logged, frozen=True):
-    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.chosen_layouts`)."""
+    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.refits`)."""
 
     kind: Literal["choice"]
     chosen: bytes

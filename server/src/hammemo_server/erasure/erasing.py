@@ -79,7 +79,7 @@ def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
     vault, doomed = journal.vault, log.stored_keys([erasure.key for erasure in erasures])
     facts = [opened_facts(journal, erasure) for erasure in erasures]
     with journal.lock:  # no key is made meanwhile
-        rewrapped: list[StoredKey] = []
+        rewrapped = []
         numbers = sorted({stored.wrapping for stored in doomed.values()})
         newest = max([0, *log.wrapping_keys()])
         for number in numbers:
@@ -108,19 +108,13 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
     previous = None if newest is None else newest.hex()
     finished: list[tuple[Erasure, Line]] = []
     for erasure in erasures:
-        place = erasure.op.encode()
         facts = opened_facts(journal, erasure)
+        said = msgspec.structs.asdict(facts)
+        del said["contents"]
         signed = Receipt(
-            request=facts.request,
-            version_before=facts.version_before,
-            digest_before=facts.digest_before,
+            **said,
             version_after=version,
             parts_after=parts,
-            rows=facts.rows,
-            labels=facts.labels,
-            rows_hash=facts.rows_hash,
-            layout_refitted=facts.layout_refitted,
-            weights_refitted=facts.weights_refitted,
             previous=previous,
             libraries=libraries,
             processor=processor,
@@ -128,10 +122,7 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
             backups=vault.backups_with(first_position(erasure.key)),
         ).sign(keys)
         previous = signed.hash
-        kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), place))
-        op = log.hashed_op(erasure.op)
-        line = Line(
-            time.time(), "", "erased", op, facts.rows, facts.version_before, version, bytes.fromhex(signed.hash)
-        )
-        finished.append((kept, line))
+        kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), erasure.op.encode()))
+        op, link = log.hashed_op(erasure.op), bytes.fromhex(signed.hash)
+        finished.append((kept, Line(time.time(), "", "erased", op, facts.rows, facts.version_before, version, link)))
     log.finish_erasures(finished)

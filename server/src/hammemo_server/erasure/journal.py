@@ -187,7 +187,7 @@ class Journal:
         with self._log.reading():
             listed = list(self._log.dumped("hammemo_subjects"))
         for row in listed:
-            stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
+            stored = StoredKey(*row)
             if not is_doomed(stored):
                 content = self._rows(OpenKey.of(stored.key, unwrapped(self.vault, stored)), before)
                 if isinstance(content, LoggedDocuments):
@@ -255,21 +255,16 @@ class Journal:
         `asked` are the parts as they were sent, where that is less than what is written.
         """
         new: list[StoredKey] = []
-        keys = [self._open.get(subject) or self._key(subject, position, new) for subject in parts]
+        keys = {subject: self._open.get(subject) or self._key(subject, position, new) for subject in parts}
         journal = tuple(
             [
-                (key.key, key.cipher.sealed(body, self.vault.place(key.key, position)))
-                for key, body in zip(keys, parts.values(), strict=True)
+                (key.key, key.cipher.sealed(parts[subject], self.vault.place(key.key, position)))
+                for subject, key in keys.items()
             ]
         )
-        numbers = [key.key for key in keys]
-        if asked is None:
-            stored = _encode((_digest(keys, parts.values()), numbers))
-        else:
-            by_subject = dict(zip(parts, keys, strict=True))
-            named = [by_subject[subject] for subject in asked]
-            stored = _encode((_digest(named, asked.values()), [key.key for key in named]))
-        return Sealed(_encode(LoggedParts(numbers, owners)), stored, journal, tuple(new))
+        sent = parts if asked is None else asked
+        stored = _encode((_digest([keys[subject] for subject in sent], sent.values()), [keys[s].key for s in sent]))
+        return Sealed(_encode(LoggedParts([key.key for key in keys.values()], owners)), stored, journal, tuple(new))
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
         """Return the position of the first edit of some subjects, which are known."""

@@ -29,7 +29,7 @@ from hammemo_server.edits.operations import (
 )
 from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
 from hammemo_server.erasure.journal import sealed_body
-from hammemo_server.erasure.signing import Signing
+from hammemo_server.erasure.receipts import Signing
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, reused

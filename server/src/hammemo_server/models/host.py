@@ -39,7 +39,7 @@ from hammemo_server.edits.operations import (
 from hammemo_server.edits.quotas import MODEL_BYTES, Quota, Usage, list_bytes, most_of, total, usage_of
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of
-from hammemo_server.erasure.signing import Signing
+from hammemo_server.erasure.receipts import Signing
 from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health

@@ -9,6 +9,7 @@ together from two is refused.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
@@ -71,14 +72,9 @@ def write_backup(
     """Write rows, each with its kind; rows of one kind follow each other."""
     line = canonical(msgspec.to_builtins(header)) + b"\n"
     file.write(line)
-    number = 0
-    frames = _frames(records)
-    frame = next(frames, None)
-    while frame is not None:
-        following = next(frames, None)
-        sealed = sealing.sealed(frame, _place(line, number, last=following is None))
+    for number, (frame, following) in enumerate(pairwise(chain(_frames(records), [b""]))):
+        sealed = sealing.sealed(frame, _place(line, number, last=not following))
         file.write(len(sealed).to_bytes(_LENGTH, "big") + sealed)
-        frame, number = following, number + 1
 
 
 def read_header(file: BinaryIO) -> Header:
@@ -91,18 +87,19 @@ def read_backup(file: BinaryIO, sealing: Cipher | FrameDigests) -> Iterator[tupl
     file.seek(0)
     line = file.readline(_MAX_HEADER)
     _header(line)
-    length, number = file.read(_LENGTH), 0
-    while length:
-        sealed = file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
-        following = file.read(_LENGTH)
+    number = -1
+    for number, (sealed, following) in enumerate(pairwise(chain(_sealed_frames(file), [b""]))):
         try:
-            kind, rows = _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
+            yield _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
         except (ValueError, msgspec.MsgspecError):
             raise FileError("The backup is damaged: it was cut or changed.") from None
-        yield kind, rows
-        length, number = following, number + 1
-    if number == 0:
+    if number < 0:
         raise FileError("The backup is damaged: it was cut or changed.")
+
+
+def _sealed_frames(file: BinaryIO) -> Iterator[bytes]:
+    while length := file.read(_LENGTH):
+        yield file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
 
 
 def _header(line: bytes) -> Header:

@@ -28,18 +28,21 @@ import time
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hammemo import __version__
+from hammemo._lazy import needed
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import InUse, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, check_format
 from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
 from hammemo_server.store.model_store import Store
-from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
+from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
 from hammemo_server.store.vault import KeyGone
+
+with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
+    import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import psycopg
 
     from hammemo.models.learners import Learner
     from hammemo_server.store.log import Copied
@@ -56,11 +59,40 @@ _PART: Final = 2**20
 _NUMBER: Final = 8
 """Bytes of the number of a contents key."""
 
-
 _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
     select from pg_stat_activity a where a.pid = m.backend_pid
     and (a.backend_start is null or a.backend_start = m.backend_start)))"""
 """Whether the lease is free: it has run out, or the session that took it has ended."""
+
+_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
+
+_RESTORE_LOCK: Final = 0x726573746F7265  # "restore"
+
+_MODELS: Final = """
+create table if not exists hammemo_about(format text not null, version text not null);
+create table if not exists hammemo_models(
+    id bigint generated always as identity primary key,
+    tenant text not null, name text not null, settings text not null, key bytea not null,
+    head bigint not null default 0, base bigint not null default 0, has_snapshot boolean not null default false,
+    ran double precision not null default 0,
+    epoch bigint not null default 0, holder text, backend_pid integer, backend_start timestamptz,
+    lease_until timestamptz,
+    unique (tenant, name));
+create table if not exists hammemo_snapshots(
+    model bigint not null references hammemo_models on delete cascade,
+    position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));
+"""
+
+_SCHEMA: Final = (
+    _MODELS + NAMED_TABLES + table_statements("bigint not null references hammemo_models on delete cascade")
+)
+
+_TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
+"""A process that is frozen in the middle of a transaction keeps no lock for longer than that.
+
+There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
+as done, although only one server has it.
+"""
 
 
 class PostgresLog(Log):
@@ -132,9 +164,9 @@ class PostgresLog(Log):
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
-        parts = _parts_of(file_bytes(model), self.vault, position)
+        data = file_bytes(model)
         with failures(), connected(self._address) as db, db.transaction():
-            _write_parts(db, self._id, position, parts)
+            _write_snapshot(db, self._id, position, data, self.vault)
             changed = db.execute(
                 "update hammemo_models set base = %s, has_snapshot = true where id = %s and epoch = %s and base <= %s",
                 (position, self._id, self._epoch, position),
@@ -294,14 +326,22 @@ class PostgresStore(Store):
                 return False
             if snapshot is not None:
                 data = snapshot if isinstance(snapshot, bytes) else file_bytes(snapshot)
-                _write_parts(db, row[0], copied.base, _parts_of(data, copied.vault, copied.base))
+                _write_snapshot(db, row[0], copied.base, data, copied.vault)
             for table, rows in copied.rows:
                 insert_rows(db, row[0], table, rows)
             return True
 
-    def restoring(self, wait: float) -> AbstractContextManager[None]:
-        """Hold a lock of the database; it ends with the session."""
-        return one_restore(self._address, wait)
+    @contextmanager
+    def restoring(self, wait: float) -> Iterator[None]:
+        """Hold a lock of the database, which ends with the session, or refuse."""
+        until = time.monotonic() + wait
+        with connected(self._address) as db:
+            with failures():
+                while db.execute("select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)).fetchone() != (True,):
+                    if time.monotonic() >= until:
+                        raise InUse("One restore runs at a time: another process restores into this database.")
+                    time.sleep(0.1)
+            yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -341,23 +381,16 @@ class PostgresStore(Store):
             return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
-def _write_parts(db: psycopg.Connection[Any], model: int, position: int, parts: Iterable[bytes]) -> None:
-    """Write a file into the table of snapshots."""
-    for part, data in enumerate(parts):
-        db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, data))
-
-
-def _parts_of(data: bytes, vault: Vault | None, position: int) -> Iterator[bytes]:
-    """Yield the parts of a file; with a vault their ciphertexts, each with the number of its key."""
+def _write_snapshot(db: psycopg.Connection[Any], model: int, position: int, data: bytes, vault: Vault | None) -> None:
+    """Write a file in parts; with a vault their ciphertexts, each with the number of its key."""
+    number = 0 if vault is None else vault.newest_contents()
     starts = range(0, len(data), _PART)
-    if vault is None:
-        yield from (data[start : start + _PART] for start in starts)
-        return
-    number = vault.newest_contents()
-    cipher = vault.contents(number)
     for part, start in enumerate(starts):
-        sealed = cipher.sealed(data[start : start + _PART], _place(vault, position, part, len(starts)))
-        yield number.to_bytes(_NUMBER, "big") + sealed
+        kept = data[start : start + _PART]
+        if vault is not None:
+            sealed = vault.contents(number).sealed(kept, _place(vault, position, part, len(starts)))
+            kept = number.to_bytes(_NUMBER, "big") + sealed
+        db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, kept))
 
 
 def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterator[bytes]:
@@ -369,3 +402,55 @@ def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterat
 
 def _place(vault: Vault, position: int, part: int, n_parts: int) -> bytes:
     return f"{vault.model} snapshot {position} {part} {n_parts}".encode()
+
+
+def make_tables(address: str) -> None:
+    """Make the tables where they are not there, or refuse those of another form."""
+    with failures(), connected(address) as db, db.transaction():
+        db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
+        db.execute(_SCHEMA)
+        found = db.execute("select format, version from hammemo_about").fetchone()
+        if found is None:  # just made, or without a note of its form: it is of this one
+            db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
+        else:
+            check_format("The database", *found)
+
+
+def connected(address: str) -> psycopg.Connection[Any]:
+    """Return a connection whose commits are durable."""
+    with failures():
+        db: psycopg.Connection[Any] = psycopg.connect(
+            address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
+        )
+        db.execute(_TIMES)
+        try:
+            row = db.execute("select current_setting('synchronous_commit'), current_setting('fsync')").fetchone()
+            assert row is not None
+            if row[0] in ("off", "local"):
+                db.execute("set synchronous_commit to on")
+            if row[1] != "on":
+                _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows of a model into a table, within a transaction."""
+    columns = list(zip(*rows, strict=True))
+    if columns:
+        arrays = ", ".join(f"%s::{kind}[]" for kind in TABLES[table].values())
+        statement = f"insert into {table} select %s, * from unnest({arrays})"
+        db.execute(cast("Any", statement), (model, *map(list, columns)))
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what the driver raises into `LogError`. The detail of an error may hold a row: it is left out."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from None
+    except psycopg.Error as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None

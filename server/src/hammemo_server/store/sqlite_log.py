@@ -27,27 +27,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hammemo.files import archive as model_files
-from hammemo.files.archive import Archive, FileError
-from hammemo.files.atomic import delete_leftovers, write_private
+from hammemo import __version__
+from hammemo.files.archive import Archive, FileError, refusing
+from hammemo.files.atomic import delete_leftovers, flush, write_private
 from hammemo.files.descriptions import stored_notes
+from hammemo.files.locks import Held, LockedError, locked, take
 from hammemo.files.models import save
-from hammemo_server.edits.operations import NAME, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, check_format, learner_of
+from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, check_format, learner_of
 from hammemo_server.store.log import LogDamaged, LogError
 from hammemo_server.store.model_store import Store
-from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES
-from hammemo_server.store.sqlite_connection import (
-    MODEL_NUMBER,
-    connected,
-    flush_folder,
-    identity,
-    insert_rows,
-    make_log,
-    one_restore,
-    refusing,
-    taken,
-)
+from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, table_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,9 +52,24 @@ NAMED: Final = ".named.sqlite"
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
-
 _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
+
+MODEL_NUMBER: Final = 1
+"""What tables that other engines have, too, say in their column `model`."""
+
+_WRITER: Final = "writer"  # its lock is writer.lock
+_RESTORES: Final = ".restores"  # its lock is .restores.lock
+
+_BUSY: Final = 5_000
+"""Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
+
+_SCHEMA: Final = "create table about(name text primary key, value) without rowid;\n" + table_statements(
+    "integer not null", " without rowid"
+)
 
 
 class SqliteLog(Log):
@@ -121,7 +126,7 @@ class SqliteLog(Log):
         """Return the file of the newest snapshot and its position; None if there is none."""
         path = self.folder / MODEL
         try:
-            with model_files.refusing(path):
+            with refusing(path):
                 found = Archive(path, verify=verify)
                 position = stored_notes(found.about).get(POSITION, "")
         except FileNotFoundError:
@@ -239,7 +244,7 @@ class SqliteLog(Log):
         insert_rows(self._db, table, rows)
 
     def _failures(self) -> AbstractContextManager[None]:
-        return refusing()
+        return failures()
 
     @contextmanager
     def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:  # noqa: ARG002
@@ -345,18 +350,21 @@ class FolderStore(Store):
     def receive(self, tenant: str, name: str, copied: Copied) -> bool:
         """Make a folder with a log, whole or not at all."""
         with self._draft(tenant) as draft:
-            make_log(draft / LOG, copied.settings, copied.key, copied.base)
-            with refusing(), closing(connected(draft / LOG)) as db, db:
-                for table, rows in copied.rows:
-                    insert_rows(db, table, rows)
+            make_log(draft / LOG, copied)
             if copied.snapshot is not None and copied.vault is None:
                 model = learner_of(copied.snapshot) if isinstance(copied.snapshot, bytes) else copied.snapshot
                 _save_privately(model, draft / MODEL, copied.base)
             return self._placed(draft, tenant, name)
 
-    def restoring(self, wait: float) -> AbstractContextManager[None]:
-        """Hold the lock of restores."""
-        return one_restore(self.folder, wait)
+    @contextmanager
+    def restoring(self, wait: float) -> Iterator[None]:
+        """Hold the lock of restores, or say who has it."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / _RESTORES, wait=wait))
+            except LockedError as error:
+                raise InUse(f"One restore runs at a time: {error}") from None
+            yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -381,7 +389,7 @@ class FolderStore(Store):
             path.touch(mode=0o600)
         except OSError as error:
             raise LogError(f"The names cannot be written: {error.strerror}.") from error
-        with refusing(), closing(connected(path)) as db:
+        with failures(), closing(connected(path)) as db:
             db.execute("begin immediate" if writes else "begin")
             db.execute(NAMED_TABLES)
             yield lambda statement, *values: db.execute(statement.replace("%s", "?"), values).fetchall()
@@ -399,7 +407,7 @@ class FolderStore(Store):
         try:
             write_private(path, [os.urandom(_PROBE_BYTES)])
         except OSError as error:
-            raise LogError(f"The folder cannot be written: {error.strerror}.") from error
+            raise LogError(f"The folder cannot be written: {error.strerror or error}.") from error
         finally:
             with suppress(OSError):
                 path.unlink()
@@ -420,3 +428,72 @@ def _save_privately(model: Learner, path: Path, position: int) -> None:
     """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
+
+
+def taken(folder: Path) -> Held:
+    """Take the lock of a model's folder, or say who has it."""
+    try:
+        return take(folder / _WRITER)
+    except LockedError as error:
+        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+
+
+def connected(path: Path) -> apsw.Connection:
+    """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install -U apsw, whose packages bring a newer one."
+        )
+    with failures():
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY)
+        db.pragma("auto_vacuum", "incremental")  # of a file without tables; others keep what they have
+        if db.pragma("journal_mode", "wal") != "wal":
+            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
+        db.pragma("synchronous", "full")
+        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
+        db.pragma("checkpoint_fullfsync", True)
+        db.pragma("secure_delete", True)
+        db.pragma("temp_store", "memory")
+        db.pragma("trusted_schema", False)
+    return db
+
+
+def make_log(path: Path, copied: Copied) -> None:
+    """Make the file of a log, with the rows of a backup."""
+    path.touch(mode=0o600)
+    about = {"format": FORMAT, "settings": copied.settings, "key": copied.key, "base": copied.base}
+    about |= {"version": __version__, "ran": 0.0}
+    with failures(), closing(connected(path)) as db, db:
+        db.execute(_SCHEMA)
+        db.executemany("insert into about values(?, ?)", about.items())
+        for table, rows in copied.rows:
+            insert_rows(db, table, rows)
+
+
+def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table, within a transaction."""
+    db.executemany(f"insert into {table} values({MODEL_NUMBER}{', ?' * len(TABLES[table])})", rows)
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what SQLite raises into `LogError`."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise LogError(f"SQLite: {type(error).__name__}: {error}") from None  # it names no value of a row
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file or folder from another one of its name."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        flush(str(folder), os.O_RDONLY)

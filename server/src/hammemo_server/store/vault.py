@@ -32,14 +32,13 @@ from hammemo.receipts.erasure_records import ErasedSubject, add_records, read_re
 from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 DATABASE: Final = "database"
 """The mark that tells a database that was restored from others of the same model."""
 
 HASH_BYTES: Final = 16
 _NONCE: Final = 12
-_TAG: Final = 16
 
 
 class KeyGone(Exception):  # noqa: N818
@@ -69,8 +68,6 @@ class Cipher:
         """Return what was sealed for this place; ValueError for anything else."""
         from cryptography.exceptions import InvalidTag
 
-        if len(sealed) < _NONCE + _TAG:
-            raise ValueError("a ciphertext is too short")
         try:
             return bytes(self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place))
         except InvalidTag:
@@ -183,44 +180,42 @@ class Vault:
         with locked(self.path):
             delete_leftovers(self.path)
             if gone:
-                self._changed(change_keys(self.path, lambda keys: keys.without(*gone)))
+                self._change(lambda keys: keys.without(*gone))
 
     def drop_all(self) -> None:
         """Drop all keys of the model but those of its backups: it was deleted.
 
         Its records of erasures go, too, where no backup and no other database of the model is left.
         """
-        self.drop((), max(self._numbers("contents"), default=0) + 1)
+        self._drop(name for name in self.keys().named if name.startswith(f"{self.database}/"))
         with locked(self.path):
             keys = self.keys()
-            is_last = not any(name.startswith((f"{self.model}/", f"{self.model}.")) for name in keys.named)
-            if is_last and self.model in keys.erased and not keys.backups_of(self.model):
-                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, 0)))
+            if self.model in keys.erased and not keys.backups_of(self.model) and not self._names_of_model(keys):
+                self._change(lambda keys: keys.with_erased(self.model, 0))
                 records_path(self.path, self.model).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
         """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
-        of_model = (f"{self.model}/", f"{self.model}.")
-        own = f"{self.database}/"
-        self._drop(name for name in self.keys().named if name.startswith(of_model) and not name.startswith(own))
+        self._drop(name for name in self._names_of_model(self.keys()) if not name.startswith(f"{self.database}/"))
+
+    def _names_of_model(self, keys: Keys) -> list[str]:
+        return [name for name in keys.named if name.startswith((f"{self.model}/", f"{self.model}."))]
 
     # Backups
 
     def new_backup(self, name: str, days: float) -> BackupKey:
         """Make the key of a backup, durably, and return it."""
         key = BackupKey.new(days, self.model, self.database)
-        self._changed(change_keys(self.path, lambda keys: keys.with_backup(name, key)))
+        self._change(lambda keys: keys.with_backup(name, key))
         return key
 
     def finish_backup(self, name: str, position: int) -> None:
         """Take note which version a backup holds."""
-        self._changed(
-            change_keys(self.path, lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
-        )
+        self._change(lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
 
     def drop_backup(self, name: str) -> None:
         """Drop the key of a backup that was not written."""
-        self._changed(change_keys(self.path, lambda keys: keys.without_backups([name])))
+        self._change(lambda keys: keys.without_backups([name]))
 
     def drop_expired(self) -> None:
         """Drop the keys of backups that have expired."""
@@ -229,14 +224,9 @@ class Vault:
 
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
         """Return the backups that may hold a subject whose first row has this position, and when each expires."""
-        held = self.keys().backups
-        return tuple(
-            sorted(
-                (name, key.expires)
-                for name, key in held.items()
-                if key.model == self.model and key.may_hold(self.database, first)
-            )
-        )
+        backups = self.keys().backups.items()
+        held = [(name, key) for name, key in backups if key.model == self.model and key.may_hold(self.database, first)]
+        return tuple(sorted((name, key.expires) for name, key in held))
 
     # Records of erasures
 
@@ -272,7 +262,7 @@ class Vault:
                 settled = [replace(one, database=self.database, position=position) for one in open_ops.values()]
                 add_records(self.path, self.model, settled)
                 size = records_size(self.path, self.model)
-                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, size)))
+                self._change(lambda keys: keys.with_erased(self.model, size))
 
     def _cipher(self, kind: str, number: int) -> Cipher:
         keys, name = self.keys(), self._name(kind, number)
@@ -285,25 +275,21 @@ class Vault:
 
     def _new(self, kind: str, after: int, records: int = 0) -> int:
         """Make a key; `records` is how many bytes of records of erasures were added before."""
-        made: list[int] = []
+        with locked(self.path):
+            number = 1 + max([after, *self._numbers(kind)])
+            name, size = self._name(kind, number), self.keys().erased.get(self.model, 0) + records
+            self._change(lambda keys: keys.with_erased(self.model, size).with_key(name, NamedKey.new()))
+        return number
 
-        def add(keys: Keys) -> Keys:
-            made[:] = [1 + max([after, *self._numbers(kind, keys)])]
-            keys = keys.with_erased(self.model, keys.erased.get(self.model, 0) + records)
-            return keys.with_key(self._name(kind, made[0]), NamedKey.new())
-
-        self._changed(change_keys(self.path, add))
-        return made[0]
-
-    def _numbers(self, kind: str, keys: Keys | None = None) -> list[int]:
+    def _numbers(self, kind: str) -> list[int]:
         start = f"{self.database}/{kind}/"
-        names = (keys or self.keys()).named
-        return [int(name.removeprefix(start)) for name in names if name.startswith(start)]
+        return [int(name.removeprefix(start)) for name in self.keys().named if name.startswith(start)]
 
     def _name(self, kind: str, number: int) -> str:
         return f"{self.database}/{kind}/{number}"
 
-    def _changed(self, _: Keys) -> None:
+    def _change(self, change: Callable[[Keys], Keys]) -> None:
+        change_keys(self.path, change)
         with self._lock:
             self._seen = None  # read again: another process may have been quicker
 
