@@ -117,96 +117,71 @@ class ServiceError(Exception):
 
     status: int = 500
 
+    def __init_subclass__(cls, status: int | None = None) -> None:
+        cls.status = status or cls.status
+
     def __init__(self, message: str = "", public: str | None = None) -> None:
         super().__init__(message)
         self.public = message if public is None else public
 
 
-class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after what they say)
+class NoSuchModel(ServiceError, status=404):  # noqa: N818  (these are answers, named after what they say)
     """There is no model of that name for that tenant."""
 
-    status = 404
 
-
-class NotStored(ServiceError):  # noqa: N818
+class NotStored(ServiceError, status=409):  # noqa: N818
     """An example to be forgotten is not stored, or not that many times. Nothing was changed."""
 
-    status = 409
 
-
-class NoSuchSubject(ServiceError):  # noqa: N818
+class NoSuchSubject(ServiceError, status=404):  # noqa: N818
     """The model has no rows of that subject: it never had, or they were erased."""
 
-    status = 404
 
-
-class NoSuchList(ServiceError):  # noqa: N818
+class NoSuchList(ServiceError, status=404):  # noqa: N818
     """The tenant has no list of labels of that name."""
 
-    status = 404
 
-
-class NothingLearnt(ServiceError):  # noqa: N818
+class NothingLearnt(ServiceError, status=409):  # noqa: N818
     """The model has no example yet, so that there is no label to answer with."""
 
-    status = 409
 
-
-class NothingKept(ServiceError):  # noqa: N818
+class NothingKept(ServiceError, status=409):  # noqa: N818
     """The model keeps no sample of its examples, so that its vote cannot be fitted again."""
 
-    status = 409
 
-
-class Exists(ServiceError):  # noqa: N818
+class Exists(ServiceError, status=409):  # noqa: N818
     """There is another model of that name."""
 
-    status = 409
 
-
-class TooLarge(ServiceError):  # noqa: N818
+class TooLarge(ServiceError, status=413):  # noqa: N818
     """A request is above a limit."""
 
-    status = 413
 
-
-class QuotaReached(ServiceError):  # noqa: N818
+class QuotaReached(ServiceError, status=507):  # noqa: N818
     """The tenant stores as much as it may. Nothing was changed."""
 
-    status = 507
 
-
-class OpReused(ServiceError):  # noqa: N818
+class OpReused(ServiceError, status=422):  # noqa: N818
     """The operation id was used for another edit."""
 
-    status = 422
 
-
-class Malformed(ServiceError):  # noqa: N818
+class Malformed(ServiceError, status=422):  # noqa: N818
     """What was sent is not an edit of this model, or not a name or a setting."""
 
-    status = 422
 
-
-class NotReached(ServiceError):  # noqa: N818
+class NotReached(ServiceError, status=425):  # noqa: N818
     """The version asked for was not reached in time."""
 
-    status = 425
 
-
-class TooMany(ServiceError):  # noqa: N818
+class TooMany(ServiceError, status=429):  # noqa: N818
     """Too many edits wait already."""
 
-    status = 429
 
-
-class Unavailable(ServiceError):  # noqa: N818
+class Unavailable(ServiceError, status=503):  # noqa: N818
     """Nothing can be written now: the disk is full, the log is lost, or the service stops. Send the edit again later.
 
     If it was an edit, it may have been written nevertheless: sent again with its id, it is applied once.
     """
-
-    status = 503
 
 
 class InUse(Unavailable):
@@ -216,10 +191,8 @@ class InUse(Unavailable):
         super().__init__(message, "Another process writes this model: send edits to that one.")
 
 
-class KeysDropped(Unavailable):
+class KeysDropped(Unavailable, status=410):
     """The key file no longer holds the keys of a database with subjects. Asking again does not help."""
-
-    status = 410
 
     def __init__(self, model: str) -> None:
         super().__init__(
@@ -367,11 +340,6 @@ Content = LoggedRows | LoggedChange | LoggedDocuments | LoggedRefit | LoggedChoi
 WithRows = LoggedRows | LoggedChange | LoggedDocuments
 """The content of an edit of rows or documents, whose parts may belong to several subjects."""
 
-_KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
-    "learn": "learnstream",  # letters only: a version that does not know a kind names it if it is one plain word
-    "forget": "forgetstream",
-}
-
 _encoder = msgspec.msgpack.Encoder()
 _decoders: Final[dict[str, msgspec.msgpack.Decoder[Content]]] = {
     **{kind: msgspec.msgpack.Decoder(LoggedRows) for kind in ("learn", "forget")},
@@ -430,7 +398,9 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
     if edit.kind not in ("learn", "forget"):
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is 'learn', 'forget', 'apply' or 'refit'.")
     if edit.documents:
-        return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
+        # letters only: a version that does not know a kind names it if it is one plain word
+        kind: Literal["learnstream", "forgetstream"] = "learnstream" if edit.kind == "learn" else "forgetstream"
+        return LoggedDocuments(kind, _checked_documents(edit, limits))
     if problem := _shape_problem(edit.rows, edit.labels):
         raise Malformed(problem)
     return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
@@ -442,15 +412,9 @@ def _checked_change(edit: Edit, limits: Limits) -> LoggedChange:
     for rows, labels, what in ((gone.rows, gone.labels, "forget"), (edit.rows, edit.labels, "learn")):
         if (rows or labels) and (problem := _shape_problem(rows, labels)):
             raise Malformed(f"{what}: {problem}")
-    change = LoggedChange(
-        "apply",
-        checked_rows(gone.rows, limits),
-        _checked_values(gone.labels, limits),
-        checked_rows(edit.rows, limits),
-        _checked_values(edit.labels, limits),
-        everything,
-        edit.position,
-    )
+    gone_rows, gone_labels = checked_rows(gone.rows, limits), _checked_values(gone.labels, limits)
+    rows, labels = checked_rows(edit.rows, limits), _checked_values(edit.labels, limits)
+    change = LoggedChange("apply", gone_rows, gone_labels, rows, labels, everything, edit.position)
     if len(change.widths) > 1:
         raise Malformed("The rows to forget have another number of tokens than the rows to learn: all have one length.")
     if not change.n_rows and not everything and edit.position is None:
@@ -495,13 +459,11 @@ def parts_by_owner(subjects: list[Owner], content: Content, body: bytes) -> tupl
     if len(numbers) <= 1:
         return dict.fromkeys(numbers, body), []
     owners = [numbers[subject] for subject in subjects]
-    places: list[list[int]] = [[] for _ in numbers]
-    for place, owner in enumerate(owners):
-        places[owner].append(place)
     assert isinstance(content, WithRows)
-    pieces = content.pieces
-    picked = {subject: [pieces[place] for place in places[number]] for subject, number in numbers.items()}
-    return {subject: content.with_pieces(own).body() for subject, own in picked.items()}, owners
+    pieces: list[list[tuple[Any, ...]]] = [[] for _ in numbers]
+    for owner, piece in zip(owners, content.pieces, strict=True):
+        pieces[owner].append(piece)
+    return {one: content.with_pieces(own).body() for one, own in zip(numbers, pieces, strict=True)}, owners
 
 
 def _checked_subjects(subjects: list[str], n: int) -> list[str]:

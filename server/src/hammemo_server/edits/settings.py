@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -249,23 +250,16 @@ def _completed(kind: str, value: Any) -> Any:
     params = dict(value.get("params", {}))
     if params.get("key") is not None:
         raise ValueError(f"{kind}: a model made here has no secret key")
+    declared = signature(cls).parameters
     for name in parameter_names(cls):
-        if name not in params:
-            params[name] = plain(name, getattr(_made(cls), name, None))
+        default = declared[name].default
+        params.setdefault(name, plain(name, None if default is Parameter.empty else default))
     for name in getattr(cls, "inner", ()):
         if isinstance(params.get(name), dict):
             params[name] = _completed("memory", params[name])
     if isinstance(params.get("kernels"), list):
         params["kernels"] = [_completed("kernel", kernel) for kernel in params["kernels"]]
     return {**value, "params": params}
-
-
-def _made(cls: Any) -> Any:
-    """Return an instance with the default parameters; None of a class that has none."""
-    try:
-        return cls()
-    except TypeError:
-        return None
 
 
 def _columns(given: dict[str, Any], limits: Limits) -> None:

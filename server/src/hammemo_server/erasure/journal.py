@@ -292,7 +292,7 @@ class Journal:
         """Rewrite journals without rows that were forgotten; return how many were rewritten."""
         base, keys = self._log.base(), self._log.journals_to_compact()
         for number, key in self._keys(set(keys)).items():
-            entries = [(at, body) for at, body in self._log.journal(number, base + 1)]
+            entries = self._log.journal(number, base + 1)
             counted = _counted(decoded(self._opened(key, at, body)) for at, body in entries)
             learnt, at = _listed(counted, learns=True), entries[-1][0]
             body = None if learnt is None else key.cipher.sealed(learnt.body(), self.vault.place(number, at))

@@ -25,7 +25,8 @@ from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, LogDamaged, LogEng
 from hammemo_server.store.shared_tables import EDITS, IDS, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo_server.store.log import Entry
     from hammemo_server.store.vault import Vault
@@ -49,6 +50,8 @@ class Log(LogEngine):
     ----------
     called : str
         How messages call it.
+    failures : function that returns a context
+        In which what the engine raises becomes a `LogError`.
     replica : bool
         Whether only to read, beside another process that writes.
     """
@@ -60,8 +63,9 @@ class Log(LogEngine):
     _began: float
     """When the model would have been opened for writing, had it been written without a pause, by a monotonic clock."""
 
-    def __init__(self, called: str, *, replica: bool) -> None:
-        self._called, self._replica, self._lock = called, replica, RLock()
+    def __init__(self, called: str, failures: Callable[[], AbstractContextManager[None]], *, replica: bool) -> None:
+        self._called, self._failures, self._replica = called, failures, replica
+        self._lock = RLock()
         self._met: tuple[int, int] | None = None
 
     def head(self) -> int:
@@ -74,7 +78,7 @@ class Log(LogEngine):
 
     def has_changed(self) -> bool:
         """Return whether there are new edits or a new snapshot since the last call; it is cheap."""
-        now = self._ends()
+        now = self._ends()[:2]
         changed, self._met = now != self._met, now
         return changed
 
@@ -123,7 +127,7 @@ class Log(LogEngine):
         """Yield the rows of one of these tables for a backup: edits after the base, ids with their age below zero."""
         columns, where = ", ".join(TABLES[table]), ""
         if table == IDS:
-            columns = columns.replace("ran", f"ran - {self._ran()!r}")
+            columns = columns.replace("ran", f"ran - {self._ends()[2]!r}")
         if table == EDITS:
             where = f" and position > {self.base()} order by position"
         with self._failing():
@@ -146,6 +150,10 @@ class Log(LogEngine):
         with self._failing():
             found: list[Any] = self._execute(statement, *values).fetchall()
             return found
+
+    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that a statement gives, not all at once."""
+        yield from self._execute(statement, *values)
 
     def _found(self, table: str, where: str, *values: Any) -> list[Any]:
         """Return rows of a table, with all its columns."""
@@ -235,11 +243,9 @@ class Log(LogEngine):
 
     # Subjects
 
-    @contextmanager
-    def fenced(self) -> Iterator[None]:
+    def fenced(self) -> AbstractContextManager[None]:
         """Hold off other writers for the time of a block, or refuse where one has taken over."""
-        with self._writing():
-            yield
+        return self._writing()
 
     def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
         """Return the keys of subjects that are known, by their hashes."""

@@ -180,19 +180,13 @@ class LogEngine(Protocol):
     def _newest(self) -> tuple[bytes | Archive, int] | None:
         """Return the newest snapshot, decrypted, and its position."""
 
-    def _ends(self) -> tuple[int, int]:
-        """Return the positions of the last edit and of the newest snapshot, 0 if there was none."""
-
-    def _ran(self) -> float:
-        """Return for how many seconds the model was written, as it is stored."""
+    def _ends(self) -> tuple[int, int, float]:
+        """Return the positions of the last edit and of the newest snapshot, and for how long the model was written."""
 
     # Statements, as psycopg takes them; `%s` for `model` comes first
 
     def _execute(self, statement: str, *values: Any) -> Any:
         """Run a statement, and return a cursor of its rows."""
-
-    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows that a statement gives, not all at once."""
 
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows into a table, within a transaction."""
@@ -202,6 +196,3 @@ class LogEngine(Protocol):
 
         It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
         """
-
-    def _failures(self) -> AbstractContextManager[None]:
-        """Turn what the engine raises into `LogError`."""

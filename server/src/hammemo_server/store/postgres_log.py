@@ -25,7 +25,7 @@ import logging
 import os
 import socket
 import time
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo import __version__
@@ -110,7 +110,7 @@ class PostgresLog(Log):
     """
 
     def __init__(self, address: str, tenant: str, name: str, *, replica: bool = False, lease: float = LEASE) -> None:
-        super().__init__(f"The log of {name!r}", replica=replica)
+        super().__init__(f"The log of {name!r}", failures, replica=replica)
         self._address, self._name, self._lease = address, name, lease
         self._epoch = -1
         self._db = connected(address)
@@ -121,7 +121,7 @@ class PostgresLog(Log):
                 ).fetchone()
             if row is None:
                 raise NoSuchModel(f"There is no model {name!r}.")
-            self._id, self.settings, self.key = int(row[0]), str(row[1]), bytes(row[2])
+            self._id, self.settings, self.key = row
             if not replica:
                 self._take_lease()
         except BaseException:
@@ -188,9 +188,6 @@ class PostgresLog(Log):
         """Return whether the model is still there."""
         return bool(self._rows("select id from hammemo_models where id = %s"))
 
-    def _ran(self) -> float:
-        return float(self._one("select ran from hammemo_models where id = %s")[0])
-
     def renew_lease(self) -> None:
         """Prolong the lease."""
         if not self._replica:
@@ -209,11 +206,9 @@ class PostgresLog(Log):
         """Give the lease back and disconnect."""
         with self._lock:
             with suppress(LogError), failures():  # the lease runs out by itself
-                if not self._replica and not self._db.closed:
-                    self._db.execute(
-                        "update hammemo_models set lease_until = null where id = %s and epoch = %s",
-                        (self._id, self._epoch),
-                    )
+                if not self._replica:
+                    statement = "update hammemo_models set lease_until = null where id = %s and epoch = %s"
+                    self._execute(statement, self._epoch)
             self._db.close()
 
     def _take_lease(self) -> None:
@@ -259,17 +254,14 @@ class PostgresLog(Log):
                 raise LogDamaged(f"{self._called} does not end at position {after}.")
             yield
 
-    def _ends(self) -> tuple[int, int]:
-        head, base = self._one("select head, base from hammemo_models where id = %s")
-        return head, base
+    def _ends(self) -> tuple[int, int, float]:
+        head, base, ran = self._one("select head, base, ran from hammemo_models where id = %s")
+        return head, base, ran
 
     def _one(self, query: str) -> Any:
         for row in self._rows(query):
             return row
         raise LogError("The model was deleted.")
-
-    def _failures(self) -> AbstractContextManager[None]:
-        return failures()
 
 
 class PostgresStore(Store):

@@ -21,7 +21,7 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +83,7 @@ class SqliteLog(Log):
     """
 
     def __init__(self, folder: Path, *, replica: bool = False) -> None:
-        super().__init__(f"The log in {folder}", replica=replica)
+        super().__init__(f"The log in {folder}", failures, replica=replica)
         self.folder = folder
         with ExitStack() as opened:
             if not replica:
@@ -93,7 +93,7 @@ class SqliteLog(Log):
             opened.callback(lambda: self._db.close(force=True))
             self._read_about()
             if not replica:
-                self._began = time.monotonic() - self._ran()
+                self._began = time.monotonic() - self._ends()[2]
                 self._finish_snapshot()
             self._opened = opened.pop_all()
 
@@ -224,27 +224,17 @@ class SqliteLog(Log):
         self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
-    def _ends(self) -> tuple[int, int]:
-        last = f"select max(position) from {EDITS} where model = %s"
-        ((base, position),) = self._rows(f"select value, ({last}) from about where name = 'base'")
-        return max(base, position or 0), base
-
-    def _ran(self) -> float:
-        with self._failing():
-            ((ran,),) = self._db.execute("select value from about where name = 'ran'")
-        return float(ran)
+    def _ends(self) -> tuple[int, int, float]:
+        about = "select value from about where name ="
+        columns = f"({about} 'base'), ({about} 'ran'), max(position)"
+        ((base, ran, position),) = self._rows(f"select {columns} from {EDITS} where model = %s")
+        return max(base, position or 0), base, ran
 
     def _execute(self, statement: str, *values: Any) -> apsw.Cursor:
         return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
 
-    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        yield from self._execute(statement, *values)
-
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         insert_rows(self._db, table, rows)
-
-    def _failures(self) -> AbstractContextManager[None]:
-        return failures()
 
     @contextmanager
     def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:  # noqa: ARG002
