@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import asdict, dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -72,6 +73,7 @@ class DocumentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Cutting(self.short, self.pad)
 
 
+@dataclass(frozen=True)
 class Settings:
     """Checked settings; `model` makes a new model of them.
 
@@ -83,10 +85,9 @@ class Settings:
     MemoryClassifier(keep='auto+digests', memory=Hashed(), random_state=1)
     """
 
-    def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
-        self.given = given
-        self.uploaded = uploaded
-        self._seed = seed
+    given: dict[str, Any]
+    seed: int
+    uploaded: bool = False
 
     @classmethod
     def of_file(cls, names: list[str] | None) -> Settings:
@@ -118,12 +119,11 @@ class Settings:
     @classmethod
     def read(cls, text: str) -> Settings:
         """Return the settings that `text` wrote."""
-        stored = json.loads(text)
-        return cls(stored["given"], stored["seed"], uploaded=stored["uploaded"])
+        return cls(**json.loads(text))
 
     def text(self) -> str:
         """Return the settings as the log keeps them."""
-        return json.dumps({"given": self.given, "seed": self._seed, "uploaded": self.uploaded})
+        return json.dumps(asdict(self))
 
     @property
     def has_subjects(self) -> bool:
@@ -172,14 +172,14 @@ class Settings:
         memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
         keep = self.given.get("keep", "auto+digests")
         keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
-        return MemoryClassifier(kernel, memory, vote, self._seed, missing, keep)
+        return MemoryClassifier(kernel, memory, vote, self.seed, missing, keep)
 
     def opened(self, h: int) -> Learner:
         """Return a new model that has learnt nothing, for rows of h values."""
         if not self.predicts_numbers:
             return self.model().open(h)
         keep, missing = self.given.get("keep", "auto"), self.given.get("missing", "token")
-        model = MemoryRegressor(self._seed, missing, keep)
+        model = MemoryRegressor(self.seed, missing, keep)
         return model.fit([[None] * h], [0]).apply(forget="everything").refit()
 
     def _check(self, limits: Limits) -> None:

@@ -17,7 +17,7 @@ between the two.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -51,9 +51,6 @@ class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """The contents key from which on nothing holds the subject."""
 
 
-_decoder = msgspec.msgpack.Decoder(ErasureFacts)
-
-
 def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
     """Return the facts as the database keeps them: the request id is for the owner of the key file."""
     return journal.vault.notes.sealed(msgspec.msgpack.encode(facts), op.encode())
@@ -61,7 +58,7 @@ def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
 
 def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
     """Return the facts of an erasure that the database keeps."""
-    return _decoder.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()))
+    return msgspec.msgpack.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()), type=ErasureFacts)
 
 
 def keyed_digest_of(journal: Journal, model: Learner) -> str:
@@ -103,7 +100,8 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
     vault = journal.vault
     vault.drop_expired()
     keys = vault.keys()
-    parts, libraries, processor = model.digest(parts=True), used_libraries(), used_processor()
+    same: dict[str, Any] = {"version_after": version, "parts_after": model.digest(parts=True)}
+    same |= {"libraries": used_libraries(), "processor": used_processor()}
     newest = log.mark(NEWEST_RECEIPT)
     previous = None if newest is None else newest.hex()
     finished: list[tuple[Erasure, Line]] = []
@@ -111,16 +109,8 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
         facts = opened_facts(journal, erasure)
         said = msgspec.structs.asdict(facts)
         del said["contents"]
-        signed = Receipt(
-            **said,
-            version_after=version,
-            parts_after=parts,
-            previous=previous,
-            libraries=libraries,
-            processor=processor,
-            time=now(),
-            backups=vault.backups_with(first_position(erasure.key)),
-        ).sign(keys)
+        backups = vault.backups_with(first_position(erasure.key))
+        signed = Receipt(**said, **same, previous=previous, time=now(), backups=backups).sign(keys)
         previous = signed.hash
         kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), erasure.op.encode()))
         op, link = log.hashed_op(erasure.op), bytes.fromhex(signed.hash)

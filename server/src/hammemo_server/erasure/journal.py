@@ -85,7 +85,6 @@ class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 _encode = msgspec.msgpack.Encoder().encode
 _Logged = LoggedParts | LoggedErasure | LoggedSealed
 _decoder: msgspec.msgpack.Decoder[_Logged] = msgspec.msgpack.Decoder(_Logged)
-_digest_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
 
 
 @dataclass(frozen=True)
@@ -277,7 +276,7 @@ class Journal:
     def is_same(self, parts: dict[bytes, bytes], stored: bytes) -> bool:
         """Return whether an edit with a known id is the same as then; True where a key is gone, without comparison."""
         try:
-            digest, numbers = _digest_decoder.decode(stored)
+            digest, numbers = msgspec.msgpack.decode(stored, type=tuple[bytes, list[int]])
         except msgspec.MsgspecError:  # of an edit without rows
             return False
         held = self._log.stored_keys(numbers)
@@ -302,28 +301,25 @@ class Journal:
     # Keys
 
     def _key(self, subject: bytes, position: int, new: list[StoredKey]) -> OpenKey:
+        """Return the key of a subject, made if there is none."""
         key = self._fresh.get(subject)
         if key is None and subject not in self._absent:
             key = self._known([subject]).get(subject)
         if key is None:
-            key, stored = self._made(subject, position * _KEYS_A_POSITION + len(new))
-            new.append(stored)
-            self._fresh[subject] = key
+            number, secret, wrapping = position * _KEYS_A_POSITION + len(new), token_bytes(32), self._next_wrapping()
+            new.append(StoredKey(number, subject, wrapping, wrapped(self.vault, number, secret, wrapping)))
+            key = self._fresh[subject] = OpenKey.of(number, secret)
         return key
 
-    def _made(self, subject: bytes, number: int) -> tuple[OpenKey, StoredKey]:
-        """Return a new key, and how it is stored; a bucket that is full gets a successor."""
+    def _next_wrapping(self) -> int:
+        """Return the wrapping key of one more key; a bucket that is full gets a successor."""
         if self._bucket is None:
-            held = self._log.wrapping_keys()
-            self._bucket = max(held.items(), default=(0, BUCKET))
+            self._bucket = max(self._log.wrapping_keys().items(), default=(0, BUCKET))
         wrapping, n = self._bucket
         if n >= BUCKET:
             wrapping, n = self.vault.new_wrapping(wrapping), 0
         self._bucket = wrapping, n + 1
-        secret = token_bytes(32)
-        return OpenKey.of(number, secret), StoredKey(
-            number, subject, wrapping, wrapped(self.vault, number, secret, wrapping)
-        )
+        return wrapping
 
     def _known(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
         """Return the keys of subjects that are known."""

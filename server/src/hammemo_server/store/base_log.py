@@ -40,8 +40,6 @@ _AUDIT_START: Final = "audit start"
 _MOST_AUDITED: Final = 10_000
 """Lines that are removed from the front at a time."""
 
-_start_decoder = msgspec.msgpack.Decoder(Start)
-
 
 class Log(LogEngine):
     """The log of one model.
@@ -205,7 +203,7 @@ class Log(LogEngine):
 
     def _audit_start(self) -> Start:
         found = self.mark(_AUDIT_START)
-        return Start() if found is None else _start_decoder.decode(found)
+        return Start() if found is None else msgspec.msgpack.decode(found, type=Start)
 
     def hashed_op(self, op: str) -> bytes:
         """Return the keyed hash by which the audit record names an operation."""

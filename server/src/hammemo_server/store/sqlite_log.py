@@ -404,14 +404,12 @@ class FolderStore(Store):
 
     def remove_leftovers(self) -> None:
         """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
-        for probe in self.folder.glob(".probe-*"):
-            with suppress(OSError):
-                probe.unlink()
-        for pattern in ("*/.new-*", "*/.deleted-*"):
-            for folder in self.folder.glob(pattern):
+        for pattern in (".probe-*", "*/.new-*", "*/.deleted-*"):
+            for path in self.folder.glob(pattern):
                 with suppress(OSError):
-                    if folder.name.startswith(".deleted-") or folder.stat().st_mtime < time.time() - 3600:
-                        shutil.rmtree(folder, ignore_errors=True)
+                    if not path.name.startswith(".new-") or path.stat().st_mtime < time.time() - 3600:
+                        shutil.rmtree(path, ignore_errors=True)
+                        path.unlink(missing_ok=True)
 
 
 def _save_privately(model: Learner, path: Path, position: int) -> None:

@@ -92,7 +92,6 @@ class Vault:
         self.path = Path(path)
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] | None = None
-        self._ciphers: dict[str, Cipher] = {}
         self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
         self.database = f"{self.model}.{database.hex()}" if database else self.model
         self._keys = self.keys()
@@ -117,7 +116,7 @@ class Vault:
                 raise KeyGone(f"The key file {self.path} is not there: put it back.") from None
             mark = (found.st_mtime_ns, found.st_size, found.st_ino)
             if mark != self._seen:
-                self._keys, self._seen, self._ciphers = read_keys(self.path), mark, {}
+                self._keys, self._seen = read_keys(self.path), mark
             return self._keys
 
     def hashed_subject(self, subject: str) -> bytes:
@@ -145,8 +144,7 @@ class Vault:
     @property
     def is_empty(self) -> bool:
         """Whether the key file holds no key of this database: there are no subjects yet, or its keys were dropped."""
-        start = f"{self.database}/"
-        return not any(name.startswith(start) for name in self.keys().named)
+        return not self._own_names()
 
     def place(self, key: int, position: int) -> bytes:
         """Return what a ciphertext belongs to: a subject's key, and the position of an edit; zeros for neither."""
@@ -172,7 +170,7 @@ class Vault:
         """Keep only these wrapping keys of the model, and no contents key before this one."""
         kept = {self._name("wrapping", number) for number in wrapping}
         kept |= {self._name("contents", number) for number in self._numbers("contents") if number >= contents}
-        self._drop(name for name in self.keys().named if name.startswith(f"{self.database}/") and name not in kept)
+        self._drop(name for name in self._own_names() if name not in kept)
 
     def _drop(self, names: Iterable[str]) -> None:
         """Drop keys, and temporary files that a killed process left beside the key file: they may hold some."""
@@ -187,7 +185,7 @@ class Vault:
 
         Its records of erasures go, too, where no backup and no other database of the model is left.
         """
-        self._drop(name for name in self.keys().named if name.startswith(f"{self.database}/"))
+        self._drop(self._own_names())
         with locked(self.path):
             keys = self.keys()
             if self.model in keys.erased and not keys.backups_of(self.model) and not self._names_of_model(keys):
@@ -196,7 +194,10 @@ class Vault:
 
     def drop_others(self) -> None:
         """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
-        self._drop(name for name in self._names_of_model(self.keys()) if not name.startswith(f"{self.database}/"))
+        self._drop(set(self._names_of_model(self.keys())).difference(self._own_names()))
+
+    def _own_names(self) -> list[str]:
+        return [name for name in self.keys().named if name.startswith(f"{self.database}/")]
 
     def _names_of_model(self, keys: Keys) -> list[str]:
         return [name for name in keys.named if name.startswith((f"{self.model}/", f"{self.model}."))]
@@ -219,8 +220,7 @@ class Vault:
 
     def drop_expired(self) -> None:
         """Drop the keys of backups that have expired."""
-        if self.keys().expired():
-            drop_expired(self.path)
+        drop_expired(self.path)
 
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
         """Return the backups that may hold a subject whose first row has this position, and when each expires."""
@@ -266,12 +266,9 @@ class Vault:
 
     def _cipher(self, kind: str, number: int) -> Cipher:
         keys, name = self.keys(), self._name(kind, number)
-        cipher = self._ciphers.get(name)
-        if cipher is None:
-            if name not in keys.named:
-                raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
-            cipher = self._ciphers[name] = Cipher(keys.named[name].secret)
-        return cipher
+        if name not in keys.named:
+            raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
+        return Cipher(keys.named[name].secret)
 
     def _new(self, kind: str, after: int, records: int = 0) -> int:
         """Make a key; `records` is how many bytes of records of erasures were added before."""
