@@ -10,8 +10,20 @@ is known is keyed with the keys of its subjects: without them no guess about its
 edit is answered without comparison.
 
 **Forgetting a subject** is an edit that names the key. What is removed is read from the journal: rows that were
-learnt, less rows that were forgotten. From this edit on the subject is unknown; if it learns again, it gets a new key.
-:mod:`hammemo_server.erasure.erasing` does the rest.
+learnt, less rows that were forgotten. From this edit on the subject is unknown; if it learns again, it gets a new key:
+
+1. The writer appends and applies the edit while the key of the subject still exists, and refits the model
+   (:mod:`hammemo_server.models.writer`). From now on the state of the erasure is ``applied``.
+2. A snapshot that holds the edit takes the place of the log before it.
+3. The key is destroyed: the other keys of its bucket are wrapped under a new wrapping key, in one transaction that also
+   deletes the key and the journal of the subject; then the old wrapping key and the old contents keys are dropped
+   from the key file.
+4. The receipt is signed and kept, with a line of the audit record. It names the backups that may still hold the
+   subject. The state is ``erased``.
+
+All erasures that wait share each step. Every step can be done again: after a crash the process that writes next begins
+with 2. What 3 dropped is found by comparing the key file with the database, so it is dropped even if the crash came
+between the two.
 """
 
 from __future__ import annotations
@@ -48,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo_server.store.base_log import Log
+    from hammemo_server.store.log import Erasure
 
 
 BUCKET: Final = 1_024
@@ -80,6 +93,23 @@ class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     number: int
     body: bytes
+
+
+class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the receipt will say, as far as it is known when the edit is applied."""
+
+    request: str
+    version_before: int
+    digest_before: str
+    """Keyed."""
+    rows: int
+    labels: int
+    layout_refitted: bool
+    weights_refitted: bool
+    rows_hash: str
+    """Keyed: that of the subject."""
+    contents: int
+    """The contents key from which on nothing holds the subject."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -347,6 +377,40 @@ class Journal:
 
     def _opened(self, key: OpenKey, at: int, body: bytes) -> bytes:
         return key.cipher.opened(body, self.vault.place(key.key, at))
+
+
+def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
+    """Return the facts as the database keeps them: the request id is for the owner of the key file."""
+    return journal.vault.notes.sealed(msgspec.msgpack.encode(facts), op.encode())
+
+
+def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
+    """Return the facts of an erasure that the database keeps."""
+    return msgspec.msgpack.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()), type=ErasureFacts)
+
+
+def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
+    """Destroy the keys of subjects whose rows a snapshot no longer holds (step 3)."""
+    vault, doomed = journal.vault, log.stored_keys([erasure.key for erasure in erasures])
+    facts = [opened_facts(journal, erasure) for erasure in erasures]
+    with journal.lock:  # no key is made meanwhile
+        rewrapped = []
+        numbers = sorted({stored.wrapping for stored in doomed.values()})
+        newest = max([0, *log.wrapping_keys()])
+        for number in numbers:
+            newest = vault.new_wrapping(newest)
+            others = [stored for stored in log.wrapped_by(number) if stored.key not in doomed]
+            rewrapped += [_rewrapped(journal, stored, newest) for stored in others]
+        if doomed:
+            log.destroy_keys(list(doomed), numbers, rewrapped)
+        journal.forget_keys()
+        with log.fenced():  # a process that lost the lease must not drop what its successor has just made
+            vault.drop(log.wrapping_keys(), max((fact.contents for fact in facts), default=0))
+
+
+def _rewrapped(journal: Journal, stored: StoredKey, wrapping: int) -> StoredKey:
+    again = wrapped(journal.vault, stored.key, unwrapped(journal.vault, stored), wrapping)
+    return stored._replace(wrapping=wrapping, wrapped=again)
 
 
 def vault_of(log: Log, keys: str | os.PathLike[str]) -> Vault:

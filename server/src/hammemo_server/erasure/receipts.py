@@ -3,7 +3,7 @@
 **Signed.** A receipt of a `forget` or a `refit` compares the model before the edit with the one after it, so such an
 edit makes a group of its own. The receipt is written in the transaction of the edit, with its hash in the edit's line
 of the audit record: there is no edit without the receipt that was asked for. An edit that is sent again gets the same
-receipt, also after its id is forgotten. Receipts of edits and of erasures (:mod:`hammemo_server.erasure.erasing`) make
+receipt, also after its id is forgotten. Receipts of edits and of erasures (:mod:`hammemo_server.erasure.journal`) make
 one chain for each model. A model with subjects stores a receipt encrypted, because it names the operation id.
 
 **Wanted.** Erasures are recorded beside the key file, so that a restored model can carry them out again
@@ -15,19 +15,26 @@ restored model must know each of its requests that removed rows.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from hammemo.receipts.chains import ReceiptFile
 from hammemo.receipts.keys import read_keys
+from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.recording import Moment
 from hammemo.receipts.row_hash import RowHash
+from hammemo.receipts.strict_json import now
 from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, Malformed, decoded
-from hammemo_server.store.log import NEWEST_RECEIPT, IssuedReceipt
+from hammemo_server.erasure.journal import Journal, first_position, opened_facts
+from hammemo_server.store.audit import Line
+from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, IssuedReceipt
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
@@ -101,6 +108,39 @@ class Signing:
 
 def _place(op: str) -> bytes:
     return b"receipt " + op.encode()
+
+
+def keyed_digest_of(journal: Journal, model: Learner) -> str:
+    """Return the keyed hash of a model's digest, as a receipt has it."""
+    return keyed_digest(journal.vault.keys(), model.digest())
+
+
+def receipt_of(journal: Journal, erasure: Erasure) -> bytes:
+    """Return the receipt of an erasure, no bytes as long as there is none."""
+    return journal.vault.notes.opened(erasure.receipt, erasure.op.encode()) if erasure.receipt else b""
+
+
+def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int) -> None:
+    """Sign and keep the receipts (step 4); `model` is what the snapshot holds, with this version."""
+    vault = journal.vault
+    vault.drop_expired()
+    keys = vault.keys()
+    same: dict[str, Any] = {"version_after": version, "parts_after": model.digest(parts=True)}
+    same |= {"libraries": used_libraries(), "processor": used_processor()}
+    newest = log.mark(NEWEST_RECEIPT)
+    previous = None if newest is None else newest.hex()
+    finished: list[tuple[Erasure, Line]] = []
+    for erasure in erasures:
+        facts = opened_facts(journal, erasure)
+        said = msgspec.structs.asdict(facts)
+        del said["contents"]
+        backups = vault.backups_with(first_position(erasure.key))
+        signed = Receipt(**said, **same, previous=previous, time=now(), backups=backups).sign(keys)
+        previous = signed.hash
+        kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), erasure.op.encode()))
+        op, link = log.hashed_op(erasure.op), bytes.fromhex(signed.hash)
+        finished.append((kept, Line(time.time(), "", "erased", op, facts.rows, facts.version_before, version, link)))
+    log.finish_erasures(finished)
 
 
 class WantedReceipts(NamedTuple):

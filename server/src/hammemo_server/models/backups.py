@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5

@@ -2,8 +2,7 @@
 
 Beside what :mod:`hammemo_server.models.writer` does, the writer asks the journal whether each row that is to be
 forgotten is its subject's, and encrypts the rows that it writes (:mod:`hammemo_server.erasure.journal`). Erasures make
-groups of their own, with one refit at the end. The thread that makes snapshots then finishes them
-(:mod:`hammemo_server.erasure.erasing`).
+groups of their own, with one refit at the end. The thread that makes snapshots then finishes them.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from hammemo_server.edits.operations import (
     parts_by_owner,
     parts_of,
 )
-from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
-from hammemo_server.erasure.journal import sealed_body
-from hammemo_server.erasure.receipts import Signing
+from hammemo_server.erasure.journal import ErasureFacts, destroy, opened_facts, sealed_body, sealed_facts
+from hammemo_server.erasure.receipts import Signing, issue, keyed_digest_of
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, reused

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.base_log import Log
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Log, Store
 
 
 _logger = logging.getLogger("hammemo_server")

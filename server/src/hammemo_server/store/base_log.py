@@ -1,4 +1,4 @@
-"""The log of a model, as far as it is the same in all engines; an engine adds how it is stored.
+"""Logs and where they are, as far as it is the same in all engines; an engine adds how it is stored.
 
 :mod:`hammemo_server.store.log` says what a log promises, and :mod:`hammemo_server.store.shared_tables` what its tables
 hold. Statements are written as psycopg takes them, with ``%s``; the number of the model always comes first.
@@ -6,11 +6,12 @@ hold. Statements are written as psycopg takes them, with ``%s``; the number of t
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import contextmanager
 from hashlib import blake2b
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -20,8 +21,9 @@ from hammemo.files.contents import restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
 from hammemo.models.learners import Learner
+from hammemo_server.edits.operations import KEY_BYTES
 from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
-from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, LogDamaged, LogEngine, Overtaken, Seen, StoredKey
+from hammemo_server.store.log import NEWEST_RECEIPT, Copied, Erasure, ListFacts, LogDamaged, Overtaken, Seen, StoredKey
 from hammemo_server.store.shared_tables import EDITS, IDS, TABLES
 
 if TYPE_CHECKING:
@@ -39,6 +41,62 @@ HIDDEN: Final = ".restoring-"
 _AUDIT_START: Final = "audit start"
 _MOST_AUDITED: Final = 10_000
 """Lines that are removed from the front at a time."""
+
+
+class LogEngine(Protocol):
+    """What an engine does for the log of one model; :class:`Log` is the whole log."""
+
+    settings: str
+    """The settings that the model was made with, as `Settings.text` writes them."""
+    key: bytes
+    """The secret of the digests of ids."""
+
+    def body_bytes(self) -> int:
+        """Return about how many bytes of bodies there are."""
+
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+
+    def keep_snapshot(self, model: Learner, position: int) -> None:
+        """Make this the newest snapshot, then delete all bodies up to it."""
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read one state of the log for the time of a block, whatever is written meanwhile."""
+
+    def is_current(self) -> bool:
+        """Return whether this is still the log of that name: the model was not deleted."""
+
+    def renew_lease(self) -> None:
+        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
+
+    def reopen(self) -> None:
+        """Open the log again after `LogError`, as a writer if it was one."""
+
+    def close(self) -> None:
+        """Let the log go."""
+
+    def _newest(self) -> tuple[bytes | Archive, int] | None:
+        """Return the newest snapshot, decrypted, and its position."""
+
+    def _ends(self) -> tuple[int, int, float]:
+        """Return the positions of the last edit and of the newest snapshot, and for how long the model was written."""
+
+    # Statements, as psycopg takes them; `%s` for `model` comes first
+
+    def _execute(self, statement: str, *values: Any) -> Any:
+        """Run a statement, and return a cursor of its rows."""
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows into a table, within a transaction."""
+
+    def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
+        """Run a block as one durable transaction; refuse if another process has become the writer.
+
+        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
+        """
 
 
 class Log(LogEngine):
@@ -331,6 +389,111 @@ class Log(LogEngine):
             for key, body in entry.journal
         ]
         self._insert("hammemo_journal", journal)
+
+
+class Store(Protocol):
+    """Where the logs of all models are, and what tenants name: aliases, and lists of labels.
+
+    Both engines have the same tables for names, so this class has the statements.
+    """
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a model, sorted."""
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models, sorted."""
+
+    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
+        """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
+        return self.receive(tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None))
+
+    def open(self, tenant: str, name: str, *, replica: bool) -> Log:
+        """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a log that is not open here; return False if there is none."""
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a log of what a backup holds, whole or not at all; return False if there is one of that name.
+
+        Nothing of a model with subjects is in plain text.
+        """
+
+    def restoring(self, wait: float) -> AbstractContextManager[None]:
+        """Be the only process that restores models; `InUse` if another one does for so many seconds."""
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return tenants and names of models that are being restored, or were when a process was killed."""
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Give a log that is not open another tenant and name; return False if there is one of that name."""
+
+    def is_there(self) -> bool:
+        """Return whether what was opened is still there: a folder was not deleted or replaced."""
+        return True  # models that are open answer without a database
+
+    def check_writable(self) -> None:
+        """Write something and make it durable; `LogError` where that fails."""
+
+    def _naming(self, tenant: str, *, writes: bool = False) -> AbstractContextManager[Callable[..., list[Any]]]:
+        """Yield what runs a statement on the tables of a tenant's names, all in one durable transaction."""
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names, by these names."""
+        with self._naming(tenant) as run:
+            return dict(run("select alias, model from hammemo_aliases where tenant = %s", tenant))
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Let a name stand for a model, or for none any more, durably and in one step."""
+        with self._naming(tenant, writes=True) as run:
+            if model is None:
+                run("delete from hammemo_aliases where tenant = %s and alias = %s", tenant, alias)
+            else:
+                run(
+                    "insert into hammemo_aliases values(%s, %s, %s) "
+                    "on conflict (tenant, alias) do update set model = excluded.model",
+                    tenant, alias, model,
+                )  # fmt: skip
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has, by their names."""
+        with self._naming(tenant) as run:
+            rows = run("select name, version, items from hammemo_lists where tenant = %s", tenant)
+        return {name: ListFacts(*facts) for name, *facts in rows}
+
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has, by their names."""
+        with self._naming(tenant) as run:
+            return dict(run("select name, length(data) from hammemo_lists where tenant = %s", tenant))
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels as it was kept, or None if there is none of that name."""
+        with self._naming(tenant) as run:
+            rows = run("select version, items, data from hammemo_lists where tenant = %s and name = %s", tenant, name)
+        return (ListFacts(*rows[0][:2]), bytes(rows[0][2])) if rows else None
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Keep a list of labels in the place of the one of that name, durably and in one step.
+
+        The number that versions are taken from stays when a list is deleted.
+        """
+        with self._naming(tenant, writes=True) as run:
+            ((version,),) = run(
+                "insert into hammemo_list_versions values(%s, 1) "
+                "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
+                tenant,
+            )
+            run(
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) do update "
+                "set version = excluded.version, items = excluded.items, data = excluded.data",
+                tenant, name, version, items, data,
+            )  # fmt: skip
+        return ListFacts(version, items)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a list of labels, durably; return False if there is none."""
+        with self._naming(tenant, writes=True) as run:
+            return bool(run("delete from hammemo_lists where tenant = %s and name = %s returning name", tenant, name))
 
 
 def check_format(where: object, form: object, written_by: object) -> None:

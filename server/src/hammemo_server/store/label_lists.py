@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 _LINE: Final = 4_096
 """Items of one line."""

@@ -25,13 +25,11 @@ All methods may be called by any thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable
 
-    from hammemo.files.archive import Archive
     from hammemo.models.learners import Learner
     from hammemo_server.store.vault import Vault
 
@@ -140,59 +138,3 @@ class ListFacts(NamedTuple):
     version: int
     """No other list of the tenant has it, or had it."""
     items: int
-
-
-class LogEngine(Protocol):
-    """What an engine does for the log of one model; :class:`hammemo_server.store.base_log.Log` is the whole log."""
-
-    settings: str
-    """The settings that the model was made with, as `Settings.text` writes them."""
-    key: bytes
-    """The secret of the digests of ids."""
-
-    def body_bytes(self) -> int:
-        """Return about how many bytes of bodies there are."""
-
-    def snapshot_bytes(self) -> int:
-        """Return how many bytes the newest snapshot has."""
-
-    def keep_snapshot(self, model: Learner, position: int) -> None:
-        """Make this the newest snapshot, then delete all bodies up to it."""
-
-    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Read one state of the log for the time of a block, whatever is written meanwhile."""
-
-    def is_current(self) -> bool:
-        """Return whether this is still the log of that name: the model was not deleted."""
-
-    def renew_lease(self) -> None:
-        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
-
-    def reopen(self) -> None:
-        """Open the log again after `LogError`, as a writer if it was one."""
-
-    def close(self) -> None:
-        """Let the log go."""
-
-    def _newest(self) -> tuple[bytes | Archive, int] | None:
-        """Return the newest snapshot, decrypted, and its position."""
-
-    def _ends(self) -> tuple[int, int, float]:
-        """Return the positions of the last edit and of the newest snapshot, and for how long the model was written."""
-
-    # Statements, as psycopg takes them; `%s` for `model` comes first
-
-    def _execute(self, statement: str, *values: Any) -> Any:
-        """Run a statement, and return a cursor of its rows."""
-
-    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows into a table, within a transaction."""
-
-    def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
-        """Run a block as one durable transaction; refuse if another process has become the writer.
-
-        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
-        """

@@ -32,9 +32,8 @@ from hammemo import __version__
 from hammemo._lazy import needed
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import InUse, NoSuchModel
-from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, check_format
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format
 from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
-from hammemo_server.store.model_store import Store
 from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
 from hammemo_server.store.vault import KeyGone
 
@@ -265,7 +264,7 @@ class PostgresLog(Log):
 
 
 class PostgresStore(Store):
-    """The logs of one database; see :class:`hammemo_server.store.model_store.Store`.
+    """The logs of one database; see :class:`hammemo_server.store.base_log.Store`.
 
     Parameters
     ----------

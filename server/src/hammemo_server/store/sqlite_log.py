@@ -34,9 +34,8 @@ from hammemo.files.descriptions import stored_notes
 from hammemo.files.locks import Held, LockedError, locked, take
 from hammemo.files.models import save
 from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
-from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, check_format, learner_of
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format, learner_of
 from hammemo_server.store.log import LogDamaged, LogError
-from hammemo_server.store.model_store import Store
 from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, table_statements
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ class SqliteLog(Log):
 
 
 class FolderStore(Store):
-    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.model_store.Store`."""
+    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.base_log.Store`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder).absolute()
