@@ -153,12 +153,8 @@ def needed_by(content: Content, size: int, model: Learner | None, a_label: int) 
 
 def most_needed(edits: Iterable[tuple[Content, int]], a_label: int) -> Usage:
     """Return what edits add at most, if every example has a new label: this takes no time."""
-    n = size = 0
-    for content, length in edits:
-        learnt = _learnt(content)
-        if learnt.kind.startswith("learn"):
-            n += learnt.n_rows
-            size += length
+    learnt = [(one, size) for content, size in edits if (one := _learnt(content)).kind.startswith("learn")]
+    n, size = sum(one.n_rows for one, _ in learnt), sum(size for _, size in learnt)
     return Usage(n, n, n * a_label + (1 + _IN_MEMORY) * size)
 
 

@@ -71,12 +71,10 @@ _MODELS: Final = """
 create table if not exists hammemo_about(format text not null, version text not null);
 create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
-    tenant text not null, name text not null, settings text not null, key bytea not null,
+    tenant text not null, name text not null, settings text not null, key bytea not null, unique (tenant, name),
     head bigint not null default 0, base bigint not null default 0, has_snapshot boolean not null default false,
-    ran double precision not null default 0,
-    epoch bigint not null default 0, holder text, backend_pid integer, backend_start timestamptz,
-    lease_until timestamptz,
-    unique (tenant, name));
+    ran double precision not null default 0, epoch bigint not null default 0,
+    holder text, backend_pid integer, backend_start timestamptz, lease_until timestamptz);
 create table if not exists hammemo_snapshots(
     model bigint not null references hammemo_models on delete cascade,
     position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));

@@ -88,7 +88,7 @@ class SqliteLog(Log):
             if not replica:
                 opened.callback(taken(folder).release)
                 delete_leftovers(folder / MODEL)  # they hold parts of a model
-            self._db = connected(folder / LOG)
+            self._db = connected(folder / LOG, writes=not replica)
             opened.callback(lambda: self._db.close(force=True))
             self._read_about()
             if not replica:
@@ -190,7 +190,7 @@ class SqliteLog(Log):
         with self._lock:
             with suppress(apsw.Error):
                 self._db.close(force=True)
-            self._db = connected(self.folder / LOG)
+            self._db = connected(self.folder / LOG, writes=not self._replica)
             self._read_about()
             if not self._replica:
                 with self._failing():
@@ -204,11 +204,8 @@ class SqliteLog(Log):
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
         for _ in range(3):
-            try:
-                ((busy, *_),) = self._db.execute("pragma wal_checkpoint(truncate)")
-            except apsw.BusyError:
-                busy = 1
-            if not busy:
+            with suppress(apsw.BusyError):
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 return
         raise LogError("The write-ahead log could not be cut: another process reads it without end.")
 
@@ -238,20 +235,12 @@ class SqliteLog(Log):
     @contextmanager
     def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:  # noqa: ARG002
         """Run a block as one durable transaction; positions are taken by writing them."""
-        with self._failing():
-            self._db.execute("begin immediate")
-            try:
-                if after not in (None, self.head()):
-                    raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
-                self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
-                yield
-                self._db.execute("commit")
-                self._check_place()  # afterwards: what was written is then in the file that others find
-            except BaseException:
-                with suppress(apsw.Error):  # some failures have rolled back already
-                    if self._db.in_transaction:
-                        self._db.execute("rollback")
-                raise
+        with self._failing(), self._db:
+            if after not in (None, self.head()):
+                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
+            self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
+            yield
+        self._check_place()  # afterwards: what was written is then in the file that others find
 
 
 class FolderStore(Store):
@@ -378,11 +367,9 @@ class FolderStore(Store):
             path.touch(mode=0o600)
         except OSError as error:
             raise LogError(f"The names cannot be written: {error.strerror}.") from error
-        with failures(), closing(connected(path)) as db:
-            db.execute("begin immediate" if writes else "begin")
+        with failures(), closing(connected(path, writes=writes)) as db, db:
             db.execute(NAMED_TABLES)
             yield lambda statement, *values: db.execute(statement.replace("%s", "?"), values).fetchall()
-            db.execute("commit")
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
@@ -425,7 +412,7 @@ def taken(folder: Path) -> Held:
         raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
 
 
-def connected(path: Path) -> apsw.Connection:
+def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
     """Open a database, with what durability and deletion need."""
     version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
     if version < _OLDEST:
@@ -445,6 +432,7 @@ def connected(path: Path) -> apsw.Connection:
         db.pragma("secure_delete", True)
         db.pragma("temp_store", "memory")
         db.pragma("trusted_schema", False)
+        db.transaction_mode = "IMMEDIATE" if writes else "DEFERRED"
     return db
 
 
