@@ -77,7 +77,7 @@ class Quota:
         self.long_edits = threading.Semaphore(_LONG_EDITS)
         """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
@@ -92,26 +92,23 @@ class Quota:
     def take(self, model: str, more: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
-            self._check(more)
+            self.check(more)
             self._used[model] = total((self._used.get(model, Usage()), more))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
-            self._check(more)
-
-    def is_much(self, more: Usage) -> bool:
-        """Return whether this is too much to stay an estimate until a model is next measured."""
-        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
-
-    def _check(self, more: Usage) -> None:
-        used = total(self._used.values())
+            used = total(self._used.values())
         for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
             if most and added and now + added > most:
                 raise QuotaReached(
                     f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some, or "
                     "delete models or lists."
                 )
+
+    def is_much(self, more: Usage) -> bool:
+        """Return whether this is too much to stay an estimate until a model is next measured."""
+        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
 
 
 def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int]:

@@ -285,12 +285,7 @@ class Journal:
         """
         new: list[StoredKey] = []
         keys = {subject: self._open.get(subject) or self._key(subject, position, new) for subject in parts}
-        journal = tuple(
-            [
-                (key.key, key.cipher.sealed(parts[subject], self.vault.place(key.key, position)))
-                for subject, key in keys.items()
-            ]
-        )
+        journal = tuple([(key.key, self._sealed(key, position, parts[subject])) for subject, key in keys.items()])
         sent = parts if asked is None else asked
         stored = _encode((_digest([keys[subject] for subject in sent], sent.values()), [keys[s].key for s in sent]))
         return Sealed(_encode(LoggedParts([key.key for key in keys.values()], owners)), stored, journal, tuple(new))
@@ -313,9 +308,9 @@ class Journal:
         if any(number not in held or is_doomed(held[number]) for number in numbers):
             return True
         known = self._known(list(parts))
-        if [known[subject].key if subject in known else None for subject in parts] != numbers:
-            return False
-        return digest == _digest([known[subject] for subject in parts], parts.values())
+        keys = [known[subject] for subject in parts if subject in known]
+        is_known = len(keys) == len(parts) and [key.key for key in keys] == numbers
+        return is_known and digest == _digest(keys, parts.values())
 
     def compact(self) -> int:
         """Rewrite journals without rows that were forgotten; return how many were rewritten."""
@@ -324,7 +319,7 @@ class Journal:
             entries = self._log.journal(number, base + 1)
             counted = _counted(decoded(self._opened(key, at, body)) for at, body in entries)
             learnt, at = _listed(counted, learns=True), entries[-1][0]
-            body = None if learnt is None else key.cipher.sealed(learnt.body(), self.vault.place(number, at))
+            body = None if learnt is None else self._sealed(key, at, learnt.body())
             self._log.compact_journal(number, at, body)
         return len(keys)
 
@@ -374,6 +369,9 @@ class Journal:
             except KeyGone:
                 continue
         return found
+
+    def _sealed(self, key: OpenKey, at: int, body: bytes) -> bytes:
+        return key.cipher.sealed(body, self.vault.place(key.key, at))
 
     def _opened(self, key: OpenKey, at: int, body: bytes) -> bytes:
         return key.cipher.opened(body, self.vault.place(key.key, at))

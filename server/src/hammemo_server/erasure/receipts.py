@@ -76,13 +76,10 @@ class Signing:
 
         Models come with their versions; `body` is what the log keeps of the edit, `asked` are the rows that it forgets.
         """
-        content = decoded(body)
-        refitted = frozenset(("layout", "weights")) if isinstance(content, LoggedChoice) else frozenset[str]()
-        if isinstance(content, LoggedRefit):
-            refitted = frozenset(("weights",))
+        refitted = {LoggedChoice: ("layout", "weights"), LoggedRefit: ("weights",)}.get(type(decoded(body)), ())
         newest = self._log.mark(NEWEST_RECEIPT)
         previous = None if newest is None else newest.hex()
-        first, then = Moment.of(*before), replace(Moment.of(*after), refitted=refitted)
+        first, then = Moment.of(*before), replace(Moment.of(*after), refitted=frozenset(refitted))
         return then.receipt_since(first, RowHash(self._keys()).plus(asked), request, previous, backups)
 
     def is_of(self, signed: SignedReceipt, asked: Iterable[list[Any]]) -> bool:

@@ -10,6 +10,7 @@ import secrets
 import time
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import takewhile
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -228,18 +229,15 @@ class Log(LogEngine):
 
     def forget_audit(self, older_than: float) -> None:
         """Let lines that are older than `older_than` seconds leave from the front."""
-        oldest = time.time() - older_than
-        while True:
+        oldest, is_more = time.time() - older_than, True
+        while is_more:
             with self._writing():
-                lines = self._audit_lines(0, _MOST_AUDITED)
-                young = next((i for i, one in enumerate(lines) if one.line.at >= oldest), len(lines))
-                if young == 0:
-                    return
-                start = after_lines(self._audit_start(), lines[:young])
-                self._execute("delete from hammemo_audit where model = %s and number <= %s", start.number)
-                self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(start))
-                if young < len(lines):
-                    return
+                lines = list(takewhile(lambda one: one.line.at < oldest, self._audit_lines(0, _MOST_AUDITED)))
+                is_more = len(lines) == _MOST_AUDITED
+                if lines:
+                    start = after_lines(self._audit_start(), lines)
+                    self._execute("delete from hammemo_audit where model = %s and number <= %s", start.number)
+                    self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(start))
 
     def add_audit(self, line: Line) -> None:
         """Add a line that is not one of an edit."""

@@ -291,12 +291,10 @@ class FolderStore(Store):
             place.parent.mkdir(mode=0o700, exist_ok=True)
             flush_folder(self.folder)
             flush_folder(source)
-            if place.exists():
-                return False
             source.rename(place)
             flush_folder(place.parent)
         except OSError as error:
-            if place.exists():  # another process was quicker
+            if place.exists():  # there was one, or another process was quicker
                 return False
             raise LogError(f"The model could not be made: {error.strerror}.") from error
         return True

@@ -22,7 +22,7 @@ import threading
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hammemo._lazy import needed
 from hammemo.files.atomic import delete_leftovers
@@ -57,19 +57,21 @@ class Cipher:
     """
 
     def __init__(self, secret: bytes) -> None:
-        self._aes = _aesgcm()(secret)
+        with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        self._aes = AESGCM(secret)
 
     def sealed(self, plain: bytes, place: bytes) -> bytes:
         """Return a ciphertext that belongs to this place only."""
         nonce = os.urandom(_NONCE)
-        return nonce + bytes(self._aes.encrypt(nonce, plain, place))
+        return nonce + self._aes.encrypt(nonce, plain, place)
 
     def opened(self, sealed: bytes, place: bytes) -> bytes:
         """Return what was sealed for this place; ValueError for anything else."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            return bytes(self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place))
+            return self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place)
         except InvalidTag:
             raise ValueError("a ciphertext was changed, or belongs elsewhere") from None
 
@@ -88,7 +90,6 @@ class Vault:
     """
 
     def __init__(self, path: str | os.PathLike[str], log_key: bytes, database: bytes = b"") -> None:
-        _aesgcm()  # refused at once where the package is missing
         self.path = Path(path)
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] | None = None
@@ -295,9 +296,3 @@ def drop_database(path: str | os.PathLike[str], database: str) -> None:
     """Drop the keys of a database that was being restored, by its mark in hexadecimal digits."""
     if gone := [name for name in read_keys(path).named if name.partition("/")[0].endswith(f".{database}")]:
         change_keys(path, lambda keys: keys.without(*gone))
-
-
-def _aesgcm() -> Any:
-    with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    return AESGCM
