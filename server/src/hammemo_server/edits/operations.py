@@ -383,15 +383,12 @@ def asked_rows(content: Content) -> Iterator[list[Any]]:
 
 
 def _checked_content(edit: Edit, limits: Limits) -> Content:
-    if edit.kind == "refit":
-        if edit.rows or edit.labels or edit.documents:
-            raise Malformed(
-                "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
-            )
-        return LoggedRefit()
-    if edit.kind == "forget_subject":
-        if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
-            raise Malformed("forget_subject names one subject, and no rows: the model knows the subject's rows.")
+    has_rows = bool(edit.rows or edit.labels or edit.documents)
+    if edit.kind == "refit" and has_rows:
+        raise Malformed("A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps.")
+    if edit.kind == "forget_subject" and (has_rows or len(edit.subjects) != 1):
+        raise Malformed("forget_subject names one subject, and no rows: the model knows the subject's rows.")
+    if edit.kind in ("refit", "forget_subject"):
         return LoggedRefit()
     if edit.kind == "apply":
         return _checked_change(edit, limits)
@@ -444,9 +441,8 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     """
     gone = edit.gone_rows
     subjects = _checked_subjects(gone.subjects, len(gone.rows))
-    subjects += _checked_subjects(
-        edit.subjects, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
-    )
+    n = 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
+    subjects += _checked_subjects(edit.subjects, n)
     return parts_by_owner(subjects, content, body)
 
 

@@ -30,11 +30,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -117,8 +116,7 @@ _Logged = LoggedParts | LoggedErasure | LoggedSealed
 _decoder: msgspec.msgpack.Decoder[_Logged] = msgspec.msgpack.Decoder(_Logged)
 
 
-@dataclass(frozen=True)
-class OpenKey:
+class OpenKey(NamedTuple):
     """The key of a subject, unwrapped."""
 
     key: int
@@ -133,13 +131,8 @@ class OpenKey:
         return cls(key, Cipher(sealing), digesting)
 
 
-class Sealed(NamedTuple):
-    """What the log keeps of an edit of subjects."""
-
-    body: bytes
-    digest: bytes
-    journal: tuple[tuple[int, bytes], ...]
-    new_keys: tuple[StoredKey, ...]
+Sealed: TypeAlias = tuple[bytes, bytes, tuple[tuple[int, bytes], ...], tuple[StoredKey, ...]]
+"""What the log keeps of an edit of subjects: its body, digest, journal and new keys."""
 
 
 class Journal:
@@ -288,7 +281,7 @@ class Journal:
         journal = tuple([(key.key, self._sealed(key, position, parts[subject])) for subject, key in keys.items()])
         sent = parts if asked is None else asked
         stored = _encode((_digest([keys[subject] for subject in sent], sent.values()), [keys[s].key for s in sent]))
-        return Sealed(_encode(LoggedParts([key.key for key in keys.values()], owners)), stored, journal, tuple(new))
+        return _encode(LoggedParts([key.key for key in keys.values()], owners)), stored, journal, tuple(new)
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
         """Return the position of the first edit of some subjects, which are known."""
@@ -459,9 +452,8 @@ def _logged(body: bytes) -> _Logged:
 
 def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
     """Return the digest of an edit; every one of its keys is needed for it."""
-    made = [
-        blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in zip(keys, bodies, strict=True)
-    ]
+    pairs = zip(keys, bodies, strict=True)
+    made = [blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in pairs]
     return made[0] if len(made) == 1 else blake2b(b"".join(made), digest_size=DIGEST_BYTES).digest()
 
 

@@ -89,10 +89,8 @@ class Signing:
 
     def issued(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
         """Return a receipt as the log keeps it; `op` is the id as it is stored."""
-        line = signed.encoded()
-        return IssuedReceipt(
-            bytes.fromhex(signed.hash), line if self._notes is None else self._notes.sealed(line, _place(op))
-        )
+        line = signed.encoded() if self._notes is None else self._notes.sealed(signed.encoded(), _place(op))
+        return IssuedReceipt(bytes.fromhex(signed.hash), line)
 
     def kept(self, op: str) -> tuple[int, str] | None:
         """Return the version after an edit and its receipt; None for an edit without one."""
@@ -181,9 +179,7 @@ class WantedReceipts(NamedTuple):
         `recorded` are hashes of erasures that were carried out again, or of subjects that came after the backup.
         """
         asked = dict.fromkeys(signed.receipt.request for signed in self.receipts if signed.receipt.rows)
-        missing = [
-            request for request in asked if request not in self.again and not _is_known(log, vault, recorded, request)
-        ]
+        missing = [one for one in asked if one not in self.again and not _is_known(log, vault, recorded, one)]
         if missing:
             listed = ", ".join(missing[:_LISTED]) + (", …" if len(missing) > _LISTED else "")
             raise Malformed(

@@ -24,7 +24,6 @@ All methods may be called by any thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ class IssuedReceipt(NamedTuple):
     """The receipt; encrypted where the model has subjects."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An edit that is to be appended."""
 
     op: str
@@ -110,8 +108,7 @@ class Entry:
     """Written in the same transaction, and the newest one from then on."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """An id that the log knows."""
 
     position: int

@@ -80,10 +80,6 @@ create table if not exists hammemo_snapshots(
     position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));
 """
 
-_SCHEMA: Final = (
-    _MODELS + NAMED_TABLES + table_statements("bigint not null references hammemo_models on delete cascade")
-)
-
 _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
 """A process that is frozen in the middle of a transaction keeps no lock for longer than that.
 
@@ -397,7 +393,8 @@ def make_tables(address: str) -> None:
     """Make the tables where they are not there, or refuse those of another form."""
     with failures(), connected(address) as db, db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
-        db.execute(_SCHEMA)
+        db.execute(_MODELS + NAMED_TABLES)
+        db.execute(cast("Any", table_statements("bigint not null references hammemo_models on delete cascade")))
         found = db.execute("select format, version from hammemo_about").fetchone()
         if found is None:  # just made, or without a note of its form: it is of this one
             db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))

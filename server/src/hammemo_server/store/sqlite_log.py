@@ -66,10 +66,6 @@ _BUSY: Final = 5_000
 _OLDEST: Final = (3, 51, 3)
 """Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
 
-_SCHEMA: Final = "create table about(name text primary key, value) without rowid;\n" + table_statements(
-    "integer not null", " without rowid"
-)
-
 
 class SqliteLog(Log):
     """The log in one folder; see :class:`hammemo_server.store.base_log.Log`.
@@ -93,14 +89,10 @@ class SqliteLog(Log):
             self._read_about()
             if not replica:
                 self._began = time.monotonic() - self._ends()[2]
-                self._finish_snapshot()
+                found = self._newest(verify=False)
+                if found is not None and found[1] > self.base():  # a crash came before the bodies were deleted
+                    self.trim(found[1])
             self._opened = opened.pop_all()
-
-    def _finish_snapshot(self) -> None:
-        """Delete the bodies that the snapshot holds, if a crash has come between the two."""
-        found = self._newest(verify=False)
-        if found is not None and found[1] > self.base():
-            self.trim(found[1])
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are: the size of the file."""
@@ -440,7 +432,8 @@ def make_log(path: Path, copied: Copied) -> None:
     about = {"format": FORMAT, "settings": copied.settings, "key": copied.key, "base": copied.base}
     about |= {"version": __version__, "ran": 0.0}
     with failures(), closing(connected(path)) as db, db:
-        db.execute(_SCHEMA)
+        db.execute("create table about(name text primary key, value) without rowid")
+        db.execute(table_statements("integer not null", " without rowid"))
         db.executemany("insert into about values(?, ?)", about.items())
         for table, rows in copied.rows:
             insert_rows(db, table, rows)

@@ -72,7 +72,7 @@ class Cipher:
 
         try:
             return self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place)
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # the second of what is too short
             raise ValueError("a ciphertext was changed, or belongs elsewhere") from None
 
 
