@@ -439,8 +439,7 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
     ([['a'], ['c']], [['b']], [0, 1, 0])
     """
-    gone = edit.gone_rows
-    subjects = _checked_subjects(gone.subjects, len(gone.rows))
+    subjects = _checked_subjects(edit.gone_rows.subjects, len(edit.gone_rows.rows))
     n = 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
     subjects += _checked_subjects(edit.subjects, n)
     return parts_by_owner(subjects, content, body)
@@ -504,9 +503,11 @@ def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
 
 def decoded(body: bytes) -> Content:
     """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
-    kind = _kind(body)
-    if kind not in _decoders:
-        raise UnknownKind(kind) if kind else msgspec.ValidationError("a body says no kind")
+    parts = _parts_decoder.decode(body)
+    kind = msgspec.msgpack.decode(parts[0]) if parts else None
+    if not isinstance(kind, str) or kind not in _decoders:  # a short word names no example
+        is_word = isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind)
+        raise UnknownKind(kind) if is_word else msgspec.ValidationError("a body says no kind")
     found = _decoders[kind].decode(body)
     problem = _shape_problem(found.rows, found.labels) if isinstance(found, LoggedRows) else ""
     if isinstance(found, LoggedDocuments) and not (found.documents and all(found.documents)):
@@ -518,13 +519,6 @@ def decoded(body: bytes) -> Content:
     if problem:
         raise msgspec.ValidationError(problem)
     return found
-
-
-def _kind(body: bytes) -> str:
-    """Return the kind that a body says; nothing where that is not a short word, so that no example is ever shown."""
-    parts = _parts_decoder.decode(body)
-    kind = msgspec.msgpack.decode(parts[0]) if parts else None
-    return kind if isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind) else ""
 
 
 def digest(body: bytes, key: bytes) -> bytes:

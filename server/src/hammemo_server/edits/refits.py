@@ -80,8 +80,7 @@ def packed_choice(model: Learner) -> bytes:
         memory = NumberMemory.empty(model.state.layout)
         take_state(bare, model.state.but(memory=memory, store=None, position=None))
     else:
-        state = model.state
-        take_state(bare, state.with_memory(state.memory.empty_like(), store=None))
+        take_state(bare, model.state.with_memory(model.state.memory.empty_like(), store=None))
     return compressed(file_bytes(bare))
 
 
@@ -127,5 +126,4 @@ def take(model: MemoryClassifier, weights: bytes) -> None:
         arrays = safetensors.numpy.load(decompressed(weights))
     except SafetensorError as error:
         raise ValueError(f"these are not weights ({type(error).__name__})") from None
-    stored = StoredArrays(arrays)
-    edit(model, lambda private: with_weights(private.settings(), private.state, stored))
+    edit(model, lambda private: with_weights(private.settings(), private.state, StoredArrays(arrays)))

@@ -35,8 +35,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from hammemo._versions import cached_property
-from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
@@ -99,9 +97,8 @@ class Settings:
         """Return the settings that a client gave, or refuse them; a seed is drawn if none was given."""
         if not isinstance(given, dict):
             raise Malformed('Settings are a JSON object, such as {"columns": 8}.')
-        for name in given:
-            if name not in _KNOWN:
-                raise Malformed(f"The setting {str(name)[:80]!r} is not known: use {', '.join(_KNOWN)}.")
+        if unknown := [str(name) for name in given if name not in _KNOWN]:
+            raise Malformed(f"The setting {unknown[0][:80]!r} is not known: use {', '.join(_KNOWN)}.")
         if len(json.dumps(given)) > _MAX_CHARACTERS:
             raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
         if given.get("subjects", "required") != "required":
@@ -112,7 +109,7 @@ class Settings:
         _check_dates(given)
         try:
             settings._check(limits)
-        except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
+        except (ValueError, TypeError, RecursionError, OverflowError, MemoryError) as error:
             raise Malformed(f"These settings make no model: {error}") from None
         return settings
 
@@ -141,7 +138,7 @@ class Settings:
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
 
-    @cached_property
+    @property
     def dates(self) -> list[int]:
         """The places of the columns that are dates."""
         names = self.column_names or []

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
+from contextlib import suppress
 from hashlib import blake2b
-from itertools import chain
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -51,7 +51,7 @@ from hammemo_server.edits.operations import (
     decoded,
     joined,
 )
-from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.log import Erasure, LogDamaged, Overtaken, StoredKey
 from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo_server.store.base_log import Log
-    from hammemo_server.store.log import Erasure
 
 
 BUCKET: Final = 1_024
@@ -170,8 +169,7 @@ class Journal:
         An erasure in another process drops a wrapping key after it has left the database, so a key that is still in
         the database after it was not found in the file is lost.
         """
-        held = set(self._log.wrapping_keys())
-        missing = held - set(self.vault.wrapping_numbers())
+        missing = set(self._log.wrapping_keys()).difference(self.vault.wrapping_numbers())
         if missing and not missing.isdisjoint(self._log.wrapping_keys()):
             raise KeysDropped(model)
 
@@ -207,9 +205,8 @@ class Journal:
         """Return the rows of each subject, to be forgotten; those that an erasure removes are not among them."""
         found: dict[bytes, LoggedRows] = {}
         with self._log.reading():
-            listed = list(self._log.dumped("hammemo_subjects"))
-        for row in listed:
-            stored = StoredKey(*row)
+            listed = [StoredKey(*row) for row in self._log.dumped("hammemo_subjects")]
+        for stored in listed:
             if not is_doomed(stored):
                 content = self._rows(OpenKey.of(stored.key, unwrapped(self.vault, stored)), before)
                 if isinstance(content, LoggedDocuments):
@@ -357,10 +354,8 @@ class Journal:
         """Return keys by their numbers, as far as they are not destroyed."""
         found: dict[int, OpenKey] = {}
         for number, stored in self._log.stored_keys(list(numbers)).items():
-            try:
+            with suppress(KeyGone):
                 found[number] = OpenKey.of(number, unwrapped(self.vault, stored))
-            except KeyGone:
-                continue
         return found
 
     def _sealed(self, key: OpenKey, at: int, body: bytes) -> bytes:
@@ -390,18 +385,15 @@ def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
         newest = max([0, *log.wrapping_keys()])
         for number in numbers:
             newest = vault.new_wrapping(newest)
-            others = [stored for stored in log.wrapped_by(number) if stored.key not in doomed]
-            rewrapped += [_rewrapped(journal, stored, newest) for stored in others]
+            for stored in log.wrapped_by(number):
+                if stored.key not in doomed:
+                    again = wrapped(vault, stored.key, unwrapped(vault, stored), newest)
+                    rewrapped.append(stored._replace(wrapping=newest, wrapped=again))
         if doomed:
             log.destroy_keys(list(doomed), numbers, rewrapped)
         journal.forget_keys()
         with log.fenced():  # a process that lost the lease must not drop what its successor has just made
             vault.drop(log.wrapping_keys(), max((fact.contents for fact in facts), default=0))
-
-
-def _rewrapped(journal: Journal, stored: StoredKey, wrapping: int) -> StoredKey:
-    again = wrapped(journal.vault, stored.key, unwrapped(journal.vault, stored), wrapping)
-    return stored._replace(wrapping=wrapping, wrapped=again)
 
 
 def vault_of(log: Log, keys: str | os.PathLike[str]) -> Vault:
@@ -460,11 +452,10 @@ def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
 def _counted(entries: Iterable[Content]) -> Counter[bytes]:
     """Return how often each row or document is held: learnt, less forgotten. A row is known by its encoded form."""
     held: Counter[bytes] = Counter()
-    for content in chain.from_iterable(
-        (entry.forgotten, entry.learnt) if isinstance(entry, LoggedChange) else (entry,) for entry in entries
-    ):
+    for content in entries:
         for piece in content.pieces:
-            held[_encode(piece)] += 1 if content.kind in ("learn", "learnstream") else -1
+            is_learnt = piece[2] if isinstance(content, LoggedChange) else content.kind.startswith("learn")
+            held[_encode(piece[:2])] += 1 if is_learnt else -1
     return held
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from hammemo.receipts.chains import ReceiptFile
-from hammemo.receipts.keys import read_keys
-from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used_processor
+from hammemo.receipts.keys import Keys, read_keys
+from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
 from hammemo.receipts.recording import Moment
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import now
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from hammemo.models.learners import Learner
-    from hammemo.receipts.keys import Keys
-    from hammemo.receipts.receipt import SignedReceipt
     from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Cipher, Vault
 
@@ -103,11 +101,6 @@ class Signing:
 
 def _place(op: str) -> bytes:
     return b"receipt " + op.encode()
-
-
-def keyed_digest_of(journal: Journal, model: Learner) -> str:
-    """Return the keyed hash of a model's digest, as a receipt has it."""
-    return keyed_digest(journal.vault.keys(), model.digest())
 
 
 def receipt_of(journal: Journal, erasure: Erasure) -> bytes:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LINK_BYTES: Final = 32
-NO_LINK: Final = bytes(LINK_BYTES)
-"""What the first line of a model is chained to."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -64,7 +62,7 @@ class Start(msgspec.Struct, frozen=True):
     """What the first line that is left is chained to: the number and the link of the last line that left."""
 
     number: int = 0
-    link: bytes = NO_LINK
+    link: bytes = bytes(LINK_BYTES)
     version: int = 0
     """The newest version that a line which left was about."""
     receipt: bytes = b""

@@ -34,7 +34,6 @@ _LENGTH: Final = 4
 _DIGEST: Final = 32
 _DAMAGED: Final = "The backup is damaged: it was cut or changed."
 
-_encoder = msgspec.msgpack.Encoder()
 _frame_decoder = msgspec.msgpack.Decoder(tuple[str, list[tuple[Any, ...]]])
 
 
@@ -123,13 +122,13 @@ def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
     kind, rows, size = "", list[tuple[Any, ...]](), 0
     for one, row in records:
         if rows and (one != kind or size >= _FRAME):
-            yield _encoder.encode((kind, rows))
+            yield msgspec.msgpack.encode((kind, rows))
             rows, size = [], 0
         kind = one
         rows.append(row)
         size += sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in row)
     if rows:
-        yield _encoder.encode((kind, rows))
+        yield msgspec.msgpack.encode((kind, rows))
 
 
 def _place(line: bytes, number: int, *, last: bool) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from itertools import takewhile
 from threading import RLock
@@ -29,7 +29,6 @@ from hammemo_server.store.shared_tables import EDITS, IDS, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from hammemo_server.store.log import Entry
     from hammemo_server.store.vault import Vault
@@ -304,14 +303,12 @@ class Log(LogEngine):
     def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
         """Return the keys of subjects that are known, by their hashes."""
         with self._failing():
-            found = [stored for subject in subjects for stored in self._keys("subject = %s", subject)]
-        return {stored.subject: stored for stored in found}
+            return {subject: stored for subject in subjects for stored in self._keys("subject = %s", subject)}
 
     def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
         """Return keys by their numbers, those that are not destroyed."""
         with self._failing():
-            found = [stored for key in keys for stored in self._keys("key = %s", key)]
-        return {stored.key: stored for stored in found}
+            return {key: stored for key in keys for stored in self._keys("key = %s", key)}
 
     def wrapped_by(self, wrapping: int) -> list[StoredKey]:
         """Return all keys that a wrapping key wraps."""

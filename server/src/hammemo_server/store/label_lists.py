@@ -145,10 +145,9 @@ class LabelLists:
 
     def _read(self, tenant: str, name: str) -> NamedList | None:
         """Return a list from the store; None if it was deleted meanwhile."""
-        stored = self._store.read_list(tenant, name)
-        if stored is None:
+        facts, data = self._store.read_list(tenant, name) or (None, b"")
+        if facts is None:
             return None
-        facts, data = stored
         found = NamedList(facts.version, ListedLabels(_items(data)))
         if len(found.labels) != facts.items:
             raise LogDamaged(f"The list {name!r} is damaged: send it again.")

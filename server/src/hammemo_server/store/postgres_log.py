@@ -33,9 +33,9 @@ from hammemo._lazy import needed
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import InUse, NoSuchModel
 from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format
-from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
+from hammemo_server.store.log import Copied, LeaseLost, LogDamaged, LogError
 from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
-from hammemo_server.store.vault import KeyGone
+from hammemo_server.store.vault import KeyGone, Vault
 
 with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
     import psycopg
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied
-    from hammemo_server.store.vault import Vault
 
 _logger = logging.getLogger("hammemo_server")
 
@@ -104,8 +102,7 @@ class PostgresLog(Log):
 
     def __init__(self, address: str, tenant: str, name: str, *, replica: bool = False, lease: float = LEASE) -> None:
         super().__init__(f"The log of {name!r}", failures, replica=replica)
-        self._address, self._name, self._lease = address, name, lease
-        self._epoch = -1
+        self._address, self._name, self._lease, self._epoch = address, name, lease, -1
         self._db = connected(address)
         try:
             with self._failing():
@@ -143,15 +140,12 @@ class PostgresLog(Log):
         return base, iter(parts) if self.vault is None else _opened_parts(self.vault, base, parts)
 
     def _newest(self) -> tuple[bytes, int] | None:
-        with self.reading():
-            found = self.snapshot_parts()
-        if found is None:
-            return None
-        position, parts = found
         try:
-            return b"".join(parts), position
+            with self.reading():
+                found = self.snapshot_parts()
+            return None if found is None else (b"".join(found[1]), found[0])
         except KeyGone as error:  # replaced by a newer snapshot, or destroyed
-            raise LogError(f"The snapshot of position {position} cannot be read: {error}") from error
+            raise LogError(f"The snapshot cannot be read: {error}") from error
         except ValueError as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
 
@@ -274,8 +268,7 @@ class PostgresStore(Store):
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
-        found = self._column("select distinct tenant from hammemo_models")
-        return [tenant for tenant in found if not tenant.startswith(HIDDEN)]
+        return self._column("select distinct tenant from hammemo_models where not starts_with(tenant, %s)", HIDDEN)
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -410,11 +403,11 @@ def connected(address: str) -> psycopg.Connection[Any]:
         )
         db.execute(_TIMES)
         try:
-            row = db.execute("select current_setting('synchronous_commit'), current_setting('fsync')").fetchone()
-            assert row is not None
-            if row[0] in ("off", "local"):
+            query = "select current_setting('synchronous_commit'), current_setting('fsync')"
+            ((commits, flushes),) = db.execute(query).fetchall()
+            if commits in ("off", "local"):
                 db.execute("set synchronous_commit to on")
-            if row[1] != "on":
+            if flushes != "on":
                 _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
         except BaseException:
             db.close()

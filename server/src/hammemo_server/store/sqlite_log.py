@@ -35,14 +35,13 @@ from hammemo.files.locks import Held, LockedError, locked, take
 from hammemo.files.models import save
 from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
 from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format, learner_of
-from hammemo_server.store.log import LogDamaged, LogError
+from hammemo_server.store.log import Copied, LogDamaged, LogError
 from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, table_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
@@ -56,9 +55,6 @@ _PROBE_BYTES: Final = 2**16
 
 MODEL_NUMBER: Final = 1
 """What tables that other engines have, too, say in their column `model`."""
-
-_WRITER: Final = "writer"  # its lock is writer.lock
-_RESTORES: Final = ".restores"  # its lock is .restores.lock
 
 _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
@@ -96,17 +92,11 @@ class SqliteLog(Log):
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are: the size of the file."""
-        size = 0
-        for name in (LOG, f"{LOG}-wal"):
-            with suppress(FileNotFoundError):  # the model may be deleted at this moment
-                size += (self.folder / name).stat().st_size
-        return size
+        return _size(self.folder / LOG) + _size(self.folder / f"{LOG}-wal")
 
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
-        with suppress(FileNotFoundError):
-            return (self.folder / MODEL).stat().st_size
-        return 0
+        return _size(self.folder / MODEL)
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
@@ -208,8 +198,7 @@ class SqliteLog(Log):
         check_format(self.folder / LOG, about.get("format"), about.get("version"))
         if not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
-        self.settings = str(about["settings"])
-        self.key = about["key"]
+        self.settings, self.key = about["settings"], about["key"]
         self._file = identity(self.folder / LOG)
 
     def _ends(self) -> tuple[int, int, float]:
@@ -303,13 +292,11 @@ class FolderStore(Store):
         folder = self.folder / tenant / name
         if not (folder / LOG).exists():
             return False
-        held = taken(folder)
-        try:
+        with ExitStack() as lock:
+            lock.callback(taken(folder).release)
             doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
             folder.rename(doomed)
             flush_folder(doomed.parent)
-        finally:
-            held.release()
         shutil.rmtree(doomed, ignore_errors=True)
         if tenant.startswith(HIDDEN):
             shutil.rmtree(self.folder / tenant, ignore_errors=True)
@@ -329,7 +316,7 @@ class FolderStore(Store):
         """Hold the lock of restores, or say who has it."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(self.folder / _RESTORES, wait=wait))
+                stack.enter_context(locked(self.folder / ".restores", wait=wait))  # the lock is .restores.lock
             except LockedError as error:
                 raise InUse(f"One restore runs at a time: {error}") from None
             yield
@@ -394,10 +381,16 @@ def _save_privately(model: Learner, path: Path, position: int) -> None:
     path.chmod(0o600)  # files that replace it keep this
 
 
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):  # the model may be deleted at this moment
+        return path.stat().st_size
+    return 0
+
+
 def taken(folder: Path) -> Held:
     """Take the lock of a model's folder, or say who has it."""
     try:
-        return take(folder / _WRITER)
+        return take(folder / "writer")  # the lock is writer.lock
     except LockedError as error:
         raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
 
@@ -416,12 +409,10 @@ def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
         db.pragma("auto_vacuum", "incremental")  # of a file without tables; others keep what they have
         if db.pragma("journal_mode", "wal") != "wal":
             raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
-        db.pragma("synchronous", "full")
-        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
-        db.pragma("checkpoint_fullfsync", True)
-        db.pragma("secure_delete", True)
-        db.pragma("temp_store", "memory")
-        db.pragma("trusted_schema", False)
+        safe = {"synchronous": "full", "secure_delete": True, "temp_store": "memory", "trusted_schema": False}
+        safe |= {"fullfsync": True, "checkpoint_fullfsync": True}  # macOS: past the cache of the disk
+        for name, value in safe.items():
+            db.pragma(name, value)
         db.transaction_mode = "IMMEDIATE" if writes else "DEFERRED"
     return db
 

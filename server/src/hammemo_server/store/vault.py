@@ -32,7 +32,7 @@ from hammemo.receipts.erasure_records import ErasedSubject, add_records, read_re
 from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 DATABASE: Final = "database"
 """The mark that tells a database that was restored from others of the same model."""
@@ -92,11 +92,10 @@ class Vault:
     def __init__(self, path: str | os.PathLike[str], log_key: bytes, database: bytes = b"") -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._seen: tuple[int, ...] | None = None
+        self._read: tuple[tuple[int, ...], Keys] | None = None
         self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
         self.database = f"{self.model}.{database.hex()}" if database else self.model
-        self._keys = self.keys()
-        own = bytes.fromhex(self._keys.keyed(self.model.encode(), b"model"))
+        own = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
         self._subjects, self._ops, notes = (
             blake2b(what, key=own, digest_size=32).digest() for what in (b"subjects", b"operations", b"notes")
         )
@@ -116,9 +115,9 @@ class Vault:
             except FileNotFoundError:
                 raise KeyGone(f"The key file {self.path} is not there: put it back.") from None
             mark = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if mark != self._seen:
-                self._keys, self._seen = read_keys(self.path), mark
-            return self._keys
+            if self._read is None or self._read[0] != mark:
+                self._read = mark, read_keys(self.path)
+            return self._read[1]
 
     def hashed_subject(self, subject: str) -> bytes:
         """Return the keyed hash by which a subject is stored."""
@@ -161,11 +160,10 @@ class Vault:
         """Return the number of the contents key in use; one is made if there is none."""
         return max(self._numbers("contents"), default=0) or self.new_contents()
 
-    def new_contents(self, erased: Iterable[ErasedSubject] = (), after: int = 0) -> int:
+    def new_contents(self, erased: Sequence[ErasedSubject] = (), after: int = 0) -> int:
         """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
         with locked(self.path):
-            listed = list(erased)
-            return self._new("contents", after, add_records(self.path, self.model, listed) if listed else 0)
+            return self._new("contents", after, add_records(self.path, self.model, erased) if erased else 0)
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
         """Keep only these wrapping keys of the model, and no contents key before this one."""
@@ -289,7 +287,7 @@ class Vault:
     def _change(self, change: Callable[[Keys], Keys]) -> None:
         change_keys(self.path, change)
         with self._lock:
-            self._seen = None  # read again: another process may have been quicker
+            self._read = None  # read again: another process may have been quicker
 
 
 def drop_database(path: str | os.PathLike[str], database: str) -> None:
