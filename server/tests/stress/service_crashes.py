@@ -240,8 +240,8 @@ def _leave_out_flushes() -> None:
     log: Any = sqlite_log
     connected = log.connected
 
-    def unflushed(path: Path) -> Any:
-        db = connected(path)
+    def unflushed(path: Path, **how: Any) -> Any:
+        db = connected(path, **how)
         db.pragma("synchronous", "off")
         return db
 
