@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, save
 from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.models.editing import take_state
-from hammemo_server.edits.chosen_layouts import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
+from hammemo_server.edits.refits import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state
@@ -275,7 +275,7 @@ def test_a_choice_holds_no_rows_and_is_checked() -> None:
     )
     clf = MemoryClassifier().fit(X, y)
     packed = packed_choice(clf)
-    from hammemo_server.edits.weights import decompressed
+    from hammemo_server.edits.refits import decompressed
 
     assert b"secret7" not in decompressed(packed)
     before = clf.digest()

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo_server.store.base_log import Log
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Log, Store
 
 __all__ = ["postgres"]
 

@@ -19,7 +19,7 @@ from hammemo.memories import Exact
 from hammemo.models.editing import take_state
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
-from hammemo_server.edits import weights as weights_module
+from hammemo_server.edits import refits as weights_module
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -39,8 +39,8 @@ from hammemo_server.edits.operations import (
     checked,
     decoded,
 )
+from hammemo_server.edits.refits import packed, take
 from hammemo_server.edits.settings import Settings
-from hammemo_server.edits.weights import packed, take
 from hammemo_server.http.app import make_app
 from hammemo_server.http.server import _passing_on
 from hammemo_server.http.service import Service

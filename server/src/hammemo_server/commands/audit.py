@@ -17,7 +17,7 @@ from hammemo_server.commands.backup import Url, models_of
 
 if TYPE_CHECKING:
     from hammemo_server.store.audit import Linked, Start
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 _PAGE = 10_000
 

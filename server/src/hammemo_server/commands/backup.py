@@ -13,7 +13,7 @@ from hammemo.cli.console import UsageError, counted, one_line_errors, print_json
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
     Place = tuple[str, str]
 

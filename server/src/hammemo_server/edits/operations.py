@@ -8,8 +8,7 @@ refused.
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
 log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
 different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
-(:mod:`hammemo_server.edits.weights`) or chosen (:mod:`hammemo_server.edits.chosen_layouts`), and the digest is made
-of the request.
+or chosen (:mod:`hammemo_server.edits.refits`), and the digest is made of the request.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
 sent; it is for the client and never for a log.
@@ -118,96 +117,71 @@ class ServiceError(Exception):
 
     status: int = 500
 
+    def __init_subclass__(cls, status: int | None = None) -> None:
+        cls.status = status or cls.status
+
     def __init__(self, message: str = "", public: str | None = None) -> None:
         super().__init__(message)
         self.public = message if public is None else public
 
 
-class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after what they say)
+class NoSuchModel(ServiceError, status=404):  # noqa: N818  (these are answers, named after what they say)
     """There is no model of that name for that tenant."""
 
-    status = 404
 
-
-class NotStored(ServiceError):  # noqa: N818
+class NotStored(ServiceError, status=409):  # noqa: N818
     """An example to be forgotten is not stored, or not that many times. Nothing was changed."""
 
-    status = 409
 
-
-class NoSuchSubject(ServiceError):  # noqa: N818
+class NoSuchSubject(ServiceError, status=404):  # noqa: N818
     """The model has no rows of that subject: it never had, or they were erased."""
 
-    status = 404
 
-
-class NoSuchList(ServiceError):  # noqa: N818
+class NoSuchList(ServiceError, status=404):  # noqa: N818
     """The tenant has no list of labels of that name."""
 
-    status = 404
 
-
-class NothingLearnt(ServiceError):  # noqa: N818
+class NothingLearnt(ServiceError, status=409):  # noqa: N818
     """The model has no example yet, so that there is no label to answer with."""
 
-    status = 409
 
-
-class NothingKept(ServiceError):  # noqa: N818
+class NothingKept(ServiceError, status=409):  # noqa: N818
     """The model keeps no sample of its examples, so that its vote cannot be fitted again."""
 
-    status = 409
 
-
-class Exists(ServiceError):  # noqa: N818
+class Exists(ServiceError, status=409):  # noqa: N818
     """There is another model of that name."""
 
-    status = 409
 
-
-class TooLarge(ServiceError):  # noqa: N818
+class TooLarge(ServiceError, status=413):  # noqa: N818
     """A request is above a limit."""
 
-    status = 413
 
-
-class QuotaReached(ServiceError):  # noqa: N818
+class QuotaReached(ServiceError, status=507):  # noqa: N818
     """The tenant stores as much as it may. Nothing was changed."""
 
-    status = 507
 
-
-class OpReused(ServiceError):  # noqa: N818
+class OpReused(ServiceError, status=422):  # noqa: N818
     """The operation id was used for another edit."""
 
-    status = 422
 
-
-class Malformed(ServiceError):  # noqa: N818
+class Malformed(ServiceError, status=422):  # noqa: N818
     """What was sent is not an edit of this model, or not a name or a setting."""
 
-    status = 422
 
-
-class NotReached(ServiceError):  # noqa: N818
+class NotReached(ServiceError, status=425):  # noqa: N818
     """The version asked for was not reached in time."""
 
-    status = 425
 
-
-class TooMany(ServiceError):  # noqa: N818
+class TooMany(ServiceError, status=429):  # noqa: N818
     """Too many edits wait already."""
 
-    status = 429
 
-
-class Unavailable(ServiceError):  # noqa: N818
+class Unavailable(ServiceError, status=503):  # noqa: N818
     """Nothing can be written now: the disk is full, the log is lost, or the service stops. Send the edit again later.
 
     If it was an edit, it may have been written nevertheless: sent again with its id, it is applied once.
     """
-
-    status = 503
 
 
 class InUse(Unavailable):
@@ -217,10 +191,8 @@ class InUse(Unavailable):
         super().__init__(message, "Another process writes this model: send edits to that one.")
 
 
-class KeysDropped(Unavailable):
+class KeysDropped(Unavailable, status=410):
     """The key file no longer holds the keys of a database with subjects. Asking again does not help."""
-
-    status = 410
 
     def __init__(self, model: str) -> None:
         super().__init__(
@@ -234,20 +206,47 @@ class UnknownKind(msgspec.ValidationError):
     """A body of a kind that another version of the service has written."""
 
 
-class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Logged(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the log keeps of an edit; without rows, if a subclass does not say otherwise."""
+
+    @property
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """The rows, each with its label, or the documents: what belongs to one subject each."""
+        return []
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.pieces)
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+class LoggedRows(_Logged, frozen=True):
     """Examples, as the log keeps them."""
 
     kind: Kind
     rows: list[list[Token]]
     labels: list[Label]
 
+    @classmethod
+    def of(cls, kind: Kind, pieces: list[tuple[Any, ...]]) -> LoggedRows:
+        """Return examples that come as pairs."""
+        return cls(kind, [row for row, _ in pieces], [label for _, label in pieces])
+
     @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return len(self.rows)
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """Rows, each with its label."""
+        return list(zip(self.rows, self.labels, strict=True))
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedRows:
+        """Return an edit of other rows."""
+        return LoggedRows.of(self.kind, pieces)
 
 
-class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedChange(_Logged, frozen=True):
     """Examples to forget and examples to learn in one step, as the log keeps them."""
 
     kind: Literal["apply"]
@@ -261,9 +260,16 @@ class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """Up to where the source was read."""
 
     @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return len(self.gone) + len(self.rows)
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """Rows, each with its label, and with whether it is learnt; those to forget come first."""
+        gone = [(row, label, False) for row, label in self.forgotten.pieces]
+        return gone + [(row, label, True) for row, label in self.learnt.pieces]
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedChange:
+        """Return an edit of other rows."""
+        gone = LoggedRows.of("forget", [piece[:2] for piece in pieces if not piece[2]])
+        learnt = LoggedRows.of("learn", [piece[:2] for piece in pieces if piece[2]])
+        return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=self.position)
 
     @property
     def forgets(self) -> bool:
@@ -285,12 +291,8 @@ class LoggedChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         """What is learnt, as an edit of its own has it."""
         return LoggedRows("learn", self.rows, self.labels)
 
-    def body(self) -> bytes:
-        """Return it as the log keeps it."""
-        return _encoder.encode(self)
 
-
-class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedDocuments(_Logged, frozen=True):
     """Whole documents, as the log keeps them."""
 
     kind: Literal["learnstream", "forgetstream", "erasestream"]
@@ -303,33 +305,29 @@ class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return self.kind == "learnstream"
 
     @property
+    def pieces(self) -> list[tuple[Any, ...]]:
+        """The documents."""
+        return [(document,) for document in self.documents]
+
+    def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedDocuments:
+        """Return an edit of other documents."""
+        return LoggedDocuments(self.kind, [document for (document,) in pieces])
+
+    @property
     def n_rows(self) -> int:
         """About how many examples it has: no more than one for each token."""
         return sum(map(len, self.documents))
 
 
-class _WithoutRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What the log keeps of an edit that names no rows."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many examples it has."""
-        return 0
-
-    def body(self) -> bytes:
-        """Return it as the log keeps it."""
-        return _encoder.encode(self)
-
-
-class LoggedRefit(_WithoutRows, frozen=True):
+class LoggedRefit(_Logged, frozen=True):
     """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
 
     kind: Literal["refit"] = "refit"
     fitted: bytes | None = None
 
 
-class LoggedChoice(_WithoutRows, frozen=True):
-    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.chosen_layouts`)."""
+class LoggedChoice(_Logged, frozen=True):
+    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo_server.edits.refits`)."""
 
     kind: Literal["choice"]
     chosen: bytes
@@ -339,11 +337,8 @@ class LoggedChoice(_WithoutRows, frozen=True):
 
 Content = LoggedRows | LoggedChange | LoggedDocuments | LoggedRefit | LoggedChoice
 """The content of an edit."""
-
-_KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
-    "learn": "learnstream",  # letters only: a version that does not know a kind names it if it is one plain word
-    "forget": "forgetstream",
-}
+WithRows = LoggedRows | LoggedChange | LoggedDocuments
+"""The content of an edit of rows or documents, whose parts may belong to several subjects."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: Final[dict[str, msgspec.msgpack.Decoder[Content]]] = {
@@ -373,7 +368,7 @@ def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
         raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
     content = _checked_content(edit, limits)
     try:
-        body = _encoder.encode(content)
+        body = content.body()
     except UnicodeEncodeError:
         raise Malformed("A token or a label cannot be written: a string is not Unicode.") from None
     if len(body) > limits.logged:
@@ -383,29 +378,26 @@ def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
 
 def asked_rows(content: Content) -> Iterator[list[Any]]:
     """Yield what an edit learns or forgets, as a receipt hashes it: rows with their labels last, or documents."""
-    if isinstance(content, LoggedRows):
-        yield from ([*row, label] for row, label in zip(content.rows, content.labels, strict=True))
-    elif isinstance(content, LoggedDocuments):
-        yield from content.documents
+    if isinstance(content, (LoggedRows, LoggedDocuments)):
+        yield from ([*tokens, *label] for tokens, *label in content.pieces)
 
 
 def _checked_content(edit: Edit, limits: Limits) -> Content:
-    if edit.kind == "refit":
-        if edit.rows or edit.labels or edit.documents:
-            raise Malformed(
-                "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
-            )
-        return LoggedRefit()
-    if edit.kind == "forget_subject":
-        if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
-            raise Malformed("forget_subject names one subject, and no rows: the model knows the subject's rows.")
+    has_rows = bool(edit.rows or edit.labels or edit.documents)
+    if edit.kind == "refit" and has_rows:
+        raise Malformed("A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps.")
+    if edit.kind == "forget_subject" and (has_rows or len(edit.subjects) != 1):
+        raise Malformed("forget_subject names one subject, and no rows: the model knows the subject's rows.")
+    if edit.kind in ("refit", "forget_subject"):
         return LoggedRefit()
     if edit.kind == "apply":
         return _checked_change(edit, limits)
     if edit.kind not in ("learn", "forget"):
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is 'learn', 'forget', 'apply' or 'refit'.")
     if edit.documents:
-        return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
+        # letters only: a version that does not know a kind names it if it is one plain word
+        kind: Literal["learnstream", "forgetstream"] = "learnstream" if edit.kind == "learn" else "forgetstream"
+        return LoggedDocuments(kind, _checked_documents(edit, limits))
     if problem := _shape_problem(edit.rows, edit.labels):
         raise Malformed(problem)
     return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
@@ -417,15 +409,9 @@ def _checked_change(edit: Edit, limits: Limits) -> LoggedChange:
     for rows, labels, what in ((gone.rows, gone.labels, "forget"), (edit.rows, edit.labels, "learn")):
         if (rows or labels) and (problem := _shape_problem(rows, labels)):
             raise Malformed(f"{what}: {problem}")
-    change = LoggedChange(
-        "apply",
-        checked_rows(gone.rows, limits),
-        _checked_values(gone.labels, limits),
-        checked_rows(edit.rows, limits),
-        _checked_values(edit.labels, limits),
-        everything,
-        edit.position,
-    )
+    gone_rows, gone_labels = checked_rows(gone.rows, limits), _checked_values(gone.labels, limits)
+    rows, labels = checked_rows(edit.rows, limits), _checked_values(edit.labels, limits)
+    change = LoggedChange("apply", gone_rows, gone_labels, rows, labels, everything, edit.position)
     if len(change.widths) > 1:
         raise Malformed("The rows to forget have another number of tokens than the rows to learn: all have one length.")
     if not change.n_rows and not everything and edit.position is None:
@@ -453,11 +439,9 @@ def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes
     >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
     ([['a'], ['c']], [['b']], [0, 1, 0])
     """
-    gone = edit.gone_rows
-    subjects = _checked_subjects(gone.subjects, len(gone.rows))
-    subjects += _checked_subjects(
-        edit.subjects, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
-    )
+    subjects = _checked_subjects(edit.gone_rows.subjects, len(edit.gone_rows.rows))
+    n = 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents)
+    subjects += _checked_subjects(edit.subjects, n)
     return parts_by_owner(subjects, content, body)
 
 
@@ -470,10 +454,11 @@ def parts_by_owner(subjects: list[Owner], content: Content, body: bytes) -> tupl
     if len(numbers) <= 1:
         return dict.fromkeys(numbers, body), []
     owners = [numbers[subject] for subject in subjects]
-    places: list[list[int]] = [[] for _ in numbers]
-    for place, owner in enumerate(owners):
-        places[owner].append(place)
-    return {subject: _encoder.encode(_picked(content, places[number])) for subject, number in numbers.items()}, owners
+    assert isinstance(content, WithRows)
+    pieces: list[list[tuple[Any, ...]]] = [[] for _ in numbers]
+    for owner, piece in zip(owners, content.pieces, strict=True):
+        pieces[owner].append(piece)
+    return {one: content.with_pieces(own).body() for one, own in zip(numbers, pieces, strict=True)}, owners
 
 
 def _checked_subjects(subjects: list[str], n: int) -> list[str]:
@@ -489,53 +474,20 @@ def _checked_subjects(subjects: list[str], n: int) -> list[str]:
     return list(subjects)
 
 
-def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedChange | LoggedDocuments:
-    """Return some rows or documents of an edit."""
-    if isinstance(content, LoggedRows):
-        rows, labels = content.rows, content.labels
-        return LoggedRows(content.kind, [rows[i] for i in places], [labels[i] for i in places])
-    if isinstance(content, LoggedChange):
-        n = len(content.gone)
-        gone = _picked(content.forgotten, [i for i in places if i < n])
-        learnt = _picked(content.learnt, [i - n for i in places if i >= n])
-        return _change_of(gone, learnt, content.position)
-    assert isinstance(content, LoggedDocuments)
-    return LoggedDocuments(content.kind, [content.documents[i] for i in places])
-
-
 def joined(parts: list[Content], owners: list[int]) -> Content:
     """Return the content of an edit from the parts of its subjects, in the order in which the rows were sent."""
     if not owners:
         if len(parts) != 1:
             raise msgspec.ValidationError("an edit has parts, and does not say whose which row is")
         return parts[0]
-    changes = [part for part in parts if isinstance(part, LoggedChange)]
-    if changes and len(changes) == len(parts):
-        n = sum(len(part.gone) for part in changes)
-        gone = joined([part.forgotten for part in changes], owners[:n]) if n else LoggedRows("forget", [], [])
-        learnt = joined([part.learnt for part in changes], owners[n:]) if owners[n:] else LoggedRows("learn", [], [])
-        return _change_of(gone, learnt, changes[0].position)
-    rows: list[LoggedRows] = [part for part in parts if isinstance(part, LoggedRows)]
-    documents: list[LoggedDocuments] = [part for part in parts if isinstance(part, LoggedDocuments)]
-    found = rows or documents
-    if len(found) != len(parts) or len({part.kind for part in found}) != 1:
+    first = parts[0] if parts else None
+    if not isinstance(first, WithRows) or len({part.kind for part in parts}) != 1:
         raise msgspec.ValidationError("the parts of an edit are of several kinds")
-    lengths = [len(part.rows) for part in rows] or [len(part.documents) for part in documents]
-    if Counter(owners) != Counter(dict(enumerate(lengths))):
+    pieces = [part.pieces for part in parts]
+    if Counter(owners) != Counter(dict(enumerate(map(len, pieces)))):
         raise msgspec.ValidationError("the parts of an edit have other numbers of rows than it says")
-    if documents:
-        each = [iter(part.documents) for part in documents]
-        return LoggedDocuments(documents[0].kind, [next(each[owner]) for owner in owners])
-    pairs = [zip(part.rows, part.labels, strict=True) for part in rows]
-    listed = [next(pairs[owner]) for owner in owners]
-    return LoggedRows(rows[0].kind, [row for row, _ in listed], [label for _, label in listed])
-
-
-def _change_of(gone: Content, learnt: Content, position: str | None) -> LoggedChange:
-    """Return an edit that forgets rows and learns rows."""
-    assert isinstance(gone, LoggedRows)
-    assert isinstance(learnt, LoggedRows)
-    return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=position)
+    left = [iter(own) for own in pieces]
+    return first.with_pieces([next(left[owner]) for owner in owners])
 
 
 def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
@@ -551,9 +503,11 @@ def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
 
 def decoded(body: bytes) -> Content:
     """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
-    kind = _kind(body)
-    if kind not in _decoders:
-        raise UnknownKind(kind) if kind else msgspec.ValidationError("a body says no kind")
+    parts = _parts_decoder.decode(body)
+    kind = msgspec.msgpack.decode(parts[0]) if parts else None
+    if not isinstance(kind, str) or kind not in _decoders:  # a short word names no example
+        is_word = isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind)
+        raise UnknownKind(kind) if is_word else msgspec.ValidationError("a body says no kind")
     found = _decoders[kind].decode(body)
     problem = _shape_problem(found.rows, found.labels) if isinstance(found, LoggedRows) else ""
     if isinstance(found, LoggedDocuments) and not (found.documents and all(found.documents)):
@@ -565,13 +519,6 @@ def decoded(body: bytes) -> Content:
     if problem:
         raise msgspec.ValidationError(problem)
     return found
-
-
-def _kind(body: bytes) -> str:
-    """Return the kind that a body says; nothing where that is not a short word, so that no example is ever shown."""
-    parts = _parts_decoder.decode(body)
-    kind = msgspec.msgpack.decode(parts[0]) if parts else None
-    return kind if isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind) else ""
 
 
 def digest(body: bytes, key: bytes) -> bytes:

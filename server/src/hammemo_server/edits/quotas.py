@@ -49,10 +49,7 @@ class Usage(NamedTuple):
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Return all together."""
-    labels = examples = size = 0
-    for usage in usages:
-        labels, examples, size = labels + usage[0], examples + usage[1], size + usage[2]
-    return Usage(labels, examples, size)
+    return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
 
 
 def most_of(limits: Limits) -> Usage:
@@ -80,48 +77,38 @@ class Quota:
         self.long_edits = threading.Semaphore(_LONG_EDITS)
         """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
-        self._total = Usage()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
         with self._lock:
-            self._set(model, usage)
+            self._used[model] = usage
 
     def drop(self, model: str) -> None:
         """Take note that a model was deleted."""
         with self._lock:
-            self._set(model, Usage())
-            del self._used[model]
+            self._used.pop(model, None)
 
     def take(self, model: str, more: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
-            self._check(more)
+            self.check(more)
             self._used[model] = total((self._used.get(model, Usage()), more))
-            self._total = total((self._total, more))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
-            self._check(more)
-
-    def is_much(self, more: Usage) -> bool:
-        """Return whether this is too much to stay an estimate until a model is next measured."""
-        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
-
-    def _set(self, model: str, usage: Usage) -> None:
-        before = self._used.get(model, Usage())
-        self._used[model] = usage
-        self._total = Usage(*(all_ - old + new for all_, old, new in zip(self._total, before, usage, strict=True)))
-
-    def _check(self, more: Usage) -> None:
-        for what, now, added, most in zip(Usage._fields, self._total, more, self.most, strict=True):
+            used = total(self._used.values())
+        for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
             if most and added and now + added > most:
                 raise QuotaReached(
                     f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some, or "
                     "delete models or lists."
                 )
+
+    def is_much(self, more: Usage) -> bool:
+        """Return whether this is too much to stay an estimate until a model is next measured."""
+        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
 
 
 def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int]:
@@ -163,12 +150,8 @@ def needed_by(content: Content, size: int, model: Learner | None, a_label: int) 
 
 def most_needed(edits: Iterable[tuple[Content, int]], a_label: int) -> Usage:
     """Return what edits add at most, if every example has a new label: this takes no time."""
-    n = size = 0
-    for content, length in edits:
-        learnt = _learnt(content)
-        if learnt.kind.startswith("learn"):
-            n += learnt.n_rows
-            size += length
+    learnt = [(one, size) for content, size in edits if (one := _learnt(content)).kind.startswith("learn")]
+    n, size = sum(one.n_rows for one, _ in learnt), sum(size for _, size in learnt)
     return Usage(n, n, n * a_label + (1 + _IN_MEMORY) * size)
 
 

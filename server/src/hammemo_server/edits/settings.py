@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import asdict, dataclass
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from hammemo._versions import cached_property
-from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
@@ -71,6 +71,7 @@ class DocumentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Cutting(self.short, self.pad)
 
 
+@dataclass(frozen=True)
 class Settings:
     """Checked settings; `model` makes a new model of them.
 
@@ -82,10 +83,9 @@ class Settings:
     MemoryClassifier(keep='auto+digests', memory=Hashed(), random_state=1)
     """
 
-    def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
-        self.given = given
-        self.uploaded = uploaded
-        self._seed = seed
+    given: dict[str, Any]
+    seed: int
+    uploaded: bool = False
 
     @classmethod
     def of_file(cls, names: list[str] | None) -> Settings:
@@ -97,9 +97,8 @@ class Settings:
         """Return the settings that a client gave, or refuse them; a seed is drawn if none was given."""
         if not isinstance(given, dict):
             raise Malformed('Settings are a JSON object, such as {"columns": 8}.')
-        for name in given:
-            if name not in _KNOWN:
-                raise Malformed(f"The setting {str(name)[:80]!r} is not known: use {', '.join(_KNOWN)}.")
+        if unknown := [str(name) for name in given if name not in _KNOWN]:
+            raise Malformed(f"The setting {unknown[0][:80]!r} is not known: use {', '.join(_KNOWN)}.")
         if len(json.dumps(given)) > _MAX_CHARACTERS:
             raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
         if given.get("subjects", "required") != "required":
@@ -110,19 +109,18 @@ class Settings:
         _check_dates(given)
         try:
             settings._check(limits)
-        except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
+        except (ValueError, TypeError, RecursionError, OverflowError, MemoryError) as error:
             raise Malformed(f"These settings make no model: {error}") from None
         return settings
 
     @classmethod
     def read(cls, text: str) -> Settings:
         """Return the settings that `text` wrote."""
-        stored = json.loads(text)
-        return cls(stored["given"], stored["seed"], uploaded=stored["uploaded"])
+        return cls(**json.loads(text))
 
     def text(self) -> str:
         """Return the settings as the log keeps them."""
-        return json.dumps({"given": self.given, "seed": self._seed, "uploaded": self.uploaded})
+        return json.dumps(asdict(self))
 
     @property
     def has_subjects(self) -> bool:
@@ -140,7 +138,7 @@ class Settings:
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
 
-    @cached_property
+    @property
     def dates(self) -> list[int]:
         """The places of the columns that are dates."""
         names = self.column_names or []
@@ -171,14 +169,14 @@ class Settings:
         memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
         keep = self.given.get("keep", "auto+digests")
         keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
-        return MemoryClassifier(kernel, memory, vote, self._seed, missing, keep)
+        return MemoryClassifier(kernel, memory, vote, self.seed, missing, keep)
 
     def opened(self, h: int) -> Learner:
         """Return a new model that has learnt nothing, for rows of h values."""
         if not self.predicts_numbers:
             return self.model().open(h)
         keep, missing = self.given.get("keep", "auto"), self.given.get("missing", "token")
-        model = MemoryRegressor(self._seed, missing, keep)
+        model = MemoryRegressor(self.seed, missing, keep)
         return model.fit([[None] * h], [0]).apply(forget="everything").refit()
 
     def _check(self, limits: Limits) -> None:
@@ -249,23 +247,16 @@ def _completed(kind: str, value: Any) -> Any:
     params = dict(value.get("params", {}))
     if params.get("key") is not None:
         raise ValueError(f"{kind}: a model made here has no secret key")
+    declared = signature(cls).parameters
     for name in parameter_names(cls):
-        if name not in params:
-            params[name] = plain(name, getattr(_made(cls), name, None))
+        default = declared[name].default
+        params.setdefault(name, plain(name, None if default is Parameter.empty else default))
     for name in getattr(cls, "inner", ()):
         if isinstance(params.get(name), dict):
             params[name] = _completed("memory", params[name])
     if isinstance(params.get("kernels"), list):
         params["kernels"] = [_completed("kernel", kernel) for kernel in params["kernels"]]
     return {**value, "params": params}
-
-
-def _made(cls: Any) -> Any:
-    """Return an instance with the default parameters; None of a class that has none."""
-    try:
-        return cls()
-    except TypeError:
-        return None
 
 
 def _columns(given: dict[str, Any], limits: Limits) -> None:

@@ -10,19 +10,30 @@ is known is keyed with the keys of its subjects: without them no guess about its
 edit is answered without comparison.
 
 **Forgetting a subject** is an edit that names the key. What is removed is read from the journal: rows that were
-learnt, less rows that were forgotten. From this edit on the subject is unknown; if it learns again, it gets a new key.
-:mod:`hammemo_server.erasure.erasing` does the rest.
+learnt, less rows that were forgotten. From this edit on the subject is unknown; if it learns again, it gets a new key:
+
+1. The writer appends and applies the edit while the key of the subject still exists, and refits the model
+   (:mod:`hammemo_server.models.writer`). From now on the state of the erasure is ``applied``.
+2. A snapshot that holds the edit takes the place of the log before it.
+3. The key is destroyed: the other keys of its bucket are wrapped under a new wrapping key, in one transaction that also
+   deletes the key and the journal of the subject; then the old wrapping key and the old contents keys are dropped
+   from the key file.
+4. The receipt is signed and kept, with a line of the audit record. It names the backups that may still hold the
+   subject. The state is ``erased``.
+
+All erasures that wait share each step. Every step can be done again: after a crash the process that writes next begins
+with 2. What 3 dropped is found by comparing the key file with the database, so it is dropped even if the crash came
+between the two.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from contextlib import suppress
 from hashlib import blake2b
-from itertools import chain
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -40,7 +51,7 @@ from hammemo_server.edits.operations import (
     decoded,
     joined,
 )
-from hammemo_server.store.log import LogDamaged, Overtaken, StoredKey
+from hammemo_server.store.log import Erasure, LogDamaged, Overtaken, StoredKey
 from hammemo_server.store.vault import DATABASE, HASH_BYTES, Cipher, KeyGone, Vault
 
 if TYPE_CHECKING:
@@ -82,14 +93,29 @@ class LoggedSealed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     body: bytes
 
 
+class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the receipt will say, as far as it is known when the edit is applied."""
+
+    request: str
+    version_before: int
+    digest_before: str
+    """Keyed."""
+    rows: int
+    labels: int
+    layout_refitted: bool
+    weights_refitted: bool
+    rows_hash: str
+    """Keyed: that of the subject."""
+    contents: int
+    """The contents key from which on nothing holds the subject."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _Logged = LoggedParts | LoggedErasure | LoggedSealed
 _decoder: msgspec.msgpack.Decoder[_Logged] = msgspec.msgpack.Decoder(_Logged)
-_digest_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
 
 
-@dataclass(frozen=True)
-class OpenKey:
+class OpenKey(NamedTuple):
     """The key of a subject, unwrapped."""
 
     key: int
@@ -104,13 +130,8 @@ class OpenKey:
         return cls(key, Cipher(sealing), digesting)
 
 
-class Sealed(NamedTuple):
-    """What the log keeps of an edit of subjects."""
-
-    body: bytes
-    digest: bytes
-    journal: tuple[tuple[int, bytes], ...]
-    new_keys: tuple[StoredKey, ...]
+Sealed: TypeAlias = tuple[bytes, bytes, tuple[tuple[int, bytes], ...], tuple[StoredKey, ...]]
+"""What the log keeps of an edit of subjects: its body, digest, journal and new keys."""
 
 
 class Journal:
@@ -148,8 +169,7 @@ class Journal:
         An erasure in another process drops a wrapping key after it has left the database, so a key that is still in
         the database after it was not found in the file is lost.
         """
-        held = set(self._log.wrapping_keys())
-        missing = held - set(self.vault.wrapping_numbers())
+        missing = set(self._log.wrapping_keys()).difference(self.vault.wrapping_numbers())
         if missing and not missing.isdisjoint(self._log.wrapping_keys()):
             raise KeysDropped(model)
 
@@ -185,9 +205,8 @@ class Journal:
         """Return the rows of each subject, to be forgotten; those that an erasure removes are not among them."""
         found: dict[bytes, LoggedRows] = {}
         with self._log.reading():
-            listed = list(self._log.dumped("hammemo_subjects"))
-        for row in listed:
-            stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
+            listed = [StoredKey(*row) for row in self._log.dumped("hammemo_subjects")]
+        for stored in listed:
             if not is_doomed(stored):
                 content = self._rows(OpenKey.of(stored.key, unwrapped(self.vault, stored)), before)
                 if isinstance(content, LoggedDocuments):
@@ -203,7 +222,7 @@ class Journal:
 
     def _rows(self, key: OpenKey, before: int) -> Content:
         """Return the rows of a subject, to be forgotten; nothing to be done where there are none."""
-        return _forgotten(_counted(self._entries(key, before)))
+        return _listed(_counted(self._entries(key, before)), learns=False) or LoggedRefit(fitted=b"")
 
     def _entries(self, key: OpenKey, before: int) -> list[Content]:
         return [decoded(self._opened(key, at, body)) for at, body in self._log.journal(key.key, before)]
@@ -255,21 +274,11 @@ class Journal:
         `asked` are the parts as they were sent, where that is less than what is written.
         """
         new: list[StoredKey] = []
-        keys = [self._open.get(subject) or self._key(subject, position, new) for subject in parts]
-        journal = tuple(
-            [
-                (key.key, key.cipher.sealed(body, self.vault.place(key.key, position)))
-                for key, body in zip(keys, parts.values(), strict=True)
-            ]
-        )
-        numbers = [key.key for key in keys]
-        if asked is None:
-            stored = _encode((_digest(keys, parts.values()), numbers))
-        else:
-            by_subject = dict(zip(parts, keys, strict=True))
-            named = [by_subject[subject] for subject in asked]
-            stored = _encode((_digest(named, asked.values()), [key.key for key in named]))
-        return Sealed(_encode(LoggedParts(numbers, owners)), stored, journal, tuple(new))
+        keys = {subject: self._open.get(subject) or self._key(subject, position, new) for subject in parts}
+        journal = tuple([(key.key, self._sealed(key, position, parts[subject])) for subject, key in keys.items()])
+        sent = parts if asked is None else asked
+        stored = _encode((_digest([keys[subject] for subject in sent], sent.values()), [keys[s].key for s in sent]))
+        return _encode(LoggedParts([key.key for key in keys.values()], owners)), stored, journal, tuple(new)
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
         """Return the position of the first edit of some subjects, which are known."""
@@ -282,53 +291,50 @@ class Journal:
     def is_same(self, parts: dict[bytes, bytes], stored: bytes) -> bool:
         """Return whether an edit with a known id is the same as then; True where a key is gone, without comparison."""
         try:
-            digest, numbers = _digest_decoder.decode(stored)
+            digest, numbers = msgspec.msgpack.decode(stored, type=tuple[bytes, list[int]])
         except msgspec.MsgspecError:  # of an edit without rows
             return False
         held = self._log.stored_keys(numbers)
         if any(number not in held or is_doomed(held[number]) for number in numbers):
             return True
         known = self._known(list(parts))
-        if [known[subject].key if subject in known else None for subject in parts] != numbers:
-            return False
-        return digest == _digest([known[subject] for subject in parts], parts.values())
+        keys = [known[subject] for subject in parts if subject in known]
+        is_known = len(keys) == len(parts) and [key.key for key in keys] == numbers
+        return is_known and digest == _digest(keys, parts.values())
 
     def compact(self) -> int:
         """Rewrite journals without rows that were forgotten; return how many were rewritten."""
         base, keys = self._log.base(), self._log.journals_to_compact()
         for number, key in self._keys(set(keys)).items():
-            entries = [(at, body) for at, body in self._log.journal(number, base + 1)]
+            entries = self._log.journal(number, base + 1)
             counted = _counted(decoded(self._opened(key, at, body)) for at, body in entries)
-            learnt, at = _learnt(counted), entries[-1][0]
-            body = None if learnt is None else key.cipher.sealed(_encode(learnt), self.vault.place(number, at))
-            self._log.compact_journal(number, at, at, body)
+            learnt, at = _listed(counted, learns=True), entries[-1][0]
+            body = None if learnt is None else self._sealed(key, at, learnt.body())
+            self._log.compact_journal(number, at, body)
         return len(keys)
 
     # Keys
 
     def _key(self, subject: bytes, position: int, new: list[StoredKey]) -> OpenKey:
+        """Return the key of a subject, made if there is none."""
         key = self._fresh.get(subject)
         if key is None and subject not in self._absent:
             key = self._known([subject]).get(subject)
         if key is None:
-            key, stored = self._made(subject, position * _KEYS_A_POSITION + len(new))
-            new.append(stored)
-            self._fresh[subject] = key
+            number, secret, wrapping = position * _KEYS_A_POSITION + len(new), token_bytes(32), self._next_wrapping()
+            new.append(StoredKey(number, subject, wrapping, wrapped(self.vault, number, secret, wrapping)))
+            key = self._fresh[subject] = OpenKey.of(number, secret)
         return key
 
-    def _made(self, subject: bytes, number: int) -> tuple[OpenKey, StoredKey]:
-        """Return a new key, and how it is stored; a bucket that is full gets a successor."""
+    def _next_wrapping(self) -> int:
+        """Return the wrapping key of one more key; a bucket that is full gets a successor."""
         if self._bucket is None:
-            held = self._log.wrapping_keys()
-            self._bucket = max(held.items(), default=(0, BUCKET))
+            self._bucket = max(self._log.wrapping_keys().items(), default=(0, BUCKET))
         wrapping, n = self._bucket
         if n >= BUCKET:
             wrapping, n = self.vault.new_wrapping(wrapping), 0
         self._bucket = wrapping, n + 1
-        secret = token_bytes(32)
-        return OpenKey.of(number, secret), StoredKey(
-            number, subject, wrapping, wrapped(self.vault, number, secret, wrapping)
-        )
+        return wrapping
 
     def _known(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
         """Return the keys of subjects that are known."""
@@ -348,14 +354,46 @@ class Journal:
         """Return keys by their numbers, as far as they are not destroyed."""
         found: dict[int, OpenKey] = {}
         for number, stored in self._log.stored_keys(list(numbers)).items():
-            try:
+            with suppress(KeyGone):
                 found[number] = OpenKey.of(number, unwrapped(self.vault, stored))
-            except KeyGone:
-                continue
         return found
+
+    def _sealed(self, key: OpenKey, at: int, body: bytes) -> bytes:
+        return key.cipher.sealed(body, self.vault.place(key.key, at))
 
     def _opened(self, key: OpenKey, at: int, body: bytes) -> bytes:
         return key.cipher.opened(body, self.vault.place(key.key, at))
+
+
+def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
+    """Return the facts as the database keeps them: the request id is for the owner of the key file."""
+    return journal.vault.notes.sealed(msgspec.msgpack.encode(facts), op.encode())
+
+
+def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
+    """Return the facts of an erasure that the database keeps."""
+    return msgspec.msgpack.decode(journal.vault.notes.opened(erasure.facts, erasure.op.encode()), type=ErasureFacts)
+
+
+def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
+    """Destroy the keys of subjects whose rows a snapshot no longer holds (step 3)."""
+    vault, doomed = journal.vault, log.stored_keys([erasure.key for erasure in erasures])
+    facts = [opened_facts(journal, erasure) for erasure in erasures]
+    with journal.lock:  # no key is made meanwhile
+        rewrapped = []
+        numbers = sorted({stored.wrapping for stored in doomed.values()})
+        newest = max([0, *log.wrapping_keys()])
+        for number in numbers:
+            newest = vault.new_wrapping(newest)
+            for stored in log.wrapped_by(number):
+                if stored.key not in doomed:
+                    again = wrapped(vault, stored.key, unwrapped(vault, stored), newest)
+                    rewrapped.append(stored._replace(wrapping=newest, wrapped=again))
+        if doomed:
+            log.destroy_keys(list(doomed), numbers, rewrapped)
+        journal.forget_keys()
+        with log.fenced():  # a process that lost the lease must not drop what its successor has just made
+            vault.drop(log.wrapping_keys(), max((fact.contents for fact in facts), default=0))
 
 
 def vault_of(log: Log, keys: str | os.PathLike[str]) -> Vault:
@@ -406,44 +444,26 @@ def _logged(body: bytes) -> _Logged:
 
 def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
     """Return the digest of an edit; every one of its keys is needed for it."""
-    made = [
-        blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in zip(keys, bodies, strict=True)
-    ]
+    pairs = zip(keys, bodies, strict=True)
+    made = [blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in pairs]
     return made[0] if len(made) == 1 else blake2b(b"".join(made), digest_size=DIGEST_BYTES).digest()
 
 
 def _counted(entries: Iterable[Content]) -> Counter[bytes]:
     """Return how often each row or document is held: learnt, less forgotten. A row is known by its encoded form."""
     held: Counter[bytes] = Counter()
-    for content in chain.from_iterable(
-        (entry.forgotten, entry.learnt) if isinstance(entry, LoggedChange) else (entry,) for entry in entries
-    ):
-        if isinstance(content, LoggedRows):
-            for row, label in zip(content.rows, content.labels, strict=True):
-                held[_encode((row, label))] += 1 if content.kind == "learn" else -1
-        elif isinstance(content, LoggedDocuments):
-            for document in content.documents:
-                held[_encode((document,))] += 1 if content.learns else -1
+    for content in entries:
+        for piece in content.pieces:
+            is_learnt = piece[2] if isinstance(content, LoggedChange) else content.kind.startswith("learn")
+            held[_encode(piece[:2])] += 1 if is_learnt else -1
     return held
 
 
-def _listed(held: Counter[bytes]) -> tuple[list[Any], list[Any]]:
-    """Return rows with labels, and documents, each as often as it is held."""
-    decoded_rows = [msgspec.msgpack.decode(row) for row, n in held.items() for _ in range(n)]
-    return [pair for pair in decoded_rows if len(pair) == 2], [one[0] for one in decoded_rows if len(one) == 1]
-
-
-def _forgotten(held: Counter[bytes]) -> Content:
-    pairs, documents = _listed(held)
-    if documents:
-        return LoggedDocuments("erasestream", documents)
-    if pairs:
-        return LoggedRows("forget", [row for row, _ in pairs], [label for _, label in pairs])
-    return LoggedRefit(fitted=b"")
-
-
-def _learnt(held: Counter[bytes]) -> Content | None:
-    pairs, documents = _listed(held)
-    if documents:
-        return LoggedDocuments("learnstream", documents)
-    return LoggedRows("learn", [row for row, _ in pairs], [label for _, label in pairs]) if pairs else None
+def _listed(held: Counter[bytes], *, learns: bool) -> Content | None:
+    """Return an edit of rows or documents, each as often as it is held; None where there are none."""
+    pieces = [tuple(msgspec.msgpack.decode(piece)) for piece, n in held.items() for _ in range(n)]
+    if not pieces:
+        return None
+    if len(pieces[0]) == 1:
+        return LoggedDocuments("learnstream" if learns else "erasestream", [document for (document,) in pieces])
+    return LoggedRows.of("learn" if learns else "forget", pieces)

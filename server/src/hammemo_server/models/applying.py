@@ -9,8 +9,8 @@ labels are all strings or all whole numbers, and documents of which nothing can 
 A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
 grouped, and a restart gives the same bytes.
 
-A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo_server.edits.weights`), or also the
-sites that were chosen (:mod:`hammemo_server.edits.chosen_layouts`), and every other process takes them from there.
+A refit is fitted once, by the writer. The log keeps the weights, or also the sites that were chosen
+(:mod:`hammemo_server.edits.refits`), and every other process takes them from there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from hammemo.models.editing import mute_forgetting_warning, take_state
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo_server.edits.chosen_layouts import chooses_at_refit, packed_choice, take_choice
 from hammemo_server.edits.operations import (
     Content,
     LoggedChange,
@@ -45,8 +44,8 @@ from hammemo_server.edits.operations import (
     UnknownKind,
     decoded,
 )
+from hammemo_server.edits.refits import chooses_at_refit, packed, packed_choice, take, take_choice
 from hammemo_server.edits.settings import Settings, check_parts
-from hammemo_server.edits.weights import packed, take
 from hammemo_server.store.log import LogDamaged, Overtaken
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Exists, InUse, Malformed, Unavailable, check_name
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.journal import BUCKET, Journal, opened_body, sealed_body, unwrapped, vault_of, wrapped
-from hammemo_server.erasure.wanted_receipts import WantedReceipts
+from hammemo_server.erasure.receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5

@@ -2,8 +2,7 @@
 
 Beside what :mod:`hammemo_server.models.writer` does, the writer asks the journal whether each row that is to be
 forgotten is its subject's, and encrypts the rows that it writes (:mod:`hammemo_server.erasure.journal`). Erasures make
-groups of their own, with one refit at the end. The thread that makes snapshots then finishes them
-(:mod:`hammemo_server.erasure.erasing`).
+groups of their own, with one refit at the end. The thread that makes snapshots then finishes them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hammemo.models.regressor import MemoryRegressor
+from hammemo.receipts.receipt import keyed_digest
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -27,9 +27,8 @@ from hammemo_server.edits.operations import (
     parts_by_owner,
     parts_of,
 )
-from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
-from hammemo_server.erasure.journal import sealed_body
-from hammemo_server.erasure.signing import Signing
+from hammemo_server.erasure.journal import ErasureFacts, destroy, opened_facts, sealed_body, sealed_facts
+from hammemo_server.erasure.receipts import Signing, issue
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.models.writer import WrittenModel, entry_of, reused
@@ -271,7 +270,7 @@ class ErasableModel(WrittenModel):
         records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
         contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
-        digest_before = keyed_digest_of(journal, model)
+        digest_before = keyed_digest(vault.keys(), model.digest())
         layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
         entries = []
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):

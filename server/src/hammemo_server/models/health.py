@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 _KEPT_SECONDS: Final = 1.0
 

@@ -39,7 +39,7 @@ from hammemo_server.edits.operations import (
 from hammemo_server.edits.quotas import MODEL_BYTES, Quota, Usage, list_bytes, most_of, total, usage_of
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of
-from hammemo_server.erasure.signing import Signing
+from hammemo_server.erasure.receipts import Signing
 from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.base_log import Log
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Log, Store
 
 
 _logger = logging.getLogger("hammemo_server")

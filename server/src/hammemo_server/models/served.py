@@ -26,7 +26,7 @@ from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, NothingLearnt, NotReached, Unavailable
 from hammemo_server.edits.quotas import Usage, usage_of
 from hammemo_server.edits.settings import Settings
-from hammemo_server.erasure.erasing import receipt_of
+from hammemo_server.erasure.receipts import receipt_of
 from hammemo_server.models.applying import State, caught_up
 from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone

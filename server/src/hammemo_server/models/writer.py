@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo_server.edits.chosen_layouts import chosen_quickly, is_choice_due
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -54,6 +53,7 @@ from hammemo_server.edits.operations import (
     digest,
 )
 from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
+from hammemo_server.edits.refits import chosen_quickly, is_choice_due
 from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State, caught_up
 from hammemo_server.models.served import ServedModel
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.erasure.journal import Journal
-    from hammemo_server.erasure.signing import Signing
+    from hammemo_server.erasure.receipts import Signing
     from hammemo_server.store.base_log import Log
 
 _logger = logging.getLogger("hammemo_server")

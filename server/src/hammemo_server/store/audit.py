@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 LINK_BYTES: Final = 32
-NO_LINK: Final = bytes(LINK_BYTES)
-"""What the first line of a model is chained to."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -64,7 +62,7 @@ class Start(msgspec.Struct, frozen=True):
     """What the first line that is left is chained to: the number and the link of the last line that left."""
 
     number: int = 0
-    link: bytes = NO_LINK
+    link: bytes = bytes(LINK_BYTES)
     version: int = 0
     """The newest version that a line which left was about."""
     receipt: bytes = b""
@@ -75,7 +73,7 @@ class Start(msgspec.Struct, frozen=True):
         return {"number": self.number, "link": self.link.hex()}
 
 
-def first_broken(start: Start, lines: Iterable[Linked]) -> int | None:
+def first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
     """Return the number of the first line that does not fit the one before it; None for a whole chain.
 
     Examples
@@ -88,12 +86,8 @@ def first_broken(start: Start, lines: Iterable[Linked]) -> int | None:
     >>> first_broken(Start(), [Linked(2, b, links[1])])
     2
     """
-    number, link = start.number, start.link
-    for linked in lines:
-        number, link = number + 1, linked.line.link(link)
-        if linked.number != number or linked.link != link:
-            return linked.number
-    return None
+    whole = chained(start, (linked.line for linked in lines))
+    return next((linked.number for linked, right in zip(lines, whole, strict=True) if linked != right), None)
 
 
 def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> bool:

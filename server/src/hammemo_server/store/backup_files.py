@@ -9,6 +9,7 @@ together from two is refused.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
@@ -31,8 +32,8 @@ _MAX_FRAME: Final = 2**31
 _MAX_HEADER: Final = 2**16
 _LENGTH: Final = 4
 _DIGEST: Final = 32
+_DAMAGED: Final = "The backup is damaged: it was cut or changed."
 
-_encoder = msgspec.msgpack.Encoder()
 _frame_decoder = msgspec.msgpack.Decoder(tuple[str, list[tuple[Any, ...]]])
 
 
@@ -48,6 +49,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     made: str
     expires: str | None
     """When the key of the backup is dropped; None for a model without subjects, whose backup is not encrypted."""
+
+    def line(self) -> bytes:
+        """Return the first line, to which all frames are bound."""
+        return canonical(msgspec.to_builtins(self)) + b"\n"
 
 
 class FrameDigests:
@@ -69,52 +74,47 @@ def write_backup(
     file: BinaryIO, header: Header, sealing: Cipher | FrameDigests, records: Iterable[tuple[str, tuple[Any, ...]]]
 ) -> None:
     """Write rows, each with its kind; rows of one kind follow each other."""
-    line = canonical(msgspec.to_builtins(header)) + b"\n"
+    line = header.line()
     file.write(line)
-    number = 0
-    frames = _frames(records)
-    frame = next(frames, None)
-    while frame is not None:
-        following = next(frames, None)
-        sealed = sealing.sealed(frame, _place(line, number, last=following is None))
+    for number, (frame, following) in enumerate(pairwise(chain(_frames(records), [b""]))):
+        sealed = sealing.sealed(frame, _place(line, number, last=not following))
         file.write(len(sealed).to_bytes(_LENGTH, "big") + sealed)
-        frame, number = following, number + 1
 
 
 def read_header(file: BinaryIO) -> Header:
     """Return what the first line of a file says, or refuse a file that is no backup."""
-    return _header(file.readline(_MAX_HEADER))
-
-
-def read_backup(file: BinaryIO, sealing: Cipher | FrameDigests) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-    """Yield kinds and rows of a file from its beginning; `FileError` where it is not what was written."""
-    file.seek(0)
     line = file.readline(_MAX_HEADER)
-    _header(line)
-    length, number = file.read(_LENGTH), 0
-    while length:
-        sealed = file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
-        following = file.read(_LENGTH)
-        try:
-            kind, rows = _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
-        except (ValueError, msgspec.MsgspecError):
-            raise FileError("The backup is damaged: it was cut or changed.") from None
-        yield kind, rows
-        length, number = following, number + 1
-    if number == 0:
-        raise FileError("The backup is damaged: it was cut or changed.")
-
-
-def _header(line: bytes) -> Header:
     try:
         about = msgspec.json.decode(line, type=dict[str, Any])
         if about.get("format") != FORMAT:
             raise FileError("The file is not a backup of hammemo.")
         if about.get("version") != VERSION:
             raise FileError(f"The backup has the format {about.get('version')}, and this hammemo reads {VERSION}.")
-        return msgspec.convert(about, Header)
+        header = msgspec.convert(about, Header)
     except msgspec.MsgspecError:
         raise FileError("The file is not a backup of hammemo.") from None
+    if header.line() != line:
+        raise FileError(_DAMAGED)
+    return header
+
+
+def read_backup(file: BinaryIO, sealing: Cipher | FrameDigests) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Yield kinds and rows of a file from its beginning; `FileError` where it is not what was written."""
+    file.seek(0)
+    line = read_header(file).line()
+    number = -1
+    for number, (sealed, following) in enumerate(pairwise(chain(_sealed_frames(file), [b""]))):
+        try:
+            yield _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
+        except (ValueError, msgspec.MsgspecError):
+            raise FileError(_DAMAGED) from None
+    if number < 0:
+        raise FileError(_DAMAGED)
+
+
+def _sealed_frames(file: BinaryIO) -> Iterator[bytes]:
+    while length := file.read(_LENGTH):
+        yield file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
 
 
 def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
@@ -122,13 +122,13 @@ def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
     kind, rows, size = "", list[tuple[Any, ...]](), 0
     for one, row in records:
         if rows and (one != kind or size >= _FRAME):
-            yield _encoder.encode((kind, rows))
+            yield msgspec.msgpack.encode((kind, rows))
             rows, size = [], 0
         kind = one
         rows.append(row)
         size += sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in row)
     if rows:
-        yield _encoder.encode((kind, rows))
+        yield msgspec.msgpack.encode((kind, rows))
 
 
 def _place(line: bytes, number: int, *, last: bool) -> bytes:

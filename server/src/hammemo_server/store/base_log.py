@@ -1,66 +1,153 @@
-"""The log of a model, as far as it is the same in all engines; an engine adds how it is stored.
+"""Logs and where they are, as far as it is the same in all engines; an engine adds how it is stored.
 
-:mod:`hammemo_server.store.log` says what a log promises.
+:mod:`hammemo_server.store.log` says what a log promises, and :mod:`hammemo_server.store.shared_tables` what its tables
+hold. Statements are written as psycopg takes them, with ``%s``; the number of the model always comes first.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import blake2b
+from itertools import takewhile
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from hammemo import __version__
-from hammemo.files.archive import FileError
-from hammemo.files.contents import from_bytes
-from hammemo.files.models import load
+from hammemo.files.archive import Archive, refusing
+from hammemo.files.contents import restored
+from hammemo.files.descriptions import Restorer
+from hammemo.files.registry import Registry
 from hammemo.models.learners import Learner
-from hammemo_server.store.log import LogDamaged, Overtaken, Seen
-from hammemo_server.store.shared_tables import EDITS, IDS, SharedTables
+from hammemo_server.edits.operations import KEY_BYTES
+from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
+from hammemo_server.store.log import NEWEST_RECEIPT, Copied, Erasure, ListFacts, LogDamaged, Overtaken, Seen, StoredKey
+from hammemo_server.store.shared_tables import EDITS, IDS, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo_server.store.log import Entry
+    from hammemo_server.store.vault import Vault
 
 FORMAT: Final = "4"
 """The form of a log; one of another form is refused."""
 HIDDEN: Final = ".restoring-"
 """What the tenant of a model is called that is being restored: no client can name it."""
 
+_AUDIT_START: Final = "audit start"
+_MOST_AUDITED: Final = 10_000
+"""Lines that are removed from the front at a time."""
 
-class Log(SharedTables):
+
+class LogEngine(Protocol):
+    """What an engine does for the log of one model; :class:`Log` is the whole log."""
+
+    settings: str
+    """The settings that the model was made with, as `Settings.text` writes them."""
+    key: bytes
+    """The secret of the digests of ids."""
+
+    def body_bytes(self) -> int:
+        """Return about how many bytes of bodies there are."""
+
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+
+    def keep_snapshot(self, model: Learner, position: int) -> None:
+        """Make this the newest snapshot, then delete all bodies up to it."""
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read one state of the log for the time of a block, whatever is written meanwhile."""
+
+    def is_current(self) -> bool:
+        """Return whether this is still the log of that name: the model was not deleted."""
+
+    def renew_lease(self) -> None:
+        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
+
+    def reopen(self) -> None:
+        """Open the log again after `LogError`, as a writer if it was one."""
+
+    def close(self) -> None:
+        """Let the log go."""
+
+    def _newest(self) -> tuple[bytes | Archive, int] | None:
+        """Return the newest snapshot, decrypted, and its position."""
+
+    def _ends(self) -> tuple[int, int, float]:
+        """Return the positions of the last edit and of the newest snapshot, and for how long the model was written."""
+
+    # Statements, as psycopg takes them; `%s` for `model` comes first
+
+    def _execute(self, statement: str, *values: Any) -> Any:
+        """Run a statement, and return a cursor of its rows."""
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows into a table, within a transaction."""
+
+    def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
+        """Run a block as one durable transaction; refuse if another process has become the writer.
+
+        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
+        """
+
+
+class Log(LogEngine):
     """The log of one model.
 
     Parameters
     ----------
     called : str
         How messages call it.
+    failures : function that returns a context
+        In which what the engine raises becomes a `LogError`.
     replica : bool
         Whether only to read, beside another process that writes.
     """
 
+    vault: Vault | None = None
+    """The secrets of a model with subjects: it encrypts snapshots, where they are kept in a database."""
     received: tuple[bytes, int] | None = None
     """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
     _began: float
     """When the model would have been opened for writing, had it been written without a pause, by a monotonic clock."""
 
-    def __init__(self, called: str, *, replica: bool) -> None:
-        self._called = called
-        self._replica = replica
+    def __init__(self, called: str, failures: Callable[[], AbstractContextManager[None]], *, replica: bool) -> None:
+        self._called, self._failures, self._replica = called, failures, replica
         self._lock = RLock()
+        self._met: tuple[int, int] | None = None
 
-    def _running(self) -> float:
-        """Return for how many seconds the model was written, in all processes; no clock that is set moves it."""
-        return time.monotonic() - self._began
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
+        return self._ends()[0]
+
+    def base(self) -> int:
+        """Return the position up to which bodies are deleted: that of the newest snapshot."""
+        return self._ends()[1]
+
+    def has_changed(self) -> bool:
+        """Return whether there are new edits or a new snapshot since the last call; it is cheap."""
+        now = self._ends()[:2]
+        changed, self._met = now != self._met, now
+        return changed
+
+    def snapshot(self) -> tuple[Learner, int] | None:
+        """Return the newest snapshot and its position, or None if there is none yet."""
+        found = self._newest() or self.received
+        return None if found is None else (learner_of(found[0]), found[1])
 
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
         places = ", ".join(["%s"] * len(ops))
-        with self._failing():
-            found = self._rows(f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops)
-        return {op: Seen(position, bytes(digest)) for op, position, digest in found}
+        found = self._rows(f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops)
+        return {op: Seen(position, digest) for op, position, digest in found}
 
     def append(self, after: int, entries: Sequence[Entry]) -> None:
         """Append entries at the positions after `after`, which must be the head, durably, all or none."""
@@ -76,16 +163,37 @@ class Log(SharedTables):
         """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
         statement = f"select position, body from {EDITS} where model = %s and position > %s order by position limit %s"
         with self.reading():
-            return self._in_order(after, self.base(), self._rows(statement, after, most))
+            base, found = self.base(), self._rows(statement, after, most)
+        if after < base:
+            raise Overtaken
+        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
+            raise LogDamaged(f"{self._called} has a gap after position {after}.")
+        return [body for _, body in found]
 
     def forget_ids(self, older_than: float) -> None:
         """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
         statement = f"delete from {IDS} where model = %s and position <= %s and ran < %s"
         with self._writing():
-            self._run(statement, self.base(), self._running() - older_than)
+            self._execute(statement, self.base(), self._running() - older_than)
 
     def keep_received(self) -> None:
         """Keep the snapshot of a backup, if there is no newer one; a database has it. The log is closed."""
+
+    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of one of these tables for a backup: edits after the base, ids with their age below zero."""
+        columns, where = ", ".join(TABLES[table]), ""
+        if table == IDS:
+            columns = columns.replace("ran", f"ran - {self._ends()[2]!r}")
+        if table == EDITS:
+            where = f" and position > {self.base()} order by position"
+        with self._failing():
+            yield from self._each(f"select {columns} from {table} where model = %s{where}")
+
+    # Statements
+
+    def _running(self) -> float:
+        """Return for how many seconds the model was written, in all processes; no clock that is set moves it."""
+        return time.monotonic() - self._began
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -93,13 +201,294 @@ class Log(SharedTables):
         with self._lock, self._failures():
             yield
 
-    def _in_order(self, after: int, base: int, found: Sequence[tuple[int, bytes]]) -> list[bytes]:
-        """Return the bodies of the positions after `after`, in order; refuse a gap, and what a snapshot replaces."""
-        if after < base:
-            raise Overtaken
-        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
-            raise LogDamaged(f"{self._called} has a gap after position {after}.")
-        return [bytes(body) for _, body in found]
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """Return the rows that a statement gives."""
+        with self._failing():
+            found: list[Any] = self._execute(statement, *values).fetchall()
+            return found
+
+    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that a statement gives, not all at once."""
+        yield from self._execute(statement, *values)
+
+    def _found(self, table: str, where: str, *values: Any) -> list[Any]:
+        """Return rows of a table, with all its columns."""
+        return self._rows(f"select {', '.join(TABLES[table])} from {table} where model = %s and {where}", *values)
+
+    # The audit record
+
+    def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
+        """Return at most `most` lines after a number, and what the first of all lines is chained to."""
+        with self._failing():
+            return self._audit_start(), self._audit_lines(after, most)
+
+    def _audit_lines(self, after: int, most: int) -> list[Linked]:
+        rows = self._found("hammemo_audit", "number > %s order by number limit %s", after, most)
+        return [Linked(number, Line(*line), link) for number, *line, link in rows]
+
+    def forget_audit(self, older_than: float) -> None:
+        """Let lines that are older than `older_than` seconds leave from the front."""
+        oldest, is_more = time.time() - older_than, True
+        while is_more:
+            with self._writing():
+                lines = list(takewhile(lambda one: one.line.at < oldest, self._audit_lines(0, _MOST_AUDITED)))
+                is_more = len(lines) == _MOST_AUDITED
+                if lines:
+                    start = after_lines(self._audit_start(), lines)
+                    self._execute("delete from hammemo_audit where model = %s and number <= %s", start.number)
+                    self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(start))
+
+    def add_audit(self, line: Line) -> None:
+        """Add a line that is not one of an edit."""
+        with self._writing():
+            self._write_audit([line])
+
+    def _append_audit(self, after: int, entries: Sequence[Entry]) -> None:
+        """Write one line for each entry, in the transaction that appends them."""
+        now, lines = time.time(), []
+        for version, entry in enumerate(entries, after):
+            op, receipt = self.hashed_op(entry.op), b"" if entry.receipt is None else entry.receipt.hash
+            lines.append(Line(now, entry.token, entry.kind, op, entry.rows, version, version + 1, receipt))
+        self._write_audit(lines)
+
+    def _write_audit(self, lines: Iterable[Line]) -> None:
+        newest = self._rows("select number, link from hammemo_audit where model = %s order by number desc limit 1")
+        made = chained(Start(*newest[0]) if newest else self._audit_start(), lines)
+        self._insert("hammemo_audit", [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in made])
+
+    def _audit_start(self) -> Start:
+        found = self.mark(_AUDIT_START)
+        return Start() if found is None else msgspec.msgpack.decode(found, type=Start)
+
+    def hashed_op(self, op: str) -> bytes:
+        """Return the keyed hash by which the audit record names an operation."""
+        return blake2b(op.encode(), digest_size=16, key=self.key, person=b"hammemo audit op").digest()
+
+    # Receipts of edits
+
+    def receipt(self, op: str) -> tuple[int, bytes] | None:
+        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
+        found = self._rows("select position, body from hammemo_receipts where model = %s and op = %s", op)
+        return found[0] if found else None
+
+    def _append_receipts(self, after: int, entries: Sequence[Entry]) -> None:
+        """Write the receipts of entries, in the transaction that appends them."""
+        for position, entry in enumerate(entries, after + 1):
+            if entry.receipt is not None:
+                self._insert("hammemo_receipts", [(entry.op, position, entry.receipt.body)])
+                self._keep_mark(NEWEST_RECEIPT, entry.receipt.hash)
+
+    # Marks
+
+    def mark(self, name: str) -> bytes | None:
+        """Return a short note that was kept."""
+        found = self._rows("select value from hammemo_marks where model = %s and name = %s", name)
+        return found[0][0] if found else None
+
+    def keep_mark(self, name: str, value: bytes) -> None:
+        """Keep a short note."""
+        with self._writing():
+            self._keep_mark(name, value)
+
+    def _keep_mark(self, name: str, value: bytes) -> None:
+        self._execute("delete from hammemo_marks where model = %s and name = %s", name)
+        self._insert("hammemo_marks", [(name, value)])
+
+    # Subjects
+
+    def fenced(self) -> AbstractContextManager[None]:
+        """Hold off other writers for the time of a block, or refuse where one has taken over."""
+        return self._writing()
+
+    def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
+        """Return the keys of subjects that are known, by their hashes."""
+        with self._failing():
+            return {subject: stored for subject in subjects for stored in self._keys("subject = %s", subject)}
+
+    def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
+        """Return keys by their numbers, those that are not destroyed."""
+        with self._failing():
+            return {key: stored for key in keys for stored in self._keys("key = %s", key)}
+
+    def wrapped_by(self, wrapping: int) -> list[StoredKey]:
+        """Return all keys that a wrapping key wraps."""
+        return self._keys("wrapping = %s order by key", wrapping)
+
+    def _keys(self, where: str, value: object) -> list[StoredKey]:
+        return [StoredKey(*row) for row in self._found("hammemo_subjects", where, value)]
+
+    def wrapping_keys(self) -> dict[int, int]:
+        """Return how many keys each wrapping key wraps."""
+        return dict(self._rows("select wrapping, count(*) from hammemo_subjects where model = %s group by wrapping"))
+
+    def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
+        """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
+        statement = "select position, body from hammemo_journal where model = %s and key = %s and position < %s"
+        return self._rows(f"{statement} order by position", key, before)
+
+    def journal_parts(self, after: int, upto: int) -> dict[tuple[int, int], bytes]:
+        """Return the ciphertexts of some positions, by key and position."""
+        rows = self._found("hammemo_journal", "position > %s and position <= %s", after, upto)
+        return {(key, position): body for position, key, _, body in rows}
+
+    def journals_to_compact(self) -> list[int]:
+        """Return the keys of subjects whose journals hold, up to the base, rows that were forgotten."""
+        statement = "select distinct key from hammemo_journal where model = %s and forgets = 1 and position <= %s"
+        return [key for (key,) in self._rows(statement, self.base())]
+
+    def compact_journal(self, key: int, upto: int, body: bytes | None) -> None:
+        """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
+        with self._writing():
+            self._execute("delete from hammemo_journal where model = %s and key = %s and position <= %s", key, upto)
+            if body is not None:
+                self._insert("hammemo_journal", [(upto, key, 0, body)])
+
+    def destroy_keys(self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]) -> None:
+        """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
+        with self._writing():
+            for key in keys:
+                self._execute("delete from hammemo_journal where model = %s and key = %s", key)
+            for number in wrapping:
+                self._execute("delete from hammemo_subjects where model = %s and wrapping = %s", number)
+            self._insert("hammemo_subjects", rewrapped)
+
+    def erasure(self, op: str) -> Erasure | None:
+        """Return an erasure by its id."""
+        return next((Erasure(*row) for row in self._found("hammemo_erasures", "op = %s", op)), None)
+
+    def erasures(self) -> list[Erasure]:
+        """Return the erasures that are applied and not finished."""
+        return [Erasure(*row) for row in self._found("hammemo_erasures", "length(receipt) = 0 order by position")]
+
+    def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]]) -> None:
+        """Keep receipts with their lines of the audit record, and the last one as the newest, in one transaction."""
+        with self._writing():
+            for erasure, _ in finished:
+                self._execute("delete from hammemo_erasures where model = %s and op = %s", erasure.op)
+            self._insert("hammemo_erasures", [erasure for erasure, _ in finished])
+            self._write_audit(line for _, line in finished)
+            self._keep_mark(NEWEST_RECEIPT, finished[-1][1].receipt)
+
+    def _append_journal(self, after: int, entries: Sequence[Entry]) -> None:
+        """Write what entries have of subjects, in the transaction that appends them."""
+        erased = [entry.erasure for entry in entries if entry.erasure is not None]
+        for erasure in erased:  # from now on the subject is unknown: what it learns later has another key
+            (stored,) = self._keys("key = %s", erasure.key)
+            self._execute("delete from hammemo_subjects where model = %s and key = %s", erasure.key)
+            self._insert("hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))])
+        self._insert("hammemo_erasures", erased)
+        self._insert("hammemo_subjects", [key for entry in entries for key in entry.new_keys])
+        journal = [
+            (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
+            for position, entry in enumerate(entries, after + 1)
+            for key, body in entry.journal
+        ]
+        self._insert("hammemo_journal", journal)
+
+
+class Store(Protocol):
+    """Where the logs of all models are, and what tenants name: aliases, and lists of labels.
+
+    Both engines have the same tables for names, so this class has the statements.
+    """
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a model, sorted."""
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models, sorted."""
+
+    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
+        """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
+        return self.receive(tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None))
+
+    def open(self, tenant: str, name: str, *, replica: bool) -> Log:
+        """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a log that is not open here; return False if there is none."""
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a log of what a backup holds, whole or not at all; return False if there is one of that name.
+
+        Nothing of a model with subjects is in plain text.
+        """
+
+    def restoring(self, wait: float) -> AbstractContextManager[None]:
+        """Be the only process that restores models; `InUse` if another one does for so many seconds."""
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return tenants and names of models that are being restored, or were when a process was killed."""
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Give a log that is not open another tenant and name; return False if there is one of that name."""
+
+    def is_there(self) -> bool:
+        """Return whether what was opened is still there: a folder was not deleted or replaced."""
+        return True  # models that are open answer without a database
+
+    def check_writable(self) -> None:
+        """Write something and make it durable; `LogError` where that fails."""
+
+    def _naming(self, tenant: str, *, writes: bool = False) -> AbstractContextManager[Callable[..., list[Any]]]:
+        """Yield what runs a statement on the tables of a tenant's names, all in one durable transaction."""
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names, by these names."""
+        with self._naming(tenant) as run:
+            return dict(run("select alias, model from hammemo_aliases where tenant = %s", tenant))
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Let a name stand for a model, or for none any more, durably and in one step."""
+        with self._naming(tenant, writes=True) as run:
+            if model is None:
+                run("delete from hammemo_aliases where tenant = %s and alias = %s", tenant, alias)
+            else:
+                run(
+                    "insert into hammemo_aliases values(%s, %s, %s) "
+                    "on conflict (tenant, alias) do update set model = excluded.model",
+                    tenant, alias, model,
+                )  # fmt: skip
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has, by their names."""
+        with self._naming(tenant) as run:
+            rows = run("select name, version, items from hammemo_lists where tenant = %s", tenant)
+        return {name: ListFacts(*facts) for name, *facts in rows}
+
+    def list_sizes(self, tenant: str) -> dict[str, int]:
+        """Return how many bytes each list of labels has, by their names."""
+        with self._naming(tenant) as run:
+            return dict(run("select name, length(data) from hammemo_lists where tenant = %s", tenant))
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels as it was kept, or None if there is none of that name."""
+        with self._naming(tenant) as run:
+            rows = run("select version, items, data from hammemo_lists where tenant = %s and name = %s", tenant, name)
+        return (ListFacts(*rows[0][:2]), bytes(rows[0][2])) if rows else None
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Keep a list of labels in the place of the one of that name, durably and in one step.
+
+        The number that versions are taken from stays when a list is deleted.
+        """
+        with self._naming(tenant, writes=True) as run:
+            ((version,),) = run(
+                "insert into hammemo_list_versions values(%s, 1) "
+                "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
+                tenant,
+            )
+            run(
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) do update "
+                "set version = excluded.version, items = excluded.items, data = excluded.data",
+                tenant, name, version, items, data,
+            )  # fmt: skip
+        return ListFacts(version, items)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a list of labels, durably; return False if there is none."""
+        with self._naming(tenant, writes=True) as run:
+            return bool(run("delete from hammemo_lists where tenant = %s and name = %s returning name", tenant, name))
 
 
 def check_format(where: object, form: object, written_by: object) -> None:
@@ -112,23 +501,14 @@ def check_format(where: object, form: object, written_by: object) -> None:
         )
 
 
-def loaded_snapshot(path: Path) -> Learner:
-    """Return the model in the file of a snapshot, or say that the log is damaged."""
+def learner_of(snapshot: bytes | Archive) -> Learner:
+    """Return the model in the file of a snapshot, or say that it is damaged."""
     try:
-        return _learner(load(path))
-    except FileError as error:
-        raise LogDamaged(f"The snapshot cannot be read: {str(error).replace(str(path), 'the file')}") from error
-
-
-def received_model(snapshot: bytes) -> Learner:
-    """Return the model in a file that a backup or a database holds, or say that it is damaged."""
-    try:
-        return _learner(from_bytes(snapshot))
-    except (FileError, ValueError) as error:
+        archive = Archive.of_bytes(snapshot) if isinstance(snapshot, bytes) else snapshot
+        with refusing("the snapshot"):
+            model = restored(archive, Restorer(Registry(), None), verify=True, folder="")
+    except ValueError as error:
         raise LogDamaged(f"The snapshot cannot be read: {error}") from error
-
-
-def _learner(model: object) -> Learner:
     if not isinstance(model, Learner):
         raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
     return model

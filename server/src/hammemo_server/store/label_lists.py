@@ -22,13 +22,13 @@ import msgspec
 from hammemo.models.masking import ListedLabels
 from hammemo.tokens.vocabulary import as_token
 from hammemo_server.edits.operations import Malformed, NoSuchList, TooLarge
-from hammemo_server.store.log import ListFacts, LogDamaged, LogError
+from hammemo_server.store.log import LogDamaged, LogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.store.model_store import Store
+    from hammemo_server.store.base_log import Store
 
 _LINE: Final = 4_096
 """Items of one line."""
@@ -62,12 +62,8 @@ def encoded_items(items: Iterable[Any]) -> bytes:
     >>> encoded_items(["a", 2])
     b'["a",2]'
     """
-    return b"\n".join(map(msgspec.json.encode, _pieces(list(items))))
-
-
-def _pieces(items: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(items), _LINE):
-        yield items[start : start + _LINE]
+    listed = list(items)
+    return b"\n".join(msgspec.json.encode(listed[at : at + _LINE]) for at in range(0, len(listed), _LINE))
 
 
 def as_array(data: bytes) -> bytes:
@@ -107,102 +103,65 @@ class LabelLists:
     def __init__(self, store: Store, most_items: int) -> None:
         self._store, self._most_items = store, most_items
         self._lock = threading.Lock()
-        self._facts: dict[str, tuple[float, dict[str, ListFacts]]] = {}
-        self._turns: defaultdict[str, int] = defaultdict(int)
-        self._resident: OrderedDict[tuple[str, str], NamedList] = OrderedDict()
-        self._loading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._resident: OrderedDict[tuple[str, str], tuple[float, NamedList]] = OrderedDict()
+        """Lists, and when the store was asked whether they are the newest."""
+        self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Held while the store is asked for a list of a tenant, so that what was replaced meanwhile is not kept."""
 
     def known(self, tenant: str, name: str, age: float) -> NamedList | None:
         """Return a list if its version was looked up in the last `age` seconds and it is in memory: at once."""
         with self._lock:
-            at, facts = self._facts.get(tenant, (-math.inf, {}))
-            if time.monotonic() - at > age or name not in facts:
-                return None
-            return self._of_version(tenant, name, facts[name].version)
+            at, found = self._resident.get((tenant, name), (-math.inf, None))
+            if found is not None:
+                self._resident.move_to_end((tenant, name))
+        return found if time.monotonic() - at <= age else None
 
     def get(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
         """Return a list, looked up again if its version is older than `age` seconds, and read if it is new."""
-        found = self.known(tenant, name, age)
-        while found is None:
+        known = self.known(tenant, name, age)
+        if known is not None:
+            return known
+        with self._asking[tenant]:
+            at, found = time.monotonic(), self.known(tenant, name, math.inf)
             try:
-                facts = self._looked_up(tenant).get(name)
-                if facts is None:
-                    raise no_such_list(name)
-                with self._loading[tenant]:  # others that ask for the same wait for it
-                    with self._lock:
-                        found = self._of_version(tenant, name, facts.version)
-                    found = found or self._read(tenant, name)
+                facts = self._store.lists(tenant).get(name)
+                if facts is None or found is None or found.version < facts.version:
+                    found = None if facts is None else self._read(tenant, name)
             except LogDamaged:
                 raise
             except LogError:
-                found = self._held(tenant, name)
                 if found is None:
                     raise
+                at += _PAUSE  # what is in memory is used for as long as the store does not answer
+            self._keep(tenant, name, found, at)
+        if found is None:
+            raise no_such_list(name)
         return found
-
-    def _held(self, tenant: str, name: str) -> NamedList | None:
-        """Return what is in memory for the time in which the store does not answer; it is tried again after a while."""
-        with self._lock:
-            found = self._resident.get((tenant, name))
-            if found is not None:
-                known = {
-                    other: ListFacts(one.version, 0) for (own, other), one in self._resident.items() if own == tenant
-                }
-                self._facts[tenant] = time.monotonic() + _PAUSE, known
-            return found
 
     def changed(self, tenant: str, name: str, new: NamedList | None = None) -> None:
         """Take note that a list was replaced or deleted: what was looked up before counts no more."""
-        with self._lock:
-            self._turns[tenant] += 1
-            self._facts.pop(tenant, None)
-            if new is None:
-                self._resident.pop((tenant, name), None)
-            else:
-                self._keep(tenant, name, new)
-
-    def _looked_up(self, tenant: str) -> dict[str, ListFacts]:
-        """Return the lists of a tenant as they are now."""
-        while True:
-            with self._lock:
-                turn = self._turns[tenant]
-            at, found = time.monotonic(), self._store.lists(tenant)
-            with self._lock:
-                if self._turns[tenant] == turn:  # else one was changed meanwhile, and acknowledged
-                    self._facts[tenant] = at, found
-                    return found
-
-    def _of_version(self, tenant: str, name: str, version: int) -> NamedList | None:
-        """Return a list of this version or a newer one, if it is in memory; the lock is held."""
-        found = self._resident.get((tenant, name))
-        if found is None or found.version < version:
-            return None
-        self._resident.move_to_end((tenant, name))
-        return found
+        with self._asking[tenant]:
+            self._keep(tenant, name, new, time.monotonic())
 
     def _read(self, tenant: str, name: str) -> NamedList | None:
         """Return a list from the store; None if it was deleted meanwhile."""
-        stored = self._store.read_list(tenant, name)
-        if stored is None:
+        facts, data = self._store.read_list(tenant, name) or (None, b"")
+        if facts is None:
             return None
-        facts, data = stored
         found = NamedList(facts.version, ListedLabels(_items(data)))
         if len(found.labels) != facts.items:
             raise LogDamaged(f"The list {name!r} is damaged: send it again.")
-        with self._lock:
-            self._keep(tenant, name, found)
         return found
 
-    def _keep(self, tenant: str, name: str, found: NamedList) -> None:
-        """Keep a list in memory, and drop those that were asked longest ago where it is too much; the lock is held."""
-        known = self._resident.get((tenant, name))
-        if known is not None and known.version > found.version:  # replaced while it was read
-            return
-        self._resident[tenant, name] = found
-        self._resident.move_to_end((tenant, name))
-        n_items = sum(len(one.labels) for one in self._resident.values())
-        while n_items > self._most_items and len(self._resident) > 1:
-            n_items -= len(self._resident.popitem(last=False)[1].labels)
+    def _keep(self, tenant: str, name: str, found: NamedList | None, at: float) -> None:
+        """Keep a list in memory, and drop those that were asked longest ago where it is too much."""
+        with self._lock:
+            self._resident.pop((tenant, name), None)
+            if found is not None:
+                self._resident[tenant, name] = at, found
+            n_items = sum(len(one.labels) for _, one in self._resident.values())
+            while n_items > self._most_items and len(self._resident) > 1:
+                n_items -= len(self._resident.popitem(last=False)[1][1].labels)
 
 
 def _items(data: bytes) -> Iterator[str | int | float]:

@@ -24,12 +24,10 @@ All methods may be called by any thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable
 
     from hammemo.models.learners import Learner
     from hammemo_server.store.vault import Vault
@@ -90,8 +88,7 @@ class IssuedReceipt(NamedTuple):
     """The receipt; encrypted where the model has subjects."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An edit that is to be appended."""
 
     op: str
@@ -111,8 +108,7 @@ class Entry:
     """Written in the same transaction, and the newest one from then on."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """An id that the log knows."""
 
     position: int
@@ -120,14 +116,14 @@ class Seen:
 
 
 class Copied(NamedTuple):
-    """A whole model as a backup holds it; what is encrypted, is so under keys of the database that it is for."""
+    """A whole model as a store makes it; what is encrypted, is so under keys of the database that it is for."""
 
     settings: str
     key: bytes
     head: int
     base: int
-    snapshot: bytes | None
-    """A model file."""
+    snapshot: Learner | bytes | None
+    """A model, or its file as a backup holds it."""
     rows: Iterable[tuple[str, list[tuple[Any, ...]]]]
     """Rows of tables, by the names that `Log.dumped` takes."""
     vault: Vault | None
@@ -139,80 +135,3 @@ class ListFacts(NamedTuple):
     version: int
     """No other list of the tenant has it, or had it."""
     items: int
-
-
-class LogEngine(Protocol):
-    """What an engine does for the log of one model; :class:`hammemo_server.store.base_log.Log` is the whole log."""
-
-    settings: str
-    """The settings that the model was made with, as `Settings.text` writes them."""
-    key: bytes
-    """The secret of the digests of ids."""
-
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted: that of the newest snapshot."""
-
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-
-    def body_bytes(self) -> int:
-        """Return about how many bytes of bodies there are."""
-
-    def snapshot_bytes(self) -> int:
-        """Return how many bytes the newest snapshot has."""
-
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
-
-    def keep_snapshot(self, model: Learner, position: int) -> None:
-        """Make this the newest snapshot, then delete all bodies up to it."""
-
-    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Read one state of the log for the time of a block, whatever is written meanwhile."""
-
-    def has_changed(self) -> bool:
-        """Return whether there may be something new since the last call: cheap, for readers that look often."""
-
-    def is_current(self) -> bool:
-        """Return whether this is still the log of that name: the model was not deleted."""
-
-    def renew_lease(self) -> None:
-        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
-
-    def reopen(self) -> None:
-        """Open the log again after `LogError`, as a writer if it was one."""
-
-    def close(self) -> None:
-        """Let the log go."""
-
-    # Statements, as psycopg takes them; `%s` for `model` comes first
-
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """Return the rows that a statement gives."""
-
-    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows that a statement gives, not all at once."""
-
-    def _run(self, statement: str, *values: Any) -> None:
-        """Run a statement that gives nothing."""
-
-    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows into a table, within a transaction."""
-
-    def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
-        """Run a block as one durable transaction; refuse if another process has become the writer.
-
-        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
-        """
-
-    def _ran(self) -> float:
-        """Return for how many seconds the model was written, as it is stored."""
-
-    def _failures(self) -> AbstractContextManager[None]:
-        """Turn what the engine raises into `LogError`."""
-
-    def _failing(self) -> AbstractContextManager[None]:
-        """Do the same, one thread at a time."""

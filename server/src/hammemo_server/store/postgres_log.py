@@ -23,28 +23,27 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import time
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hammemo import __version__
+from hammemo._lazy import needed
 from hammemo.files.contents import file_bytes
-from hammemo_server.edits.operations import KEY_BYTES, InUse, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, received_model
-from hammemo_server.store.log import LeaseLost, LogDamaged, LogError
-from hammemo_server.store.model_store import Store
-from hammemo_server.store.postgres_connection import connected, failures, insert_rows, make_tables, one_restore
-from hammemo_server.store.vault import KeyGone
+from hammemo_server.edits.operations import InUse, NoSuchModel
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format
+from hammemo_server.store.log import Copied, LeaseLost, LogDamaged, LogError
+from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
+from hammemo_server.store.vault import KeyGone, Vault
+
+with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
+    import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import psycopg
-
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied
-    from hammemo_server.store.vault import Vault
 
 _logger = logging.getLogger("hammemo_server")
 
@@ -57,11 +56,34 @@ _PART: Final = 2**20
 _NUMBER: Final = 8
 """Bytes of the number of a contents key."""
 
-
 _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
     select from pg_stat_activity a where a.pid = m.backend_pid
     and (a.backend_start is null or a.backend_start = m.backend_start)))"""
 """Whether the lease is free: it has run out, or the session that took it has ended."""
+
+_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
+
+_RESTORE_LOCK: Final = 0x726573746F7265  # "restore"
+
+_MODELS: Final = """
+create table if not exists hammemo_about(format text not null, version text not null);
+create table if not exists hammemo_models(
+    id bigint generated always as identity primary key,
+    tenant text not null, name text not null, settings text not null, key bytea not null, unique (tenant, name),
+    head bigint not null default 0, base bigint not null default 0, has_snapshot boolean not null default false,
+    ran double precision not null default 0, epoch bigint not null default 0,
+    holder text, backend_pid integer, backend_start timestamptz, lease_until timestamptz);
+create table if not exists hammemo_snapshots(
+    model bigint not null references hammemo_models on delete cascade,
+    position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));
+"""
+
+_TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
+"""A process that is frozen in the middle of a transaction keeps no lock for longer than that.
+
+There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
+as done, although only one server has it.
+"""
 
 
 class PostgresLog(Log):
@@ -79,10 +101,8 @@ class PostgresLog(Log):
     """
 
     def __init__(self, address: str, tenant: str, name: str, *, replica: bool = False, lease: float = LEASE) -> None:
-        super().__init__(f"The log of {name!r}", replica=replica)
-        self._address, self._name, self._lease = address, name, lease
-        self._epoch = -1
-        self._met: tuple[int, int] | None = None
+        super().__init__(f"The log of {name!r}", failures, replica=replica)
+        self._address, self._name, self._lease, self._epoch = address, name, lease, -1
         self._db = connected(address)
         try:
             with self._failing():
@@ -91,65 +111,49 @@ class PostgresLog(Log):
                 ).fetchone()
             if row is None:
                 raise NoSuchModel(f"There is no model {name!r}.")
-            self._id, self.settings, self.key = int(row[0]), str(row[1]), bytes(row[2])
+            self._id, self.settings, self.key = row
             if not replica:
                 self._take_lease()
         except BaseException:
             self._db.close()
             raise
 
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-        return self._ends()[0]
-
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted."""
-        return self._ends()[1]
-
     def body_bytes(self) -> int:
         """Return how many bytes of bodies there are."""
-        with self._failing():
-            query = "select coalesce(sum(octet_length(body)), 0) from hammemo_edits where model = %s"
-            return int(self._one(query, self._id)[0])
+        return self._octets("hammemo_edits", "body")
 
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
-        with self._failing():
-            query = "select coalesce(sum(octet_length(data)), 0) from hammemo_snapshots where model = %s"
-            return int(self._one(query, self._id)[0])
+        return self._octets("hammemo_snapshots", "data")
 
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
-        with self.reading():
-            found = self.snapshot_parts()
-        if found is None:
-            return None
-        position, parts = found
-        try:
-            return received_model(b"".join(parts)), position
-        except KeyGone as error:  # replaced by a newer snapshot, or destroyed
-            raise LogError(f"The snapshot of position {position} cannot be read: {error}") from error
-        except ValueError as error:
-            raise LogDamaged(f"The snapshot cannot be read: {error}") from error
+    def _octets(self, table: str, column: str) -> int:
+        return int(self._one(f"select coalesce(sum(octet_length({column})), 0) from {table} where model = %s")[0])
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file, opened."""
-        query = "select base, has_snapshot from hammemo_models where id = %s"
+        query = "select data from hammemo_snapshots where model = %s and position = %s order by part"
         with self._failing():
-            base, has_snapshot = self._one(query, self._id)
+            base, has_snapshot = self._one("select base, has_snapshot from hammemo_models where id = %s")
             if not has_snapshot:
                 return None
-            query = "select data from hammemo_snapshots where model = %s and position = %s order by part"
-            parts = [bytes(data) for (data,) in self._each(query, base, at_a_time=4)]
+            parts = [data for (data,) in self._each(query, base, at_a_time=4)]
         return base, iter(parts) if self.vault is None else _opened_parts(self.vault, base, parts)
+
+    def _newest(self) -> tuple[bytes, int] | None:
+        try:
+            with self.reading():
+                found = self.snapshot_parts()
+            return None if found is None else (b"".join(found[1]), found[0])
+        except KeyGone as error:  # replaced by a newer snapshot, or destroyed
+            raise LogError(f"The snapshot cannot be read: {error}") from error
+        except ValueError as error:
+            raise LogDamaged(f"The snapshot cannot be read: {error}") from error
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
-        self._send(_parts_of(file_bytes(model), self.vault, position), position)
-
-    def _send(self, parts: Iterable[bytes], position: int) -> None:
+        data = file_bytes(model)
         with failures(), connected(self._address) as db, db.transaction():
-            _write_parts(db, self._id, position, parts)
+            _write_snapshot(db, self._id, position, data, self.vault)
             changed = db.execute(
                 "update hammemo_models set base = %s, has_snapshot = true where id = %s and epoch = %s and base <= %s",
                 (position, self._id, self._epoch, position),
@@ -167,24 +171,14 @@ class PostgresLog(Log):
             self._db.execute("set local idle_in_transaction_session_timeout = 0")  # it may wait for a disk
             yield
 
-    def has_changed(self) -> bool:
-        """Return whether there are new edits or a new snapshot since the last call."""
-        now = self._ends()
-        changed, self._met = now != self._met, now
-        return changed
-
     def is_current(self) -> bool:
         """Return whether the model is still there."""
-        with self._failing():
-            return self._db.execute("select from hammemo_models where id = %s", (self._id,)).fetchone() is not None
-
-    def _ran(self) -> float:
-        return float(self._one("select ran from hammemo_models where id = %s", self._id)[0])
+        return bool(self._rows("select id from hammemo_models where id = %s"))
 
     def renew_lease(self) -> None:
         """Prolong the lease."""
         if not self._replica:
-            with self._writing():
+            with self.fenced():
                 pass
 
     def reopen(self) -> None:
@@ -199,11 +193,9 @@ class PostgresLog(Log):
         """Give the lease back and disconnect."""
         with self._lock:
             with suppress(LogError), failures():  # the lease runs out by itself
-                if not self._replica and not self._db.closed:
-                    self._db.execute(
-                        "update hammemo_models set lease_until = null where id = %s and epoch = %s",
-                        (self._id, self._epoch),
-                    )
+                if not self._replica:
+                    statement = "update hammemo_models set lease_until = null where id = %s and epoch = %s"
+                    self._execute(statement, self._epoch)
             self._db.close()
 
     def _take_lease(self) -> None:
@@ -217,24 +209,19 @@ class PostgresLog(Log):
                 (holder, self._lease, self._id),
             ).fetchone()
             if row is None:
-                found = self._db.execute(
-                    "select holder, lease_until from hammemo_models where id = %s", (self._id,)
-                ).fetchone()
-                who = "another process" if found is None else f"{found[0]} (until {found[1]:%H:%M:%S} or longer)"
+                found = self._rows("select holder, lease_until from hammemo_models where id = %s")
+                who = f"{found[0][0]} (until {found[0][1]:%H:%M:%S} or longer)" if found else "another process"
                 raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
             self._epoch, self._began = int(row[0]), time.monotonic() - float(row[1])
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        return self._db.execute(cast("Any", statement), (self._id, *values)).fetchall()
+    def _execute(self, statement: str, *values: Any) -> psycopg.Cursor[Any]:
+        return self._db.execute(cast("Any", statement), (self._id, *values))
 
     def _each(self, statement: str, *values: Any, at_a_time: int = 1_000) -> Iterator[tuple[Any, ...]]:
         with self._db.cursor(name="hammemo_rows") as rows:
             rows.itersize = at_a_time
             rows.execute(cast("Any", statement), (self._id, *values))
             yield from rows
-
-    def _run(self, statement: str, *values: Any) -> None:
-        self._db.execute(cast("Any", statement), (self._id, *values))
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         insert_rows(self._db, self._id, table, rows)
@@ -254,23 +241,18 @@ class PostgresLog(Log):
                 raise LogDamaged(f"{self._called} does not end at position {after}.")
             yield
 
-    def _ends(self) -> tuple[int, int]:
-        with self._failing():
-            head, base = self._one("select head, base from hammemo_models where id = %s", self._id)
-            return int(head), int(base)
+    def _ends(self) -> tuple[int, int, float]:
+        head, base, ran = self._one("select head, base, ran from hammemo_models where id = %s")
+        return head, base, ran
 
-    def _one(self, query: Any, *values: Any) -> Any:
-        row = self._db.execute(query, values).fetchone()
-        if row is None:
-            raise LogError("The model was deleted.")
-        return row
-
-    def _failures(self) -> AbstractContextManager[None]:
-        return failures()
+    def _one(self, query: str) -> Any:
+        for row in self._rows(query):
+            return row
+        raise LogError("The model was deleted.")
 
 
 class PostgresStore(Store):
-    """The logs of one database; see :class:`hammemo_server.store.model_store.Store`.
+    """The logs of one database; see :class:`hammemo_server.store.base_log.Store`.
 
     Parameters
     ----------
@@ -286,24 +268,11 @@ class PostgresStore(Store):
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
-        found = self._column("select distinct tenant from hammemo_models")
-        return [tenant for tenant in found if not tenant.startswith(HIDDEN)]
+        return self._column("select distinct tenant from hammemo_models where not starts_with(tenant, %s)", HIDDEN)
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
         return self._column("select name from hammemo_models where tenant = %s", tenant)
-
-    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
-        """Make an empty log, whole or not at all."""
-        with failures(), connected(self._address) as db, db.transaction():
-            row = db.execute(
-                "insert into hammemo_models(tenant, name, settings, key, has_snapshot) values(%s, %s, %s, %s, %s) "
-                "on conflict do nothing returning id",
-                (tenant, name, settings, secrets.token_bytes(KEY_BYTES), model is not None),
-            ).fetchone()
-            if row is not None and model is not None:
-                _write_parts(db, int(row[0]), 0, _parts_of(file_bytes(model), None, 0))
-            return row is not None
 
     def open(self, tenant: str, name: str, *, replica: bool) -> PostgresLog:
         """Open a log; a writer takes its lease."""
@@ -321,26 +290,36 @@ class PostgresStore(Store):
                 raise InUse(f"The model {name!r} is written by {held[0]}: delete it there, or stop that process.")
             return False
 
-    def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a log of what a backup holds, whole or not at all."""
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a log, whole or not at all."""
+        snapshot = copied.snapshot
         with failures(), connected(self._address) as db, db.transaction():
             db.execute("set local idle_in_transaction_session_timeout = 0")
-            has_snapshot = copied.snapshot is not None
             row = db.execute(
                 "insert into hammemo_models(tenant, name, settings, key, head, base, has_snapshot) "
-                "values(%s, %s, %s, %s, %s, %s, %s) returning id",
-                (tenant, name, copied.settings, copied.key, copied.head, copied.base, has_snapshot),
+                "values(%s, %s, %s, %s, %s, %s, %s) on conflict do nothing returning id",
+                (tenant, name, copied.settings, copied.key, copied.head, copied.base, snapshot is not None),
             ).fetchone()
-            assert row is not None
-            if copied.snapshot is not None:
-                parts = _parts_of(copied.snapshot, copied.vault, copied.base)
-                _write_parts(db, row[0], copied.base, parts)
+            if row is None:
+                return False
+            if snapshot is not None:
+                data = snapshot if isinstance(snapshot, bytes) else file_bytes(snapshot)
+                _write_snapshot(db, row[0], copied.base, data, copied.vault)
             for table, rows in copied.rows:
                 insert_rows(db, row[0], table, rows)
+            return True
 
-    def restoring(self, wait: float) -> AbstractContextManager[None]:
-        """Hold a lock of the database; it ends with the session."""
-        return one_restore(self._address, wait)
+    @contextmanager
+    def restoring(self, wait: float) -> Iterator[None]:
+        """Hold a lock of the database, which ends with the session, or refuse."""
+        until = time.monotonic() + wait
+        with connected(self._address) as db:
+            with failures():
+                while db.execute("select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)).fetchone() != (True,):
+                    if time.monotonic() >= until:
+                        raise InUse("One restore runs at a time: another process restores into this database.")
+                    time.sleep(0.1)
+            yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -380,23 +359,16 @@ class PostgresStore(Store):
             return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
-def _write_parts(db: psycopg.Connection[Any], model: int, position: int, parts: Iterable[bytes]) -> None:
-    """Write a file into the table of snapshots."""
-    for part, data in enumerate(parts):
-        db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, data))
-
-
-def _parts_of(data: bytes, vault: Vault | None, position: int) -> Iterator[bytes]:
-    """Yield the parts of a file; with a vault their ciphertexts, each with the number of its key."""
+def _write_snapshot(db: psycopg.Connection[Any], model: int, position: int, data: bytes, vault: Vault | None) -> None:
+    """Write a file in parts; with a vault their ciphertexts, each with the number of its key."""
+    number = 0 if vault is None else vault.newest_contents()
     starts = range(0, len(data), _PART)
-    if vault is None:
-        yield from (data[start : start + _PART] for start in starts)
-        return
-    number = vault.newest_contents()
-    cipher = vault.contents(number)
     for part, start in enumerate(starts):
-        sealed = cipher.sealed(data[start : start + _PART], _place(vault, position, part, len(starts)))
-        yield number.to_bytes(_NUMBER, "big") + sealed
+        kept = data[start : start + _PART]
+        if vault is not None:
+            sealed = vault.contents(number).sealed(kept, _place(vault, position, part, len(starts)))
+            kept = number.to_bytes(_NUMBER, "big") + sealed
+        db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, kept))
 
 
 def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterator[bytes]:
@@ -408,3 +380,56 @@ def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterat
 
 def _place(vault: Vault, position: int, part: int, n_parts: int) -> bytes:
     return f"{vault.model} snapshot {position} {part} {n_parts}".encode()
+
+
+def make_tables(address: str) -> None:
+    """Make the tables where they are not there, or refuse those of another form."""
+    with failures(), connected(address) as db, db.transaction():
+        db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
+        db.execute(_MODELS + NAMED_TABLES)
+        db.execute(cast("Any", table_statements("bigint not null references hammemo_models on delete cascade")))
+        found = db.execute("select format, version from hammemo_about").fetchone()
+        if found is None:  # just made, or without a note of its form: it is of this one
+            db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
+        else:
+            check_format("The database", *found)
+
+
+def connected(address: str) -> psycopg.Connection[Any]:
+    """Return a connection whose commits are durable."""
+    with failures():
+        db: psycopg.Connection[Any] = psycopg.connect(
+            address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
+        )
+        db.execute(_TIMES)
+        try:
+            query = "select current_setting('synchronous_commit'), current_setting('fsync')"
+            ((commits, flushes),) = db.execute(query).fetchall()
+            if commits in ("off", "local"):
+                db.execute("set synchronous_commit to on")
+            if flushes != "on":
+                _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows of a model into a table, within a transaction."""
+    columns = list(zip(*rows, strict=True))
+    if columns:
+        arrays = ", ".join(f"%s::{kind}[]" for kind in TABLES[table].values())
+        statement = f"insert into {table} select %s, * from unnest({arrays})"
+        db.execute(cast("Any", statement), (model, *map(list, columns)))
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what the driver raises into `LogError`. The detail of an error may hold a row: it is left out."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from None
+    except psycopg.Error as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None

@@ -21,39 +21,27 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hammemo.files.archive import FileError
-from hammemo.files.models import read_notes, save
-from hammemo_server.edits.operations import NAME, NoSuchModel
-from hammemo_server.store.base_log import HIDDEN, Log, check_format, loaded_snapshot, received_model
-from hammemo_server.store.log import LogDamaged, LogError
-from hammemo_server.store.model_store import NAMED_TABLES, Store
-from hammemo_server.store.shared_tables import EDITS
-from hammemo_server.store.sqlite_connection import (
-    MODEL_NUMBER,
-    connected,
-    flush_folder,
-    identity,
-    insert_rows,
-    make_log,
-    one_restore,
-    refusing,
-    taken,
-)
+from hammemo import __version__
+from hammemo.files.archive import Archive, FileError, refusing
+from hammemo.files.atomic import delete_leftovers, flush, write_private
+from hammemo.files.descriptions import stored_notes
+from hammemo.files.locks import Held, LockedError, locked, take
+from hammemo.files.models import save
+from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format, learner_of
+from hammemo_server.store.log import Copied, LogDamaged, LogError
+from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, table_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.files.locks import Held
     from hammemo.models.learners import Learner
-    from hammemo_server.store.log import Copied
-
-Read = TypeVar("Read")
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
@@ -62,9 +50,17 @@ NAMED: Final = ".named.sqlite"
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
-
 _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
+
+MODEL_NUMBER: Final = 1
+"""What tables that other engines have, too, say in their column `model`."""
+
+_BUSY: Final = 5_000
+"""Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
 
 
 class SqliteLog(Log):
@@ -78,96 +74,49 @@ class SqliteLog(Log):
     """
 
     def __init__(self, folder: Path, *, replica: bool = False) -> None:
-        super().__init__(f"The log in {folder}", replica=replica)
+        super().__init__(f"The log in {folder}", failures, replica=replica)
         self.folder = folder
-        self._held: Held | None = None
-        self._version = -1
-        if not replica:
-            self._held = taken(folder)
-            _remove_leftovers(folder)
-        try:
-            self._db = connected(folder / LOG)
-            try:
-                self._read_about()
-                if not replica:
-                    self._began = time.monotonic() - self._ran()
-                    self._finish_snapshot()
-            except BaseException:
-                self._db.close(force=True)
-                raise
-        except BaseException:
-            self._release()
-            raise
-
-    def _ran(self) -> float:
-        return float(self._one("select value from about where name = 'ran'"))
-
-    def _finish_snapshot(self) -> None:
-        """Delete the bodies that the snapshot holds, if a crash has come between the two."""
-        position = self._snapshot_position()
-        if position is not None and position > self.base():
-            self.trim(position)
-
-    def head(self) -> int:
-        """Return the position of the last edit, 0 if there was none."""
-        with self._failing():
-            return self._head()
-
-    def base(self) -> int:
-        """Return the position up to which bodies are deleted."""
-        with self._failing():
-            return self._base()
+        with ExitStack() as opened:
+            if not replica:
+                opened.callback(taken(folder).release)
+                delete_leftovers(folder / MODEL)  # they hold parts of a model
+            self._db = connected(folder / LOG, writes=not replica)
+            opened.callback(lambda: self._db.close(force=True))
+            self._read_about()
+            if not replica:
+                self._began = time.monotonic() - self._ends()[2]
+                found = self._newest(verify=False)
+                if found is not None and found[1] > self.base():  # a crash came before the bodies were deleted
+                    self.trim(found[1])
+            self._opened = opened.pop_all()
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are: the size of the file."""
-        size = 0
-        for name in (LOG, f"{LOG}-wal"):
-            with suppress(FileNotFoundError):  # the model may be deleted at this moment
-                size += (self.folder / name).stat().st_size
-        return size
+        return _size(self.folder / LOG) + _size(self.folder / f"{LOG}-wal")
 
     def snapshot_bytes(self) -> int:
         """Return how many bytes the newest snapshot has."""
-        with suppress(FileNotFoundError):
-            return (self.folder / MODEL).stat().st_size
-        return 0
-
-    def snapshot(self) -> tuple[Learner, int] | None:
-        """Return the newest snapshot and its position, or None if there is none yet."""
-        found = self._with_position(loaded_snapshot)
-        return (received_model(self.received[0]), self.received[1]) if found is None and self.received else found
+        return _size(self.folder / MODEL)
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
-        found = self._with_position(Path.read_bytes)
-        return None if found is None else (found[1], iter(found[:1]))
+        found = self._newest()
+        return None if found is None else (found[1], iter([found[0].data.tobytes()]))
 
-    def _with_position(self, read: Callable[[Path], Read]) -> tuple[Read, int] | None:
-        """Return what is read of the newest snapshot, and its position; None if there is none."""
-        for _ in range(100):  # a replica may meet a file that is replaced between the two readings
-            position = self._snapshot_position()
-            if position is None:
-                return None
-            try:
-                found = read(self.folder / MODEL)
-            except OSError as error:
-                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
-            if self._snapshot_position() == position:
-                return found, position
-        raise LogError("The snapshot is replaced again and again while it is read.")
-
-    def _snapshot_position(self) -> int | None:
-        """Return the position of the newest snapshot, None if there is none."""
+    def _newest(self, *, verify: bool = True) -> tuple[Archive, int] | None:
+        """Return the file of the newest snapshot and its position; None if there is none."""
         path = self.folder / MODEL
         try:
-            if not path.exists():
-                return None
-            position = read_notes(path).get(POSITION, "")
+            with refusing(path):
+                found = Archive(path, verify=verify)
+                position = stored_notes(found.about).get(POSITION, "")
+        except FileNotFoundError:
+            return None
         except (FileError, OSError) as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
         if not position.isdecimal():
             raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
-        return int(position)
+        return found, int(position)
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
@@ -181,13 +130,13 @@ class SqliteLog(Log):
     def keep_received(self) -> None:
         """Write the snapshot of a backup, if there is no newer one; the log is closed."""
         if self.received is not None and not (self.folder / MODEL).exists():
-            _save_privately(received_model(self.received[0]), self.folder / MODEL, self.received[1])
+            _save_privately(learner_of(self.received[0]), self.folder / MODEL, self.received[1])
 
     def trim(self, position: int) -> None:
         """Delete all bodies up to a position that the snapshot holds."""
         with self._writing():
-            self._run(f"delete from {EDITS} where model = %s and position <= %s", position)
-            self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
+            self._execute(f"delete from {EDITS} where model = %s and position <= %s", position)
+            self._db.execute("insert or replace into about values('base', ?)", (max(position, self.base()),))
         with self._failing():
             self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
             self._checkpoint()
@@ -197,13 +146,6 @@ class SqliteLog(Log):
         """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
         with self._failing(), self._db:
             yield
-
-    def has_changed(self) -> bool:
-        """Return whether another process has written since the last call."""
-        with self._failing():
-            version = self._db.pragma("data_version")
-        changed, self._version = version != self._version, version
-        return bool(changed)
 
     def is_current(self) -> bool:
         """Return whether the folder still has the file that is open."""
@@ -230,7 +172,7 @@ class SqliteLog(Log):
         with self._lock:
             with suppress(apsw.Error):
                 self._db.close(force=True)
-            self._db = connected(self.folder / LOG)
+            self._db = connected(self.folder / LOG, writes=not self._replica)
             self._read_about()
             if not self._replica:
                 with self._failing():
@@ -239,23 +181,13 @@ class SqliteLog(Log):
     def close(self) -> None:
         """Close the database and let the lock go."""
         with self._lock:
-            try:
-                self._db.close(force=True)
-            finally:
-                self._release()
-
-    def _release(self) -> None:
-        if self._held is not None:
-            self._held.release()
+            self._opened.close()
 
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
         for _ in range(3):
-            try:
-                busy = self._one("pragma wal_checkpoint(truncate)")
-            except apsw.BusyError:
-                busy = 1
-            if not busy:
+            with suppress(apsw.BusyError):
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 return
         raise LogError("The write-ahead log could not be cut: another process reads it without end.")
 
@@ -266,56 +198,34 @@ class SqliteLog(Log):
         check_format(self.folder / LOG, about.get("format"), about.get("version"))
         if not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
-        self.settings = str(about["settings"])
-        self.key = about["key"]
+        self.settings, self.key = about["settings"], about["key"]
         self._file = identity(self.folder / LOG)
 
-    def _head(self) -> int:
-        return max(self._base(), self._rows(f"select max(position) from {EDITS} where model = %s")[0][0] or 0)
+    def _ends(self) -> tuple[int, int, float]:
+        about = "select value from about where name ="
+        columns = f"({about} 'base'), ({about} 'ran'), max(position)"
+        ((base, ran, position),) = self._rows(f"select {columns} from {EDITS} where model = %s")
+        return max(base, position or 0), base, ran
 
-    def _base(self) -> int:
-        return int(self._one("select value from about where name = 'base'") or 0)
-
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values)).fetchall()
-
-    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        yield from self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
-
-    def _run(self, statement: str, *values: Any) -> None:
-        self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
+    def _execute(self, statement: str, *values: Any) -> apsw.Cursor:
+        return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
 
     def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         insert_rows(self._db, table, rows)
 
-    def _one(self, query: str) -> Any:
-        row = self._db.execute(query).fetchone()
-        return None if row is None else row[0]
-
-    def _failures(self) -> AbstractContextManager[None]:
-        return refusing()
-
     @contextmanager
     def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:  # noqa: ARG002
         """Run a block as one durable transaction; positions are taken by writing them."""
-        with self._failing():
-            self._db.execute("begin immediate")
-            try:
-                if after not in (None, self._head()):
-                    raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
-                self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
-                yield
-                self._db.execute("commit")
-                self._check_place()  # afterwards: what was written is then in the file that others find
-            except BaseException:
-                with suppress(apsw.Error):  # some failures have rolled back already
-                    if self._db.in_transaction:
-                        self._db.execute("rollback")
-                raise
+        with self._failing(), self._db:
+            if after not in (None, self.head()):
+                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
+            self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
+            yield
+        self._check_place()  # afterwards: what was written is then in the file that others find
 
 
 class FolderStore(Store):
-    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.model_store.Store`."""
+    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo_server.store.base_log.Store`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder).absolute()
@@ -338,14 +248,6 @@ class FolderStore(Store):
         except OSError as error:
             raise LogError(f"The folder of the tenant cannot be read: {error.strerror}.") from error
         return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
-
-    def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
-        """Make a folder with an empty log, whole or not at all."""
-        with self._draft(tenant) as draft:
-            make_log(draft / LOG, settings)
-            if model is not None:
-                _save_privately(model, draft / MODEL, 0)
-            return self._placed(draft, tenant, name)
 
     @contextmanager
     def _draft(self, tenant: str) -> Iterator[Path]:
@@ -370,12 +272,10 @@ class FolderStore(Store):
             place.parent.mkdir(mode=0o700, exist_ok=True)
             flush_folder(self.folder)
             flush_folder(source)
-            if place.exists():
-                return False
             source.rename(place)
             flush_folder(place.parent)
         except OSError as error:
-            if place.exists():  # another process was quicker
+            if place.exists():  # there was one, or another process was quicker
                 return False
             raise LogError(f"The model could not be made: {error.strerror}.") from error
         return True
@@ -392,34 +292,34 @@ class FolderStore(Store):
         folder = self.folder / tenant / name
         if not (folder / LOG).exists():
             return False
-        held = taken(folder)
-        try:
+        with ExitStack() as lock:
+            lock.callback(taken(folder).release)
             doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
             folder.rename(doomed)
             flush_folder(doomed.parent)
-        finally:
-            held.release()
         shutil.rmtree(doomed, ignore_errors=True)
         if tenant.startswith(HIDDEN):
             shutil.rmtree(self.folder / tenant, ignore_errors=True)
         return True
 
-    def receive(self, tenant: str, name: str, copied: Copied) -> None:
-        """Make a folder of what a backup holds, whole or not at all."""
+    def receive(self, tenant: str, name: str, copied: Copied) -> bool:
+        """Make a folder with a log, whole or not at all."""
         with self._draft(tenant) as draft:
-            make_log(draft / LOG, copied.settings, copied.key, copied.base)
-            with refusing():
-                with (db := connected(draft / LOG)):
-                    for table, rows in copied.rows:
-                        insert_rows(db, table, rows)
-                db.close()
+            make_log(draft / LOG, copied)
             if copied.snapshot is not None and copied.vault is None:
-                _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
-            self._placed(draft, tenant, name)
+                model = learner_of(copied.snapshot) if isinstance(copied.snapshot, bytes) else copied.snapshot
+                _save_privately(model, draft / MODEL, copied.base)
+            return self._placed(draft, tenant, name)
 
-    def restoring(self, wait: float) -> AbstractContextManager[None]:
-        """Hold the lock of restores."""
-        return one_restore(self.folder, wait)
+    @contextmanager
+    def restoring(self, wait: float) -> Iterator[None]:
+        """Hold the lock of restores, or say who has it."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / ".restores", wait=wait))  # the lock is .restores.lock
+            except LockedError as error:
+                raise InUse(f"One restore runs at a time: {error}") from None
+            yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
@@ -444,11 +344,9 @@ class FolderStore(Store):
             path.touch(mode=0o600)
         except OSError as error:
             raise LogError(f"The names cannot be written: {error.strerror}.") from error
-        with refusing(), closing(connected(path)) as db:
-            db.execute("begin immediate" if writes else "begin")
+        with failures(), closing(connected(path, writes=writes)) as db, db:
             db.execute(NAMED_TABLES)
             yield lambda statement, *values: db.execute(statement.replace("%s", "?"), values).fetchall()
-            db.execute("commit")
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
@@ -460,26 +358,21 @@ class FolderStore(Store):
         """Write a file as large as some edits, flush it, and remove it."""
         path = self.folder / f".probe-{secrets.token_hex(8)}"
         try:
-            with path.open("wb") as file:
-                file.write(os.urandom(_PROBE_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
+            write_private(path, [os.urandom(_PROBE_BYTES)])
         except OSError as error:
-            raise LogError(f"The folder cannot be written: {error.strerror}.") from error
+            raise LogError(f"The folder cannot be written: {error.strerror or error}.") from error
         finally:
             with suppress(OSError):
                 path.unlink()
 
     def remove_leftovers(self) -> None:
         """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
-        for probe in self.folder.glob(".probe-*"):
-            with suppress(OSError):
-                probe.unlink()
-        for pattern in ("*/.new-*", "*/.deleted-*"):
-            for folder in self.folder.glob(pattern):
+        for pattern in (".probe-*", "*/.new-*", "*/.deleted-*"):
+            for path in self.folder.glob(pattern):
                 with suppress(OSError):
-                    if folder.name.startswith(".deleted-") or folder.stat().st_mtime < time.time() - 3600:
-                        shutil.rmtree(folder, ignore_errors=True)
+                    if not path.name.startswith(".new-") or path.stat().st_mtime < time.time() - 3600:
+                        shutil.rmtree(path, ignore_errors=True)
+                        path.unlink(missing_ok=True)
 
 
 def _save_privately(model: Learner, path: Path, position: int) -> None:
@@ -488,7 +381,76 @@ def _save_privately(model: Learner, path: Path, position: int) -> None:
     path.chmod(0o600)  # files that replace it keep this
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files that a crash has left: they hold parts of a model. The folder's lock must be held."""
-    for path in folder.glob(f"{MODEL}.*.tmp"):
-        path.unlink(missing_ok=True)
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):  # the model may be deleted at this moment
+        return path.stat().st_size
+    return 0
+
+
+def taken(folder: Path) -> Held:
+    """Take the lock of a model's folder, or say who has it."""
+    try:
+        return take(folder / "writer")  # the lock is writer.lock
+    except LockedError as error:
+        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+
+
+def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
+    """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install -U apsw, whose packages bring a newer one."
+        )
+    with failures():
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY)
+        db.pragma("auto_vacuum", "incremental")  # of a file without tables; others keep what they have
+        if db.pragma("journal_mode", "wal") != "wal":
+            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
+        safe = {"synchronous": "full", "secure_delete": True, "temp_store": "memory", "trusted_schema": False}
+        safe |= {"fullfsync": True, "checkpoint_fullfsync": True}  # macOS: past the cache of the disk
+        for name, value in safe.items():
+            db.pragma(name, value)
+        db.transaction_mode = "IMMEDIATE" if writes else "DEFERRED"
+    return db
+
+
+def make_log(path: Path, copied: Copied) -> None:
+    """Make the file of a log, with the rows of a backup."""
+    path.touch(mode=0o600)
+    about = {"format": FORMAT, "settings": copied.settings, "key": copied.key, "base": copied.base}
+    about |= {"version": __version__, "ran": 0.0}
+    with failures(), closing(connected(path)) as db, db:
+        db.execute("create table about(name text primary key, value) without rowid")
+        db.execute(table_statements("integer not null", " without rowid"))
+        db.executemany("insert into about values(?, ?)", about.items())
+        for table, rows in copied.rows:
+            insert_rows(db, table, rows)
+
+
+def insert_rows(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table, within a transaction."""
+    db.executemany(f"insert into {table} values({MODEL_NUMBER}{', ?' * len(TABLES[table])})", rows)
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what SQLite raises into `LogError`."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise LogError(f"SQLite: {type(error).__name__}: {error}") from None  # it names no value of a row
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file or folder from another one of its name."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        flush(str(folder), os.O_RDONLY)

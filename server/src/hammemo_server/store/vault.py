@@ -22,7 +22,7 @@ import threading
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hammemo._lazy import needed
 from hammemo.files.atomic import delete_leftovers
@@ -32,14 +32,13 @@ from hammemo.receipts.erasure_records import ErasedSubject, add_records, read_re
 from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 DATABASE: Final = "database"
 """The mark that tells a database that was restored from others of the same model."""
 
 HASH_BYTES: Final = 16
 _NONCE: Final = 12
-_TAG: Final = 16
 
 
 class KeyGone(Exception):  # noqa: N818
@@ -58,22 +57,22 @@ class Cipher:
     """
 
     def __init__(self, secret: bytes) -> None:
-        self._aes = _aesgcm()(secret)
+        with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        self._aes = AESGCM(secret)
 
     def sealed(self, plain: bytes, place: bytes) -> bytes:
         """Return a ciphertext that belongs to this place only."""
         nonce = os.urandom(_NONCE)
-        return nonce + bytes(self._aes.encrypt(nonce, plain, place))
+        return nonce + self._aes.encrypt(nonce, plain, place)
 
     def opened(self, sealed: bytes, place: bytes) -> bytes:
         """Return what was sealed for this place; ValueError for anything else."""
         from cryptography.exceptions import InvalidTag
 
-        if len(sealed) < _NONCE + _TAG:
-            raise ValueError("a ciphertext is too short")
         try:
-            return bytes(self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place))
-        except InvalidTag:
+            return self._aes.decrypt(sealed[:_NONCE], sealed[_NONCE:], place)
+        except (InvalidTag, ValueError):  # the second of what is too short
             raise ValueError("a ciphertext was changed, or belongs elsewhere") from None
 
 
@@ -91,15 +90,12 @@ class Vault:
     """
 
     def __init__(self, path: str | os.PathLike[str], log_key: bytes, database: bytes = b"") -> None:
-        _aesgcm()  # refused at once where the package is missing
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._seen: tuple[int, ...] | None = None
-        self._ciphers: dict[str, Cipher] = {}
+        self._read: tuple[tuple[int, ...], Keys] | None = None
         self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
         self.database = f"{self.model}.{database.hex()}" if database else self.model
-        self._keys = self.keys()
-        own = bytes.fromhex(self._keys.keyed(self.model.encode(), b"model"))
+        own = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
         self._subjects, self._ops, notes = (
             blake2b(what, key=own, digest_size=32).digest() for what in (b"subjects", b"operations", b"notes")
         )
@@ -119,9 +115,9 @@ class Vault:
             except FileNotFoundError:
                 raise KeyGone(f"The key file {self.path} is not there: put it back.") from None
             mark = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if mark != self._seen:
-                self._keys, self._seen, self._ciphers = read_keys(self.path), mark, {}
-            return self._keys
+            if self._read is None or self._read[0] != mark:
+                self._read = mark, read_keys(self.path)
+            return self._read[1]
 
     def hashed_subject(self, subject: str) -> bytes:
         """Return the keyed hash by which a subject is stored."""
@@ -148,8 +144,7 @@ class Vault:
     @property
     def is_empty(self) -> bool:
         """Whether the key file holds no key of this database: there are no subjects yet, or its keys were dropped."""
-        start = f"{self.database}/"
-        return not any(name.startswith(start) for name in self.keys().named)
+        return not self._own_names()
 
     def place(self, key: int, position: int) -> bytes:
         """Return what a ciphertext belongs to: a subject's key, and the position of an edit; zeros for neither."""
@@ -165,17 +160,16 @@ class Vault:
         """Return the number of the contents key in use; one is made if there is none."""
         return max(self._numbers("contents"), default=0) or self.new_contents()
 
-    def new_contents(self, erased: Iterable[ErasedSubject] = (), after: int = 0) -> int:
+    def new_contents(self, erased: Sequence[ErasedSubject] = (), after: int = 0) -> int:
         """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
         with locked(self.path):
-            listed = list(erased)
-            return self._new("contents", after, add_records(self.path, self.model, listed) if listed else 0)
+            return self._new("contents", after, add_records(self.path, self.model, erased) if erased else 0)
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
         """Keep only these wrapping keys of the model, and no contents key before this one."""
         kept = {self._name("wrapping", number) for number in wrapping}
         kept |= {self._name("contents", number) for number in self._numbers("contents") if number >= contents}
-        self._drop(name for name in self.keys().named if name.startswith(f"{self.database}/") and name not in kept)
+        self._drop(name for name in self._own_names() if name not in kept)
 
     def _drop(self, names: Iterable[str]) -> None:
         """Drop keys, and temporary files that a killed process left beside the key file: they may hold some."""
@@ -183,60 +177,55 @@ class Vault:
         with locked(self.path):
             delete_leftovers(self.path)
             if gone:
-                self._changed(change_keys(self.path, lambda keys: keys.without(*gone)))
+                self._change(lambda keys: keys.without(*gone))
 
     def drop_all(self) -> None:
         """Drop all keys of the model but those of its backups: it was deleted.
 
         Its records of erasures go, too, where no backup and no other database of the model is left.
         """
-        self.drop((), max(self._numbers("contents"), default=0) + 1)
+        self._drop(self._own_names())
         with locked(self.path):
             keys = self.keys()
-            is_last = not any(name.startswith((f"{self.model}/", f"{self.model}.")) for name in keys.named)
-            if is_last and self.model in keys.erased and not keys.backups_of(self.model):
-                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, 0)))
+            if self.model in keys.erased and not keys.backups_of(self.model) and not self._names_of_model(keys):
+                self._change(lambda keys: keys.with_erased(self.model, 0))
                 records_path(self.path, self.model).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
         """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
-        of_model = (f"{self.model}/", f"{self.model}.")
-        own = f"{self.database}/"
-        self._drop(name for name in self.keys().named if name.startswith(of_model) and not name.startswith(own))
+        self._drop(set(self._names_of_model(self.keys())).difference(self._own_names()))
+
+    def _own_names(self) -> list[str]:
+        return [name for name in self.keys().named if name.startswith(f"{self.database}/")]
+
+    def _names_of_model(self, keys: Keys) -> list[str]:
+        return [name for name in keys.named if name.startswith((f"{self.model}/", f"{self.model}."))]
 
     # Backups
 
     def new_backup(self, name: str, days: float) -> BackupKey:
         """Make the key of a backup, durably, and return it."""
         key = BackupKey.new(days, self.model, self.database)
-        self._changed(change_keys(self.path, lambda keys: keys.with_backup(name, key)))
+        self._change(lambda keys: keys.with_backup(name, key))
         return key
 
     def finish_backup(self, name: str, position: int) -> None:
         """Take note which version a backup holds."""
-        self._changed(
-            change_keys(self.path, lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
-        )
+        self._change(lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
 
     def drop_backup(self, name: str) -> None:
         """Drop the key of a backup that was not written."""
-        self._changed(change_keys(self.path, lambda keys: keys.without_backups([name])))
+        self._change(lambda keys: keys.without_backups([name]))
 
     def drop_expired(self) -> None:
         """Drop the keys of backups that have expired."""
-        if self.keys().expired():
-            drop_expired(self.path)
+        drop_expired(self.path)
 
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
         """Return the backups that may hold a subject whose first row has this position, and when each expires."""
-        held = self.keys().backups
-        return tuple(
-            sorted(
-                (name, key.expires)
-                for name, key in held.items()
-                if key.model == self.model and key.may_hold(self.database, first)
-            )
-        )
+        backups = self.keys().backups.items()
+        held = [(name, key) for name, key in backups if key.model == self.model and key.may_hold(self.database, first)]
+        return tuple(sorted((name, key.expires) for name, key in held))
 
     # Records of erasures
 
@@ -272,49 +261,36 @@ class Vault:
                 settled = [replace(one, database=self.database, position=position) for one in open_ops.values()]
                 add_records(self.path, self.model, settled)
                 size = records_size(self.path, self.model)
-                self._changed(change_keys(self.path, lambda keys: keys.with_erased(self.model, size)))
+                self._change(lambda keys: keys.with_erased(self.model, size))
 
     def _cipher(self, kind: str, number: int) -> Cipher:
         keys, name = self.keys(), self._name(kind, number)
-        cipher = self._ciphers.get(name)
-        if cipher is None:
-            if name not in keys.named:
-                raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
-            cipher = self._ciphers[name] = Cipher(keys.named[name].secret)
-        return cipher
+        if name not in keys.named:
+            raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
+        return Cipher(keys.named[name].secret)
 
     def _new(self, kind: str, after: int, records: int = 0) -> int:
         """Make a key; `records` is how many bytes of records of erasures were added before."""
-        made: list[int] = []
+        with locked(self.path):
+            number = 1 + max([after, *self._numbers(kind)])
+            name, size = self._name(kind, number), self.keys().erased.get(self.model, 0) + records
+            self._change(lambda keys: keys.with_erased(self.model, size).with_key(name, NamedKey.new()))
+        return number
 
-        def add(keys: Keys) -> Keys:
-            made[:] = [1 + max([after, *self._numbers(kind, keys)])]
-            keys = keys.with_erased(self.model, keys.erased.get(self.model, 0) + records)
-            return keys.with_key(self._name(kind, made[0]), NamedKey.new())
-
-        self._changed(change_keys(self.path, add))
-        return made[0]
-
-    def _numbers(self, kind: str, keys: Keys | None = None) -> list[int]:
+    def _numbers(self, kind: str) -> list[int]:
         start = f"{self.database}/{kind}/"
-        names = (keys or self.keys()).named
-        return [int(name.removeprefix(start)) for name in names if name.startswith(start)]
+        return [int(name.removeprefix(start)) for name in self.keys().named if name.startswith(start)]
 
     def _name(self, kind: str, number: int) -> str:
         return f"{self.database}/{kind}/{number}"
 
-    def _changed(self, _: Keys) -> None:
+    def _change(self, change: Callable[[Keys], Keys]) -> None:
+        change_keys(self.path, change)
         with self._lock:
-            self._seen = None  # read again: another process may have been quicker
+            self._read = None  # read again: another process may have been quicker
 
 
 def drop_database(path: str | os.PathLike[str], database: str) -> None:
     """Drop the keys of a database that was being restored, by its mark in hexadecimal digits."""
     if gone := [name for name in read_keys(path).named if name.partition("/")[0].endswith(f".{database}")]:
         change_keys(path, lambda keys: keys.without(*gone))
-
-
-def _aesgcm() -> Any:
-    with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    return AESGCM

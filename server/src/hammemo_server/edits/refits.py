@@ -1,8 +1,14 @@
-"""What a model has chosen by its rows, as bytes: what the log keeps of a choice.
+"""What a refit has fitted or chosen, as bytes: what the log keeps of it.
 
-Sites, cells of numbers, reserved tokens, the settings of the vote and its weights are logged as the file of a model
-without rows. A process that applies the log counts the rows that it keeps under them, and so has the same bytes as the
-writer. It chooses nothing: that takes seconds to minutes, and depends on the processor and on versions of libraries.
+**Weights.** The log keeps what was fitted, not the request to fit. So a process that applies the log, after a crash or
+on another node, has the weights that answers were given with, to the bit: whatever its processor does to the last digit
+of a sum, and whichever examples its own sample holds (that depends on how edits were grouped, once examples are more
+than the sample has room for). And it need not fit again, which takes seconds.
+
+**Choices.** Sites, cells of numbers, reserved tokens, the settings of the vote and its weights are logged as the file
+of a model without rows. A process that applies the log counts the rows that it keeps under them, and so has the same
+bytes as the writer. It chooses nothing: that takes seconds to minutes, and depends on the processor and on versions of
+libraries.
 
 While sites are chosen, the writer goes on with edits. They are counted under the new layout with all other rows, since
 the choice is applied to the version that it meets.
@@ -10,8 +16,13 @@ the choice is applied to the version that it meets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import zlib
+from typing import TYPE_CHECKING, Any, Final
 
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from hammemo._arrays.checked import StoredArrays
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.models import numbers
 from hammemo.models.editing import edit, take_state
@@ -19,13 +30,18 @@ from hammemo.models.learn import chosen_if_doubled, has_doubled
 from hammemo.models.number_state import NumberMemory
 from hammemo.models.refit import with_choice
 from hammemo.models.regressor import MemoryRegressor
-from hammemo_server.edits.weights import compressed, decompressed
+from hammemo.models.weigh import with_weights
+from hammemo_server.edits.operations import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
+    from hammemo.votes import Vote
+
+MAX_BYTES: Final = 2**28
+"""The most bytes of weights: what logs can keep in one body, with room to spare."""
 
 
 def is_choice_due(model: Learner, since: int) -> bool:
@@ -64,8 +80,7 @@ def packed_choice(model: Learner) -> bytes:
         memory = NumberMemory.empty(model.state.layout)
         take_state(bare, model.state.but(memory=memory, store=None, position=None))
     else:
-        state = model.state
-        take_state(bare, state.with_memory(state.memory.empty_like(), store=None))
+        take_state(bare, model.state.with_memory(model.state.memory.empty_like(), store=None))
     return compressed(file_bytes(bare))
 
 
@@ -76,3 +91,39 @@ def take_choice(model: Learner, choice: bytes) -> None:
         raise ValueError("this is not the layout and the vote of such a model")
     taken: Callable[..., Any] = numbers.with_choice if isinstance(model, MemoryRegressor) else with_choice
     edit(model, lambda private: taken(private.settings(), private.state, chosen.state))
+
+
+def packed(vote: Vote) -> bytes:
+    """Return what was fitted; `TooLarge` where a log cannot keep it."""
+    return compressed(safetensors.numpy.save(vote.state()))
+
+
+def compressed(fitted: bytes) -> bytes:
+    """Return what was fitted or chosen as a log keeps it; `TooLarge` where it cannot."""
+    if len(fitted) > MAX_BYTES:
+        raise TooLarge(
+            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: download the model, refit it, and "
+            "upload it under another name."
+        )
+    return zlib.compress(fitted, 1)  # weights that labels share come with zeros for each label
+
+
+def decompressed(data: bytes) -> bytes:
+    """Return what `compressed` was given; ValueError where the bytes are damaged."""
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"these are not weights ({type(error).__name__})") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("these are not weights: they end too early or too late")
+    return found
+
+
+def take(model: MemoryClassifier, weights: bytes) -> None:
+    """Give a model the weights that `packed` returned, checked; ValueError where they are not its own."""
+    try:
+        arrays = safetensors.numpy.load(decompressed(weights))
+    except SafetensorError as error:
+        raise ValueError(f"these are not weights ({type(error).__name__})") from None
+    edit(model, lambda private: with_weights(private.settings(), private.state, StoredArrays(arrays)))
