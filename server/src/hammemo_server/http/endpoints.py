@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -48,6 +48,7 @@ _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
 
 BodyKind = Literal["none", "json", "tensors", "list", "file"]
+Handler: TypeAlias = "Callable[[Service, Call], Awaitable[Answer | None]]"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Operation:
     method: str
     path: str
     role: str | None
-    handle: Callable[[Service, Call], Awaitable[Answer | None]]
+    handle: Handler
     says: str
     body: BodyKind = "none"
     takes: Any = None

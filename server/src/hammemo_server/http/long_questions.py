@@ -101,7 +101,8 @@ class InProcesses:
     def __init__(self, processes: int, limits: Limits, given: dict[str, Any]) -> None:
         self._limits, self._given = limits, msgspec.json.encode(given)
         self._shares = Shares(processes)
-        self._idle: list[_Process] = []
+        self._idle: dict[_Process, asyncio.TimerHandle] = {}
+        """Processes that wait for a question, and what ends each if none comes."""
         self._all: set[_Process] = set()
 
     async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
@@ -123,7 +124,11 @@ class InProcesses:
         return answered.body, answered.version
 
     async def _ask(self, asked: Asked, stop: asyncio.Event) -> Answered:
-        process = self._idle.pop() if self._idle else _Process()
+        if self._idle:
+            process, retiring = self._idle.popitem()
+            retiring.cancel()
+        else:
+            process = _Process()
         self._all.add(process)
         try:
             found = await process.ask(self._given, asked, stop)
@@ -131,18 +136,18 @@ class InProcesses:
             self._all.discard(process)
             await process.end()
             raise Unavailable("The process that was to answer has ended: ask again.") from None
-        process.rests(asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process))
-        self._idle.append(process)
+        self._idle[process] = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process)
         return found
 
     def _retire(self, process: _Process) -> None:
-        if process in self._idle:
-            self._idle.remove(process)
-            self._all.discard(process)
-            process.close()
+        del self._idle[process]
+        self._all.discard(process)
+        process.close()
 
     async def end(self) -> None:
         """End the processes."""
+        for retiring in self._idle.values():
+            retiring.cancel()
         await asyncio.gather(*(process.end() for process in self._all))
 
 
@@ -151,16 +156,9 @@ class _Process:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self._retiring: asyncio.TimerHandle | None = None
-
-    def rests(self, retiring: asyncio.TimerHandle) -> None:
-        """Take note of when it ends if no question comes."""
-        self._retiring = retiring
 
     async def ask(self, given: bytes, asked: Asked, stop: asyncio.Event) -> Answered:
         """Return the answer to a question, or a refusal soon after `stop` is set."""
-        if self._retiring is not None:
-            self._retiring.cancel()
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "hammemo_server.http.question_process",
@@ -198,8 +196,6 @@ class _Process:
 
     async def end(self) -> None:
         """End it now; it holds nothing that could be lost."""
-        if self._retiring is not None:
-            self._retiring.cancel()
         if self._process is not None:
             if self._process.returncode is None:
                 self._process.kill()

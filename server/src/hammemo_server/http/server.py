@@ -57,6 +57,8 @@ from hammemo_server.models.waiting import Upkeep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+    from starlette.types import ASGIApp
+
 
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""
@@ -105,12 +107,9 @@ class ServerSettings(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
+        with contextlib.suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost"
 
     def check(self) -> None:
         """Refuse settings that would let in callers without a token."""
@@ -147,16 +146,20 @@ def run(settings: ServerSettings) -> None:
     """Serve until a signal comes."""
     settings.check()
     _allow_open_files()
+    tokens = _begun(settings)
+    with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+        try:
+            with _host(settings) as host:
+                asyncio.run(_write_and_answer(settings, host, tokens, listening))
+        finally:
+            log.info("ended")
+
+
+def _begun(settings: ServerSettings) -> Tokens | None:
+    """Begin the log and return the tokens, in the writer and in a worker."""
     sys.setswitchinterval(_TURN_SECONDS)
     logs.begin(settings.log_level)
-    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
-    with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
-        host = _host(settings)
-        try:
-            asyncio.run(_write_and_answer(settings, host, tokens, listening))
-        finally:
-            host.close()
-            log.info("ended")
+    return None if settings.token_file is None else Tokens(Path(settings.token_file))
 
 
 def _allow_open_files() -> None:
@@ -273,20 +276,28 @@ def _server(
     )
 
 
+def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp, _Server]:
+    """Return what answers, and its server for clients; it counts the connections of each address."""
+    limits, tls = service.limits, settings.tls_cert is not None
+    addresses = settings.addresses(limits)
+    app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
+    return app, _server(app, settings, limits, tls=tls, addresses=addresses)
+
+
 async def _write_and_answer(
     settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket
 ) -> None:
     limits, service = host.limits, Service(host, tokens, long=_long_questions(settings, host.limits))
     service.remove_leftovers()
-    tls, addresses = settings.tls_cert is not None, settings.addresses(limits)
-    app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
-    servers = [(_server(app, settings, limits, tls=tls, addresses=addresses), listening)]
+    app, server = _app_and_server(service, settings)
+    servers = [(server, listening)]
     async with contextlib.AsyncExitStack() as stack:
         if settings.health_port is not None:  # with connections of its own, which no other ones can use up
             probes = make_app(service, settings.names, loopback=settings.is_loopback, probes=True)
             probed = stack.enter_context(listen(settings.host, settings.health_port, shared=False))
-            servers.append((_server(probes, settings, limits, tls=tls), probed))
+            servers.append((_server(probes, settings, limits, tls=settings.tls_cert is not None), probed))
         stack.push_async_callback(service.end)
+        workers = None
         if settings.workers:
             _remove_old_sockets()
             inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PRIVATE))) / "writer"
@@ -295,12 +306,9 @@ async def _write_and_answer(
             passed_on.listen()
             passed_on.setblocking(False)
             servers.append((_server(app, settings, limits, tls=False), passed_on))
-            port = listening.getsockname()[1]
-            workers = _Workers(settings, port, inside)
-            stack.push_async_callback(workers.begin())
-            _on_hangup(settings, [server for server, _ in servers], workers)
-        else:
-            _on_hangup(settings, [server for server, _ in servers])
+            workers = _Workers(settings, listening.getsockname()[1], inside)
+            stack.push_async_callback(workers.end)
+        _on_hangup(settings, [server for server, _ in servers], workers)
         await _serve(service, servers, settings)
 
 
@@ -365,14 +373,8 @@ class _Workers:
     def __init__(self, settings: ServerSettings, port: int, writer: Path) -> None:
         given = {**msgspec.structs.asdict(settings), "port": port, "replica": True, "workers": 0}
         self._given_to_worker = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
-        self._n = settings.workers
         self._running: list[asyncio.subprocess.Process] = []
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def begin(self) -> Callable[[], Awaitable[None]]:
-        """Start all; return how to end them."""
-        self._tasks = [asyncio.create_task(self._keep(i)) for i in range(self._n)]
-        return self._end
+        self._tasks = [asyncio.create_task(self._keep(i)) for i in range(settings.workers)]
 
     async def _keep(self, i: int) -> None:
         """Start a worker, and another one after it if it ends."""
@@ -394,7 +396,8 @@ class _Workers:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGHUP)
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End all processes."""
         for task in self._tasks:
             task.cancel()
         for process in self._running:
@@ -410,18 +413,12 @@ def run_worker(given_settings: bytes) -> None:
     """Answer, and pass edits on, until standard input ends."""
     given = msgspec.json.decode(given_settings)
     settings = msgspec.convert(given["settings"], ServerSettings)
-    logs.begin(settings.log_level)
-    sys.setswitchinterval(_TURN_SECONDS)
+    tokens = _begun(settings)
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # a signal to the whole group: the writer says when
-    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
-    host = _host(settings)
-    try:
-        with listen(settings.host, settings.port, shared=True) as listening:
-            asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
-    finally:
-        host.close()
+    with _host(settings) as host, listen(settings.host, settings.port, shared=True) as listening:
+        asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
 
 
 async def _answer(
@@ -432,9 +429,7 @@ async def _answer(
         transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all))
     ) as client:
         service = Service(host, tokens, _passing_on(client, limits))
-        addresses = settings.addresses(limits)
-        app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
-        server = _server(app, settings, limits, tls=settings.tls_cert is not None, addresses=addresses)
+        _, server = _app_and_server(service, settings)
         _on_hangup(settings, [server])
         loop = asyncio.get_running_loop()
 
@@ -458,13 +453,9 @@ def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, fl
         if call.has_more:
             body = pieces(call, limits.file, limits.file_seconds)
         try:
-            answer = await client.request(
-                call.scope["method"],
-                f"http://writer{call.scope['path']}",
-                headers=headers,
-                content=body,
-                timeout=httpx.Timeout(_WRITER_SECONDS, read=seconds),
-            )
+            method, place = call.scope["method"], f"http://writer{call.scope['path']}"
+            timeout = httpx.Timeout(_WRITER_SECONDS, read=seconds)
+            answer = await client.request(method, place, headers=headers, content=body, timeout=timeout)
         except httpx.TransportError:
             raise Unavailable("The writer cannot be reached: send the edit again with the same op.") from None
         return Answer(answer.content, answer.status_code, answer.headers["content-type"].encode())

@@ -14,7 +14,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from hammemo_server.http.long_questions import InThreads, LongQuestions
 from hammemo_server.http.messages import Answer, Refused, header, unless_gone
 from hammemo_server.http.questions import list_names, with_lists
 from hammemo_server.http.tenant_slots import SharedThreads
-from hammemo_server.http.tokens import Caller, Tokens, local_caller
+from hammemo_server.http.tokens import LOCAL_CALLER, Caller, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -127,15 +127,14 @@ class Service:
         self.draining = False
         self.admission = Admission(self.limits)
         self.metrics = metrics.Metrics(self._described, self.quotas, lambda: self.admission.inside)
-        self._local = local_caller()
+        self._local = LOCAL_CALLER
         self._strangers = Strangers()
         self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
         self._long: LongQuestions = InThreads(host) if long is None else long
-        self._times: dict[str, Rate] = {}
+        self._times: defaultdict[str, Rate] = defaultdict(lambda: Rate(_TIMES_A_SECOND))
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
         self._sending: Counter[str] = Counter()
-        self._ready: WeakKeyDictionary[ServedModel, ReadyVersion] = WeakKeyDictionary()
-        self._preparing: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
     def caller(self, scope: Scope) -> Caller:
@@ -158,7 +157,7 @@ class Service:
 
     def may_take_time(self, call: Call) -> bool:
         """Return whether this process may spend some milliseconds of Python code on a question of this tenant."""
-        return self._times.setdefault(call.caller.tenant, Rate(_TIMES_A_SECOND)).take()
+        return self._times[call.caller.tenant].take()
 
     async def long_answer(self, call: Call, ask: str) -> Answer:
         """Answer a long question, as long as its caller waits for the answer."""
@@ -233,11 +232,14 @@ class Service:
         if min_version is not None:
             await self._reached(hosted, min_version)
         model, version = hosted.answering(min_version)
-        call.facts["version"] = version
-        ready = self._ready.get(hosted)
-        if ready is not None and ready.version == version:
-            return ready
-        return await self._prepared(hosted, ReadyVersion(model, version, hosted.settings.column_names))
+        known, preparing = self._ready.get(hosted, (-1, None))
+        if preparing is None or known < version or preparing.get_loop() is not asyncio.get_running_loop():
+            made = ReadyVersion(model, version, hosted.settings.column_names)
+            preparing = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
+            self._ready[hosted] = version, preparing  # requests meanwhile wait for the same work
+        ready = await asyncio.shield(preparing)
+        call.facts["version"] = ready.version
+        return ready
 
     async def _reached(self, hosted: ServedModel, version: int) -> None:
         """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
@@ -245,32 +247,21 @@ class Service:
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
 
-    async def _prepared(self, hosted: ServedModel, made: ReadyVersion) -> ReadyVersion:
-        """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
-        version, running = self._preparing.get(hosted, (-1, None))
-        if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():
-            running = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
-            self._preparing[hosted] = made.version, running
-        ready = await asyncio.shield(running)
-        known = self._ready.get(hosted)
-        if known is None or known.version < ready.version:
-            self._ready[hosted] = ready
-        return ready
-
     def _described(self, tenant: str) -> list[metrics.Described]:
         found: list[metrics.Described] = []
         for name in self.host.names(tenant):
-            try:
-                hosted = self.host.get(tenant, name)
-                facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
-            except NoSuchModel:  # removed meanwhile
-                continue
-            except Unavailable:  # damaged, or in use elsewhere
-                found.append((name, {"is_open": 0, "can_edit": 0}))
-                continue
-            at = facts.get("snapshot_time")
-            found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
+            with suppress(NoSuchModel):  # removed meanwhile
+                found.append((name, self._facts(tenant, name)))
         return found
+
+    def _facts(self, tenant: str, name: str) -> dict[str, Any]:
+        try:
+            hosted = self.host.get(tenant, name)
+            facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
+        except Unavailable:  # damaged, or in use elsewhere
+            return {"is_open": 0, "can_edit": 0}
+        at = facts["snapshot_time"]
+        return facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}
 
     def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
         """Return how much a tenant stores and may store, of models, labels, examples and bytes; 0 for any number."""

@@ -111,11 +111,7 @@ class ErasableModel(WrittenModel):
             request = self._journal.vault.request_of(one)
             waiting = Waiting(one.op, body, content, b"", request=request, parts=parts)
             self._make_erasure(waiting, refit=one.refit)
-            futures.append(waiting.future)
-            with self._arrived:
-                self._queue.append(waiting)
-                self._queued_bytes += len(body)
-                self._arrived.notify()
+            futures.append(self._enqueue(waiting))
         refused = [future.exception() for future in futures]
         for error in refused:
             if error is not None and not isinstance(error, NoSuchSubject):  # the backup need not hold all of them
@@ -271,22 +267,12 @@ class ErasableModel(WrittenModel):
         records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
         contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
-        digest_before = keyed_digest_of(journal, model)
+        before = keyed_digest_of(journal, model)
         layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
         entries = []
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
-            op, version = waiting.op, state.version
-            facts = ErasureFacts(
-                waiting.request,
-                version,
-                digest_before,
-                rows,
-                labels,
-                layout,
-                refit is not None,
-                self._hash_of(waiting),
-                contents,
-            )
+            op, version, whose, fitted = waiting.op, state.version, self._hash_of(waiting), refit is not None
+            facts = ErasureFacts(waiting.request, version, before, rows, labels, layout, fitted, whose, contents)
             erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
             body = journal.erasure_body(key)
             entries.append(Entry(op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure))

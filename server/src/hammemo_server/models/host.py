@@ -8,7 +8,6 @@ other tenants never wait for it. The lock of the host is held only while its dic
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,6 +31,7 @@ from hammemo_server.edits.operations import (
     NoSuchModel,
     NothingLearnt,
     QuotaReached,
+    ServiceError,
     TooLarge,
     Unavailable,
     check_name,
@@ -44,6 +44,7 @@ from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health
 from hammemo_server.models.replica import ReplicaModel
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep
 from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
@@ -55,12 +56,9 @@ from hammemo_server.store.vault import KeyGone, Vault
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.base_log import Log
     from hammemo_server.store.model_store import Store
 
-
-_logger = logging.getLogger("hammemo_server")
 
 _LISTS: Final = ".lists"
 """Under which name a quota counts lists: no model can have it."""
@@ -112,7 +110,7 @@ class Host:
         self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
         if self.keys is not None and not replica:
             drop_expired(self.keys)
-        self.health = Health(self)
+        self.health = Health(self._can_answer, self._unwritable)
         with _reaching("The logs cannot be reached"):
             self.store = store_of(self.folder, log, replica=replica)
             if not replica:
@@ -122,7 +120,7 @@ class Host:
         self._quotas: dict[str, Quota] = {}
         self._tenants: dict[str, threading.RLock] = {}
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
 
     def __enter__(self) -> Host:
         return self
@@ -140,14 +138,11 @@ class Host:
             self._check_free(tenant, name)
             if name not in self.store.names(tenant):
                 self.quota(tenant).check(Usage(bytes=MODEL_BYTES))
-            if not self.store.create(tenant, name, checked.text(), None):
-                model = self.get(tenant, name)
-                if model.settings.uploaded or model.settings.given != checked.given:
-                    raise Exists(
-                        f"There is a model {name!r} with other settings: delete it first, or take another name."
-                    )
-                return model
-            return self.get(tenant, name)
+            is_new = self.store.create(tenant, name, checked.text(), None)
+            model = self.get(tenant, name)
+            if not is_new and (model.settings.uploaded or model.settings.given != checked.given):
+                raise Exists(f"There is a model {name!r} with other settings: delete it first, or take another name.")
+            return model
 
     def known(self, tenant: str, name: str) -> ServedModel | None:
         """Return a model if it is open; this takes no lock, so an event loop may call it."""
@@ -167,24 +162,45 @@ class Host:
             gone = self._models.pop((tenant, name), None)
             if gone is not None:
                 gone.close()
-            if self._closed:
-                raise _stops()
-            model = self._opened(tenant, name)
-            if not self._added(model):
-                model.close()
-                raise _stops()
-            return model
-
-    def _added(self, model: ServedModel) -> bool:
-        """Keep a model that was opened, unless the host was closed meanwhile."""
-        with self._lock:
-            if not self._closed:
-                self._models[model.tenant, model.name] = model
-            return not self._closed
+            if not self._closed.is_set():
+                model = self._opened(tenant, name)
+                with self._lock:
+                    if not self._closed.is_set():
+                        self._models[tenant, name] = model
+                        return model
+                model.close()  # the host was closed meanwhile
+            raise Unavailable("The service stops: try again later.")
 
     def _of_tenant(self, tenant: str) -> threading.RLock:
         """Return the lock under which models and lists of a tenant are opened, made and deleted."""
         return self._tenants.setdefault(tenant, threading.RLock())
+
+    def _can_answer(self) -> bool:
+        """Return whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
+        if not self.store.is_there():
+            return False
+        if self.opened():
+            return True
+        try:
+            places = [(tenant, name) for tenant in self.tenants() for name in self.names(tenant)]
+        except ServiceError:
+            return False
+        for tenant, name in places:
+            with suppress(ServiceError):
+                self.get(tenant, name)
+                return True
+        return not places
+
+    def _unwritable(self) -> list[str] | None:
+        """Return the open models, as tenant/name, whose edits cannot be made durable; None for all models."""
+        if self.replica or not self.store.is_there():
+            return None
+        try:
+            self.store.check_writable()
+        except LogError:
+            return None
+        written = [model for model in self.opened() if isinstance(model, WrittenModel)]
+        return sorted(f"{model.tenant}/{model.name}" for model in written if not model.can_edit)
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -234,7 +250,7 @@ class Host:
 
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
         """Return a named list of labels, its items as a JSON array."""
-        _check_list(tenant, name)
+        _check_names(tenant, name, "list")
         with _reaching(f"The list {name!r} cannot be read"):
             found = self.store.read_list(tenant, name)
         if found is None:
@@ -243,7 +259,7 @@ class Host:
 
     def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
         """Keep a named list of labels in the place of the one of that name: in one step, durably."""
-        _check_list(tenant, name)
+        _check_names(tenant, name, "list")
         tokens = checked_items(items, self.limits)
         data = encoded_items(tokens)
         with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
@@ -279,7 +295,7 @@ class Host:
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
-        _check_list(tenant, name)
+        _check_names(tenant, name, "list")
         with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted"):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
@@ -292,7 +308,7 @@ class Host:
 
     def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
         """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
-        _check_list(tenant, name)
+        _check_names(tenant, name, "list")
         with _reaching(f"The list {name!r} cannot be read"):
             return self._lists.get(tenant, name, age)
 
@@ -349,7 +365,7 @@ class Host:
     def close(self) -> None:
         """Finish the edits that wait, refuse later ones, and close all models."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             models, self._models = list(self._models.values()), {}
         closers = [threading.Thread(target=model.close) for model in models]
         for closer in closers:
@@ -373,10 +389,14 @@ class Host:
                 journal = self._journal(name, log) if has_subjects else None
                 if self.replica:
                     return ReplicaModel(tenant, name, log, journal)
+                written: WrittenModel
                 if journal is not None:
-                    return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
-                signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
-                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing))
+                    written = ErasableModel(tenant, name, log, self.limits, self.upkeep, journal)
+                else:
+                    signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                    written = WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing)
+                written.count_in(self.quota(tenant))
+                return written
             except BaseException:
                 log.close()
                 raise
@@ -393,10 +413,6 @@ class Host:
         """Return what the lists and the open models of a tenant hold."""
         models = (model.usage() for model in self.opened() if model.tenant == tenant)
         return total((self._lists_usage(tenant), *models))
-
-    def _counted(self, model: WrittenModel) -> WrittenModel:
-        model.count_in(self.quota(model.tenant))
-        return model
 
     def _vault(self, tenant: str, name: str) -> Vault | None:
         """Return the secrets of a model that is about to be deleted, if it has any."""
@@ -486,19 +502,10 @@ def _reaching(what: str) -> Iterator[None]:
     try:
         yield
     except LogError as error:
-        _logger.error("%s: %s", what, error)  # which holds no example
+        logger.error("%s: %s", what, error)  # which holds no example
         raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
 
 
-def _check_names(tenant: str, name: str) -> None:
+def _check_names(tenant: str, name: str, kind: str = "model") -> None:
     check_name("tenant", tenant)
-    check_name("model", name)
-
-
-def _check_list(tenant: str, name: str) -> None:
-    check_name("tenant", tenant)
-    check_name("list", name)
-
-
-def _stops() -> Unavailable:
-    return Unavailable("The service stops: try again later.")
+    check_name(kind, name)

@@ -6,20 +6,16 @@ that it had not read yet, it loads the snapshot.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from hammemo_server.models.applying import caught_up
 from hammemo_server.models.served import ServedModel
-from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log
 
-_logger = logging.getLogger("hammemo_server")
 
 LOOKS: Final = 0.01
 """Seconds between two looks at the log."""
@@ -39,13 +35,12 @@ class ReplicaModel(ServedModel):
         self._stop = threading.Event()
         self._gone = False
         self._checked = time.monotonic()
-        self._thread = threading.Thread(target=self._follow, name=f"hammemo replica {tenant}/{name}", daemon=True)
-        self._thread.start()
+        self._following = self._thread("replica", self._follow)
 
     def close(self, *, last_snapshot: bool = True) -> None:
         """Stop following."""
         self._stop.set()
-        self._thread.join()
+        self._following.join()
         super().close(last_snapshot=last_snapshot)
 
     @property
@@ -63,21 +58,11 @@ class ReplicaModel(ServedModel):
                 pause = LOOKS
             except Exception as error:  # a log that is gone may come back
                 if pause != _LATER:
-                    shown = error if isinstance(error, LogError) else ""
-                    _logger.error(
-                        "cannot follow: %s %s",
-                        type(error).__name__,
-                        shown,
-                        extra={"tenant": self.tenant, "model": self.name, "version": self.version},
-                    )
+                    self._report("cannot follow", error)
                 pause = _LATER
 
     def _look(self) -> None:
         if time.monotonic() - self._checked >= _IDENTITY:
             self._gone, self._checked = not self._log.is_current(), time.monotonic()
-        if not self._log.has_changed():
-            return
-        state = caught_up(self._log, self._state, self.settings, self._journal)
-        if state is not self._state:
-            self._snapshot_version = self._log.base()
-            self._publish(state)
+        if self._log.has_changed():
+            self._catch_up()

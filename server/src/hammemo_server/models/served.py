@@ -10,6 +10,7 @@ follows the log of another process.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -32,12 +33,16 @@ from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from hammemo.models.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
     from hammemo_server.store.base_log import Log
+
+
+logger = logging.getLogger("hammemo_server")
 
 
 class ServedModel:
@@ -212,6 +217,28 @@ class ServedModel:
     def is_gone(self) -> bool:
         """Whether the model was deleted, by the process that writes it."""
         return False
+
+    def _catch_up(self) -> None:
+        """Apply what is new in the log."""
+        state = caught_up(self._log, self._state, self.settings, self._journal)
+        if state is not self._state:
+            self._publish(state)
+        self._snapshot_version = self._log.base()
+
+    def _thread(self, what: str, work: Callable[..., None], *given: Any) -> threading.Thread:
+        """Start a thread of this model."""
+        name = f"hammemo {what} {self.tenant}/{self.name}"
+        thread = threading.Thread(target=work, args=given, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _report(self, what: str, error: BaseException) -> None:
+        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
+        text: Any = error if isinstance(error, LogError) else ""
+        logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
 
     def _publish(self, state: State) -> None:
         with self._changed:

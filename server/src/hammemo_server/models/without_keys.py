@@ -6,21 +6,17 @@ more, and no subject can be erased. In PostgreSQL snapshots are encrypted, too: 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, Unavailable
 from hammemo_server.models.applying import State
-from hammemo_server.models.served import ServedModel
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hammemo_server.store.base_log import Log
-
-
-_logger = logging.getLogger("hammemo_server")
 
 
 class ModelWithoutKeys(ServedModel):
@@ -30,8 +26,7 @@ class ModelWithoutKeys(ServedModel):
         super().__init__(tenant, name, log)
         self._lost = log.head() - self.version
         """How many edits after the snapshot cannot be read."""
-        facts = {"tenant": tenant, "model": name, "version": self.version}
-        _logger.error("no key file: the journal and %d edits cannot be read", self._lost, extra=facts)
+        logger.error("no key file: the journal and %d edits cannot be read", self._lost, extra=self._facts())
 
     def _first_state(self) -> State:
         try:

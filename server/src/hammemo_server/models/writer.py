@@ -26,12 +26,11 @@ that closes does not wait for it: the first edit after a restart begins it again
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -55,8 +54,8 @@ from hammemo_server.edits.operations import (
 )
 from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.settings import check_parts
-from hammemo_server.models.applying import Applier, State, caught_up
-from hammemo_server.models.served import ServedModel
+from hammemo_server.models.applying import Applier, State
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.store.log import Entry, IssuedReceipt, LogError, Seen
 
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
     from hammemo_server.erasure.signing import Signing
     from hammemo_server.store.base_log import Log
 
-_logger = logging.getLogger("hammemo_server")
 
 _IDLE_SECONDS: Final = 1.0
 """Seconds after which a writer without work renews the lease of its log."""
@@ -117,8 +115,8 @@ class WrittenModel(ServedModel):
         super().__init__(tenant, name, log, journal)
         self._signing = signing
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
-        self._quota: Quota | None = None
-        """What all models of the tenant may hold together."""
+        self._quota = Quota(Usage())
+        """What all models of the tenant may hold together; without bounds until `count_in` names it."""
         self._disk = 0, 0
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
         self._a_label: int | None = None
@@ -139,12 +137,7 @@ class WrittenModel(ServedModel):
         self._snapshots = threading.Lock()
         self._due = threading.Condition()
         self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
-        self._threads = [
-            threading.Thread(target=target, name=f"hammemo {what} {tenant}/{name}", daemon=True)
-            for what, target in (("writer", self._write), ("snapshots", self._make_snapshots))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = self._thread("writer", self._write), self._thread("snapshots", self._make_snapshots)
 
     # Edits, handed over by any thread
 
@@ -155,10 +148,15 @@ class WrittenModel(ServedModel):
             self._check_signed(edit)
             waiting.receipt = True
         with self._arrived:
-            if self._closing:
-                raise Unavailable("The service stops: send the edit again later.")
             if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
                 raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
+            return self._enqueue(waiting)
+
+    def _enqueue(self, waiting: Waiting) -> Future[Acknowledgement]:
+        """Let an edit wait for the writer."""
+        with self._arrived:
+            if self._closing:
+                raise Unavailable("The service stops: send the edit again later.")
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
@@ -254,12 +252,9 @@ class WrittenModel(ServedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
-        self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
-        if self._quota is not None and (
-            self._a_label is None
-            or self._quota.is_much(self._taken)
-            or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
-        ):
+        self._apply(self._within_quota(fresh))
+        learns_only = all(waiting.content.kind.startswith("learn") for waiting in fresh)
+        if self._a_label is None or not learns_only or self._quota.is_much(self._taken):
             self._note_usage()
         for waiting in group:
             if waiting.op in seen:
@@ -272,21 +267,21 @@ class WrittenModel(ServedModel):
 
     def _measure(self) -> None:
         """Look how large the snapshot and the log are; between two looks edits are added up."""
-        if self._quota is not None:
-            snapshot, log = self._disk_bytes()
-            self._disk = snapshot, max(0, log - self._unsaved_bytes)
-            self._note_usage()
+        snapshot, log = self._disk_bytes()
+        self._disk = snapshot, max(0, log - self._unsaved_bytes)
+        self._note_usage()
 
     def _note_usage(self) -> None:
-        if self._quota is not None:
-            self._taken, (snapshot, log) = Usage(), self._disk
-            model = self._state.model
-            usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
-            self._a_label = None if model is None else a_label
-            self._quota.note(self.name, usage)
+        self._taken, (snapshot, log), model = Usage(), self._disk, self._state.model
+        usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
+        self._a_label = None if model is None else a_label
+        self._quota.note(self.name, usage)
 
-    def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
+    def _within_quota(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
+        if not fresh:
+            return fresh
+        quota = self._quota
         a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
         most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
         with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
@@ -344,14 +339,9 @@ class WrittenModel(ServedModel):
             before, after = self.named(state), self.named(State(model, state.version + 1))
             assert before is not None
             assert after is not None
-            waiting.issued = self._signing.signed(
-                waiting.given_op,
-                (before, state.version),
-                (after, state.version + 1),
-                body,
-                waiting.asked(),
-                self._backups_of(waiting),
-            )
+            moments = (before, state.version), (after, state.version + 1)
+            asked, backups = waiting.asked(), self._backups_of(waiting)
+            waiting.issued = self._signing.signed(waiting.given_op, *moments, body, asked, backups)
             return self._append(accepted, bodies)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
@@ -406,36 +396,20 @@ class WrittenModel(ServedModel):
             return
         if is_choice_due(model, self._tried_at):
             self._tried_at = model.state.n_examples
-            name = f"hammemo choice {self.tenant}/{self.name}"
-            self._chooser = threading.Thread(
-                target=self._choose,
-                args=(model, self._state.version, (self._refits, self._forgets)),
-                name=name,
-                daemon=True,
-            )
-            self._chooser.start()
+            began = self._refits, self._forgets
+            self._chooser = self._thread("choice", self._choose, model, self._state.version, began)
 
     def _choose(self, model: Learner, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
-            with nullcontext() if self._quota is None else self._quota.long_edits:
+            with self._quota.long_edits:
                 content = LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            waiting = Waiting(op, body, content, digest(body, self._log.key), began)
-            with self._arrived:
-                if self._closing:
-                    return
-                self._queue.append(waiting)
-                self._queued_bytes += len(body)
-                self._arrived.notify()
-            acknowledgement = waiting.future.result()
+            done = self._enqueue(Waiting(op, body, content, digest(body, self._log.key), began)).result()
             self._tried_at = 0
-            _logger.info(
-                "sites and vote were chosen by version %d",
-                version,
-                extra=self._facts() | {"version": acknowledgement.version},
-            )
+            facts = self._facts() | {"version": done.version}
+            logger.info("sites and vote were chosen by version %d", version, extra=facts)
         except (_Stale, Unavailable):  # the next edit begins another
             self._tried_at = 0
         except Exception as error:
@@ -474,10 +448,9 @@ class WrittenModel(ServedModel):
                 while not done.wait(_IDLE_SECONDS):
                     self._log.renew_lease()
 
-        thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
-        thread.start()
+        thread = self._thread("lease", renew)
         try:
-            with nullcontext() if self._quota is None else self._quota.long_edits:
+            with self._quota.long_edits:
                 yield
         finally:
             done.set()
@@ -488,13 +461,12 @@ class WrittenModel(ServedModel):
         try:
             self._log.reopen()
         except InUse:  # another process writes now: this one follows, and tries again
-            self._publish(caught_up(self._log, self._state, self.settings, self._journal))
+            self._catch_up()
             raise
-        self._publish(caught_up(self._log, self._state, self.settings, self._journal))
-        self._snapshot_version = self._log.base()
+        self._catch_up()
         self._refits += 1  # there may have been one
         self._must_recover = False
-        _logger.info("the log is open again", extra=self._facts())
+        logger.info("the log is open again", extra=self._facts())
 
     def _keep_log(self) -> None:
         if self._must_recover:
@@ -572,14 +544,6 @@ class WrittenModel(ServedModel):
         if self._is_due():
             with self._due:
                 self._due.notify()
-
-    def _report(self, what: str, error: BaseException) -> None:
-        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
-        text: Any = error if isinstance(error, LogError) else ""
-        _logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
-
-    def _facts(self) -> dict[str, object]:
-        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
 
 
 def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None) -> Entry:
