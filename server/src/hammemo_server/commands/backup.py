@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, counted, one_line_errors, print_json
-from hammemo.cli.options import option
+from hammemo.cli.console import UsageError, counted, one_line_errors, print_result
+from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
+    from hammemo_server.models.backups import Restored, Written
     from hammemo_server.store.model_store import Store
 
     Place = tuple[str, str]
@@ -47,13 +48,13 @@ def back_up_folder(
             raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
         store, places = models_of(folder, log, tenant, model)
         written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
-    if as_json:
-        facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
-        print_json(facts)
-        return
-    for one in written:
-        until = "" if one.header.expires is None else f", until {one.header.expires}"
-        typer.echo(f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}")
+    facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
+    print_result(facts, *map(_told, written), as_json=as_json)
+
+
+def _told(one: Written) -> str:
+    until = "" if one.header.expires is None else f", until {one.header.expires}"
+    return f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}"
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class LossOptions:
 
     original_lost: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--original-lost",
-            help="The database that was backed up is lost: drop its keys, so that nothing can read it later.",
+            "The database that was backed up is lost: drop its keys, so that nothing can read it later.",
         ),
     ] = False
     receipts: Annotated[
@@ -80,10 +81,7 @@ def restore_files(
         Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TENANT/NAME", help="The name of the restored model.", show_default="as it was"),
-    ] = None,
+    to: Annotated[str | None, option("TENANT/NAME", "The name of the restored model.", "as it was")] = None,
     log: Url = None,
     keys: KeyFile = None,
     *,
@@ -109,12 +107,12 @@ def restore_files(
         how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
         store = store_of(folder, log, replica=True)
         found = [_refusing(restore, store, file, **how) for file in files]
-    if as_json:
-        print_json([one._asdict() for one in found])
-        return
-    for one in found:
-        erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
-        typer.echo(f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}")
+    print_result([one._asdict() for one in found], *map(_restored, found), as_json=as_json)
+
+
+def _restored(one: Restored) -> str:
+    erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
+    return f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}"
 
 
 def models_of(folder: Path, log: str | None, tenant: str | None, model: str | None) -> tuple[Store, list[Place]]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_result, progress_bar
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -24,45 +24,34 @@ Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
 ]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The name of a model there.")]
-Id: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--id", metavar="TEXT", help="A command repeated with the same id runs once.", show_default="a random one"
-    ),
-]
-
-
-_ONE_STEP: Final = "One step (at most 10,000 rows to learn and as many to forget)"
+_ID: Final = "A command repeated with the same id runs once."
+Id: TypeAlias = Annotated[str | None, typer.Option("--id", metavar="TEXT", help=_ID, show_default="a random one")]
 
 
 @dataclass(frozen=True)
-class Sending:
+class OneStep:
+    """What makes all rows one edit, which may forget and learn."""
+
+    panel: ClassVar = "One step (at most 10,000 rows to learn and as many to forget)"
+
+    forgetting: Annotated[
+        list[str] | None, option("FILE", "A table of rows to forget in the same step (repeatable).")
+    ] = None
+    everything: Annotated[bool, flag("--everything", "Forget all rows in the same step.")] = False
+    sync: Annotated[
+        bool, flag("--sync", "FILE is the whole table: forget the rows that are gone, learn the new ones.")
+    ] = False
+    position: Annotated[str | None, option("TEXT", "Store with the rows up to where their source was read.")] = None
+
+
+@dataclass(frozen=True)
+class Sending(OneStep):
     """What is done with the rows."""
 
-    forget: Annotated[bool, typer.Option("--forget", help="Forget the rows.")] = False
-    refit: Annotated[bool, typer.Option("--refit", help="Refit the model when all rows are learnt or forgotten.")] = (
-        False
-    )
+    forget: Annotated[bool, flag("--forget", "Forget the rows.")] = False
+    refit: Annotated[bool, flag("--refit", "Refit the model when all rows are learnt or forgotten.")] = False
     receipt: Annotated[
         Path | None, option("FILE", "With --forget: write signed receipts here, one line for each edit.")
-    ] = None
-    forgetting: Annotated[
-        list[str] | None,
-        option("FILE", "A table of rows to forget in the same step (repeatable).", rich_help_panel=_ONE_STEP),
-    ] = None
-    everything: Annotated[
-        bool, typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP)
-    ] = False
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync",
-            help="FILE is the whole table: forget the rows that are gone, learn the new ones.",
-            rich_help_panel=_ONE_STEP,
-        ),
-    ] = False
-    position: Annotated[
-        str | None, option("TEXT", "Store with the rows up to where their source was read.", rich_help_panel=_ONE_STEP)
     ] = None
     op: Id = None
 
@@ -180,13 +169,8 @@ def _synced(
     else:
         learnt, gone = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
         n = len(learnt[1]) + len(gone[1])
-    done = client.apply(
-        model,
-        learnt if len(learnt[1]) else None,
-        gone if len(gone[1]) else None,
-        position=sending.position,
-        op=f"{base}-0",
-    )
+    parts = (part if len(part[1]) else None for part in (learnt, gone))
+    done = client.apply(model, *parts, position=sending.position, op=f"{base}-0")
     if done.status == "applied" and done.version > version + 1:
         typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
     return done, n
@@ -223,7 +207,7 @@ def erase_subject(
     url: Url,
     model: Name,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject to erase.")],
-    no_refit: Annotated[bool, typer.Option("--no-refit", help="Do not refit the model.")] = False,
+    no_refit: Annotated[bool, flag("--no-refit", "Do not refit the model.")] = False,
     receipt: Annotated[Path | None, option("FILE", "Write the signed receipt here.")] = None,
     op: Id = None,
     as_json: opt.AsJson = False,

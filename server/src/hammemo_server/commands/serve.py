@@ -9,9 +9,12 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from hammemo.cli.console import UsageError, one_line_errors
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 
-_SAFE, _LIMITS = "Access and encryption", "Limits"
+_LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
+_KEYS = "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
+_DAY = 86_400.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class ListenOptions:
 class AccessOptions:
     """Who may call the server, and how connections are encrypted."""
 
-    panel: ClassVar = _SAFE
+    panel: ClassVar = "Access and encryption"
 
     token_file: Annotated[
         Path | None,
@@ -41,20 +44,15 @@ class AccessOptions:
     ] = None
     tls_cert: Annotated[Path | None, option("FILE", "A certificate, PEM.")] = None
     tls_key: Annotated[Path | None, option("FILE", "Its key, PEM.")] = None
-    behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front of the server encrypts connections.")
-    ] = False
+    behind_proxy: Annotated[bool, flag("--behind-proxy", "A proxy in front of the server encrypts connections.")] = (
+        False
+    )
     trusted_proxy: Annotated[
         list[str] | None,
         option("ADDRESS", "Trust X-Forwarded-For from this proxy, an address or a network (repeatable)."),
     ] = None
     allow_host: Annotated[list[str] | None, option("NAME", "A host name that clients use (repeatable).")] = None
-    keys: Annotated[
-        Path | None,
-        option(
-            "FILE", "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
-        ),
-    ] = None
+    keys: Annotated[Path | None, option("FILE", _KEYS)] = None
 
 
 @dataclass(frozen=True)
@@ -62,18 +60,9 @@ class LogOptions:
     """Where edits are logged, and how long."""
 
     log: Annotated[
-        str | None,
-        option(
-            "URL",
-            "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG).",
-            "SQLite beside each model",
-            envvar="HAMMEMO_LOG",
-            show_envvar=False,
-        ),
+        str | None, option("URL", _LOG, "SQLite beside each model", envvar="HAMMEMO_LOG", show_envvar=False)
     ] = None
-    replica: Annotated[bool, typer.Option("--replica", help="Only answer; another node writes the log of --log.")] = (
-        False
-    )
+    replica: Annotated[bool, flag("--replica", "Only answer; another node writes the log of --log.")] = False
     snapshot_seconds: Annotated[
         float,
         option("SECONDS", "Write a snapshot at most this long after an edit; then the log drops its examples.", min=1),
@@ -84,19 +73,15 @@ class LogOptions:
     @property
     def upkeep(self) -> dict[str, float]:
         """The settings of the upkeep of logs, in seconds."""
-        days = 86_400
-        return {
-            "snapshot_seconds": self.snapshot_seconds,
-            "retention": self.retry_days * days,
-            "audit": self.audit_days * days,
-        }
+        retention, audit = self.retry_days * _DAY, self.audit_days * _DAY
+        return {"snapshot_seconds": self.snapshot_seconds, "retention": retention, "audit": audit}
 
 
 @dataclass(frozen=True)
 class LimitOptions:
     """What a tenant or an address may use."""
 
-    panel: ClassVar = _LIMITS
+    panel: ClassVar = "Limits"
 
     rate: Annotated[float, option("N", "Requests per second and tenant.", min=0.1)] = 10_000
     max_body: Annotated[int, option("BYTES", "The largest JSON body.", min=1024)] = 4 * 2**20
@@ -121,17 +106,10 @@ class LimitOptions:
     @property
     def limits(self) -> dict[str, float]:
         """The limits by the names that the server gives them."""
-        return {
-            "rate": self.rate,
-            "body": self.max_body,
-            "file": self.max_file,
-            "models": self.max_models,
-            "deadline": self.deadline,
-            "address_connections": self.address_connections,
-            "stored_labels": self.max_labels,
-            "stored_examples": self.max_examples,
-            "stored_bytes": self.max_stored,
-        }
+        stored = {"max_labels": "stored_labels", "max_examples": "stored_examples", "max_stored": "stored_bytes"}
+        given = asdict(self)
+        del given["question_processes"]
+        return {stored.get(name, name.removeprefix("max_")): value for name, value in given.items()}
 
 
 def serve_folder(

@@ -98,20 +98,17 @@ KINDS: Final = {
 }
 
 
-def list_names(question: Any) -> list[str]:
-    """Return the names of the lists that a question asks for."""
-    given = (getattr(question, "exclude", None), getattr(question, "allow", None))
-    return [one.list for one in given if isinstance(one, bodies.ListName)]
+def list_names(question: Any) -> dict[str, str]:
+    """Return the names of the lists that a question asks for, by what they are for."""
+    given = {use: getattr(question, use, None) for use in ("exclude", "allow")}
+    return {use: one.list for use, one in given.items() if isinstance(one, bodies.ListName)}
 
 
 def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
     """Return a question with the lists that it asks for, one version of each."""
-    found = {name: bodies.FoundList(name, named(name)) for name in set(list_names(question))}
-    if not found:
-        return question
-    given = {name: getattr(question, name) for name in ("exclude", "allow")}
-    lists = {name: found[one.list] for name, one in given.items() if isinstance(one, bodies.ListName)}
-    return msgspec.structs.replace(question, **lists)
+    names = list_names(question)
+    found = {name: bodies.FoundList(name, named(name)) for name in set(names.values())}
+    return msgspec.structs.replace(question, **{use: found[name] for use, name in names.items()}) if names else question
 
 
 class Stopped(Refused):

@@ -202,7 +202,7 @@ class Service:
     async def with_lists(self, call: Call, question: Any, ready: ReadyVersion) -> Any:
         """Return a question with the named lists that it asks for, which are ready for a version of a model."""
         found: dict[str, NamedList] = {}
-        for name in list_names(question):
+        for name in list_names(question).values():
             found[name] = named = await self._named_list(call, name)
             if named.labels.known(ready.labels) is None:
                 await self.in_thread(call, partial(named.labels.among, ready.labels))
