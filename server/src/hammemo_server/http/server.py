@@ -2,11 +2,12 @@
 
 **One writer.** The first process owns the folder: all edits go through it. It also answers.
 
-**Workers** (``workers=N``) are processes that load the newest snapshot, follow the log and answer. They listen on the
-same port (``SO_REUSEPORT``: the system spreads connections), so a client needs to know one address only. An edit that
-reaches a worker is passed on to the writer over a Unix socket in a folder that only this user may enter, with its token
-and host as they came: the writer checks them as if the client had come by itself, so the socket gives no rights. A
-redirect would make every client follow it, and the writer would need an address of its own.
+**Workers** (``workers=N``) are processes that run this module, with settings on standard input. They load the newest
+snapshot, follow the log and answer. They listen on the same port (``SO_REUSEPORT``: the system spreads connections), so
+a client needs to know one address only. An edit that reaches a worker is passed on to the writer over a Unix socket in
+a folder that only this user may enter, with its token and host as they came: the writer checks them as if the client
+had come by itself, so the socket gives no rights. A redirect would make every client follow it, and the writer would
+need an address of its own.
 
 A worker ends when its standard input does, and that is a pipe which the writer holds: also after kill -9 of the writer
 none is left.
@@ -380,7 +381,7 @@ class _Workers:
         """Start a worker, and another one after it if it ends."""
         while True:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hammemo_server.http.worker", stdin=subprocess.PIPE
+                sys.executable, "-m", "hammemo_server.http.server", stdin=subprocess.PIPE
             )
             self._running.append(process)
             assert process.stdin is not None
@@ -461,3 +462,7 @@ def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, fl
         return Answer(answer.content, answer.status_code, answer.headers["content-type"].encode())
 
     return forward
+
+
+if __name__ == "__main__":
+    run_worker(sys.stdin.buffer.readline())

@@ -230,10 +230,8 @@ class Applier:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
-        if isinstance(self.model, MemoryClassifier):
-            take_state(
-                self.model, with_fitted_weights(self.model.settings(), self.model.state)
-            )  # also where they are as before
+        if isinstance(self.model, MemoryClassifier):  # also where the weights are as before
+            take_state(self.model, with_fitted_weights(self.model.settings(), self.model.state))
 
     def _chosen_again(self, model: Learner) -> LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
@@ -350,9 +348,7 @@ def _replayed(log: Log, state: State, settings: Settings, journal: Journal | Non
             return state
         applier = Applier(state.model, settings)
         try:
-            contents = (
-                [decoded(body) for body in bodies] if journal is None else journal.contents(state.version, bodies)
-            )
+            contents = list(map(decoded, bodies)) if journal is None else journal.contents(state.version, bodies)
             applier.apply(contents)
         except UnknownKind as error:
             raise LogDamaged(

@@ -123,12 +123,9 @@ class ErasableModel(WrittenModel):
         """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
         if not group:
             self._touched.clear()
-        elif (
-            not super()._may_join(waiting, group)
-            or waiting.erases != group[0].erases
-            or waiting.empties
-            or group[-1].empties
-        ):
+        elif waiting.erases != group[0].erases or waiting.empties or group[-1].empties:
+            return False
+        if not super()._may_join(waiting, group):
             return False
         if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
             return False

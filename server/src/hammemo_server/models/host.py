@@ -43,10 +43,9 @@ from hammemo_server.erasure.signing import Signing
 from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health
-from hammemo_server.models.replica import ReplicaModel
+from hammemo_server.models.replica import ModelWithoutKeys, ReplicaModel
 from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
 from hammemo_server.store.log import ListFacts, LogError
