@@ -77,12 +77,12 @@ class CrossSiteGuard:
         if not self._may_be_called(host):
             raise Refused(421, "unknown_host", "The server is not known under this host name.")
         origin = header(scope, b"origin")
-        if origin is not None and not self._is_own(origin.lower(), host.lower()):
-            raise Refused(403, "other_site", "Pages of other sites may not use this server.")
+        is_foreign = origin is not None and not self._is_own(origin.lower(), host.lower())
         if header(scope, b"sec-fetch-site") in (b"cross-site", b"same-site"):
             followed = scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == b"navigate"
-            if not followed:  # following a link is no request of the page that has it
-                raise Refused(403, "other_site", "Pages of other sites may not use this server.")
+            is_foreign |= not followed  # following a link is no request of the page that has it
+        if is_foreign:
+            raise Refused(403, "other_site", "Pages of other sites may not use this server.")
 
     def _is_own(self, origin: bytes, host: bytes) -> bool:
         """Return whether an origin is this server's page; behind a proxy the page may have another name."""

@@ -17,16 +17,12 @@ from hammemo_server.edits.operations import ServiceError, Unavailable
 from hammemo_server.http.deadlines import Late, within
 from hammemo_server.http.logs import LOGGER, places
 from hammemo_server.http.messages import (
-    BYTES,
-    JSON,
     Call,
     Failed,
     Refused,
-    check_content_type,
-    check_declared_length,
     drop_body,
     model_name,
-    read_body,
+    receive_body,
     refusal,
     send_answer,
 )
@@ -35,7 +31,7 @@ from hammemo_server.http.tokens import NO_CALLER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo_server.http.messages import Answer, Receive, Scope, Send
+    from hammemo_server.http.messages import Answer, BodyKind, Receive, Scope, Send
     from hammemo_server.http.service import Service
 
 log = logging.getLogger(LOGGER)
@@ -47,7 +43,6 @@ _EDIT_SECONDS: Final = 60.0
 _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
 
-BodyKind = Literal["none", "json", "tensors", "list", "file"]
 Handler: TypeAlias = "Callable[[Service, Call], Awaitable[Answer | None]]"
 
 
@@ -89,7 +84,7 @@ class Operation:
     role: str | None
     handle: Handler
     says: str
-    body: BodyKind = "none"
+    body: BodyKind | Literal["none"] = "none"
     takes: Any = None
     gives: Any = None
     edits: bool = False
@@ -176,16 +171,8 @@ class Endpoint:
         operation, service = self._operation, self._service
         if operation.edits and service.draining:
             raise Unavailable("The server is stopping: send this again later.")
-        if operation.body in ("json", "tensors"):
-            # Triton's client says no type at all.
-            check_content_type(call.scope, JSON, *((BYTES, b"") if operation.body == "tensors" else ()))
-            call.body = await read_body(call, service.limits.body, service.limits.body_seconds)
-        elif operation.body == "list":
-            check_content_type(call.scope, JSON)
-            check_declared_length(call.scope, service.limits.list_body)
-        elif operation.body == "file":
-            check_content_type(call.scope, BYTES)
-            check_declared_length(call.scope, service.limits.file)
+        if operation.body != "none":
+            await receive_body(call, operation.body, service.limits)
         handling: Awaitable[Answer | None]
         if (operation.edits or operation.of_writer) and service.forward is not None:
             handling = service.forward(call, self._seconds)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hammemo_server.http.deadlines import Late, within
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 
+    from hammemo_server.edits.limits import Limits
     from hammemo_server.http.tokens import Caller
 
     Scope = MutableMapping[str, Any]
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Send = Callable[[Any], Awaitable[None]]
 
 Result = TypeVar("Result")
+BodyKind = Literal["json", "tensors", "list", "file"]
 JSON: Final = b"application/json"
 BYTES: Final = b"application/octet-stream"
 _HEADERS: Final = [
@@ -156,6 +158,19 @@ def check_declared_length(scope: Scope, most: int) -> int:
     if int(given) > most:
         raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
     return int(given)
+
+
+async def receive_body(call: Call, kind: BodyKind, limits: Limits) -> None:
+    """Refuse a body by what its headers say, or read it; the handlers of lists and files read these themselves."""
+    if kind == "file":
+        check_content_type(call.scope, BYTES)
+        check_declared_length(call.scope, limits.file)
+    elif kind == "list":
+        check_content_type(call.scope, JSON)
+        check_declared_length(call.scope, limits.list_body)
+    else:  # Triton's client says no type of tensors at all
+        check_content_type(call.scope, JSON, *((BYTES, b"") if kind == "tensors" else ()))
+        call.body = await read_body(call, limits.body, limits.body_seconds)
 
 
 async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:

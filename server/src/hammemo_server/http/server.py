@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""
+_HEAD_BYTES: Final = 2**15
+"""The most bytes of the head of a request."""
 _WRITER_SECONDS: Final = 60.0
 """How long a worker tries to reach the writer."""
 _PRIVATE: Final = "hammemo-serve-"
@@ -255,26 +257,14 @@ class _Server(uvicorn.Server):
 def _server(
     app: Any, settings: ServerSettings, limits: Limits, *, tls: bool, addresses: Addresses | None = None
 ) -> _Server:
-    addresses = addresses or Addresses(limits.address_connections)
-    return _Server(
-        uvicorn.Config(
-            app,
-            http=protocol(limits, addresses),
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=_ENDING_SECONDS,
-            h11_max_incomplete_event_size=2**15,
-            ssl_certfile=settings.tls_cert if tls else None,
-            ssl_keyfile=settings.tls_key if tls else None,
-        )
-    )
+    http = protocol(limits, addresses or Addresses(limits.address_connections))
+    left_out: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    headers: dict[str, Any] = dict.fromkeys(("proxy_headers", "server_header", "date_header"), False)
+    times: dict[str, Any] = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": _ENDING_SECONDS}
+    given: dict[str, Any] = {**left_out, **headers, **times, "h11_max_incomplete_event_size": _HEAD_BYTES}
+    if tls:
+        given |= {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
+    return _Server(uvicorn.Config(app, http=http, loop="asyncio", **given))
 
 
 def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp, _Server]:

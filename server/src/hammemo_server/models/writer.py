@@ -147,16 +147,16 @@ class WrittenModel(ServedModel):
         if edit.receipt and edit.kind != "forget_subject":
             self._check_signed(edit)
             waiting.receipt = True
-        with self._arrived:
-            if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
-                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
-            return self._enqueue(waiting)
+        return self._enqueue(waiting, is_bounded=True)
 
-    def _enqueue(self, waiting: Waiting) -> Future[Acknowledgement]:
-        """Let an edit wait for the writer."""
+    def _enqueue(self, waiting: Waiting, *, is_bounded: bool = False) -> Future[Acknowledgement]:
+        """Let an edit wait for the writer; edits of clients are bounded."""
         with self._arrived:
             if self._closing:
                 raise Unavailable("The service stops: send the edit again later.")
+            is_full = len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes
+            if is_bounded and is_full:
+                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
@@ -167,7 +167,7 @@ class WrittenModel(ServedModel):
         if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
             raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
         content, body = checked(edit, self._limits)
-        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
+        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token, request=edit.op)
 
     def _check_signed(self, edit: Edit) -> None:
         """Refuse an edit that asks for a receipt and cannot have one."""
@@ -341,7 +341,7 @@ class WrittenModel(ServedModel):
             assert after is not None
             moments = (before, state.version), (after, state.version + 1)
             asked, backups = waiting.asked(), self._backups_of(waiting)
-            waiting.issued = self._signing.signed(waiting.given_op, *moments, body, asked, backups)
+            waiting.issued = self._signing.signed(waiting.request, *moments, body, asked, backups)
             return self._append(accepted, bodies)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
@@ -364,7 +364,7 @@ class WrittenModel(ServedModel):
 
     def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
         """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
-        op = waiting.given_op
+        op = waiting.request
         if not self._is_same(waiting, seen):
             waiting.refuse(reused(op))
         elif not waiting.receipt:
@@ -381,7 +381,7 @@ class WrittenModel(ServedModel):
         if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
             waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
         else:
-            waiting.refuse(reused(waiting.given_op))
+            waiting.refuse(reused(waiting.request))
         return True
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
