@@ -16,25 +16,14 @@ import msgspec
 from starlette.routing import Route, Router
 
 from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
-from hammemo_server.http import bodies, metrics, tensors
+from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
 from hammemo_server.http.bodies import decoded, decoded_settings, encoded
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
-from hammemo_server.http.messages import (
-    BYTES,
-    PAGE_HEADERS,
-    Answer,
-    Call,
-    Refused,
-    begin_answer,
-    check_declared_length,
-    number_in_query,
-    pieces,
-    read_body,
-)
+from hammemo_server.http.messages import Answer, Call, pieces, read_body
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
 from hammemo_server.http.probes import PROBES
@@ -96,7 +85,7 @@ def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = _edit_of(kind, decoded(decoder, call.body))
             if edit.gone is not None and "forget" not in call.caller.roles:
-                raise Refused(403, "forbidden", "This token does not have the role forget.")
+                raise messages.Refused(403, "forbidden", "This token does not have the role forget.")
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
@@ -270,7 +259,7 @@ def _read_list(service: Service, call: Call) -> dict[str, Any]:
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
-    size = check_declared_length(call.scope, limits.list_body)
+    size = messages.check_declared_length(call.scope, limits.list_body)
     await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
     with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
@@ -296,7 +285,7 @@ def _snapshot(service: Service, call: Call) -> bodies.SnapshotAnswer:
 
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
-    size = check_declared_length(call.scope, limits.file)
+    size = messages.check_declared_length(call.scope, limits.file)
 
     def check() -> None:
         _check_number(service, call)
@@ -332,7 +321,7 @@ async def _download(service: Service, call: Call) -> Answer | None:
         size = await service.in_thread(call, write)
         call.has_begun = True
         named = (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode())
-        await begin_answer(call.send, Answer(b"", content_type=BYTES, headers=(named,)), size)
+        await messages.begin_answer(call.send, Answer(b"", content_type=messages.BYTES, headers=(named,)), size)
         async with asyncio.timeout(service.limits.file_seconds):
             for start in range(0, size, _PIECE):
                 piece, more = await service.in_thread(call, partial(_read_piece, path, start)), start + _PIECE < size
@@ -343,7 +332,7 @@ async def _download(service: Service, call: Call) -> Answer | None:
 
 
 async def _audit(service: Service, call: Call) -> Answer:
-    after = number_in_query(call.scope, "after")
+    after = messages.number_in_query(call.scope, "after")
     hosted = await service.model(call)
     start, lines = await service.in_thread(call, lambda: hosted.audit(after), "lists")
     return Answer(encoded({"start": start.facts(), "lines": [line.facts() for line in lines]}))
@@ -363,7 +352,7 @@ async def _openapi(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
     page = page_of(document(OPERATIONS), service.limits)
-    return Answer(page, content_type=b"text/html; charset=utf-8", headers=PAGE_HEADERS)
+    return Answer(page, content_type=b"text/html; charset=utf-8", headers=messages.PAGE_HEADERS)
 
 
 _ALIAS: Final = "/v1/aliases/{alias}"

@@ -22,9 +22,9 @@ from hammemo_server.http.messages import (
     Refused,
     drop_body,
     model_name,
-    receive_body,
     refusal,
     send_answer,
+    take_body,
 )
 from hammemo_server.http.tokens import NO_CALLER
 
@@ -172,7 +172,7 @@ class Endpoint:
         if operation.edits and service.draining:
             raise Unavailable("The server is stopping: send this again later.")
         if operation.body != "none":
-            await receive_body(call, operation.body, service.limits)
+            await take_body(call, operation.body, service.limits)
         handling: Awaitable[Answer | None]
         if (operation.edits or operation.of_writer) and service.forward is not None:
             handling = service.forward(call, self._seconds)

@@ -160,16 +160,11 @@ def check_declared_length(scope: Scope, most: int) -> int:
     return int(given)
 
 
-async def receive_body(call: Call, kind: BodyKind, limits: Limits) -> None:
+async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
     """Refuse a body by what its headers say, or read it; the handlers of lists and files read these themselves."""
-    if kind == "file":
-        check_content_type(call.scope, BYTES)
-        check_declared_length(call.scope, limits.file)
-    elif kind == "list":
-        check_content_type(call.scope, JSON)
-        check_declared_length(call.scope, limits.list_body)
-    else:  # Triton's client says no type of tensors at all
-        check_content_type(call.scope, JSON, *((BYTES, b"") if kind == "tensors" else ()))
+    types = {"file": (BYTES,), "tensors": (JSON, BYTES, b"")}  # Triton's client says no type at all
+    check_content_type(call.scope, *types.get(kind, (JSON,)))
+    if kind in ("json", "tensors"):
         call.body = await read_body(call, limits.body, limits.body_seconds)
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -113,20 +113,18 @@ def back_up(
     days : float
         After how many days the key of the backup expires.
     """
-    log = store.open(tenant, model, replica=True)
-    try:
+    with closing(store.open(tenant, model, replica=True)) as log:
         if not Settings.read(log.settings).has_subjects:
             return _written(log, tenant, model, Path(target), None, 0.0)
         if keys is None:
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
         drop_expired(keys)
-        log.vault = vault_of(log, keys)
-        Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
-        return _written(log, tenant, model, Path(target), log.vault, days)
-    except KeyGone as error:
-        raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
-    finally:
-        log.close()
+        try:
+            log.vault = vault_of(log, keys)
+            Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
+            return _written(log, tenant, model, Path(target), log.vault, days)
+        except KeyGone as error:
+            raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
 
 
 def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float) -> Written:

@@ -87,8 +87,6 @@ class ErasableModel(WrittenModel):
         content, body = checked(edit, self._limits)
         vault, key = self._journal.vault, self._log.key
         op = vault.hashed_op(edit.op)
-        if edit.kind == "refit":
-            return Waiting(op, body, content, digest(body, key), token=token, request=edit.op)
         named, owners = parts_of(edit, content, body)
         parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
         made = Waiting(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)

@@ -36,7 +36,7 @@ class Health:
 
 
 class _Looked(Generic[Result]):
-    """A result that is found out again when it is older than a second."""
+    """A result that is found out again when it was asked for more than a second ago."""
 
     def __init__(self, look: Callable[[], Result]) -> None:
         self._look, self._lock = look, threading.Lock()
@@ -49,10 +49,6 @@ class _Looked(Generic[Result]):
         with self._lock:
             found = self._found
             if found is None or (found.done() and time.monotonic() - self._at > _KEPT_SECONDS):
-                found = self._found = self._threads.submit(self._looked)
+                found, self._at = self._threads.submit(self._look), time.monotonic()
+                self._found = found
             return found
-
-    def _looked(self) -> Result:
-        found = self._look()
-        self._at = time.monotonic()
-        return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -129,11 +129,10 @@ class Host:
 
     def create(self, tenant: str, name: str, settings: dict[str, Any]) -> ServedModel:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
-        _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
-        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made", tenant, name):
             self._check_free(tenant, name)
             if name not in self.store.names(tenant):
                 self.quota(tenant).check(Usage(bytes=MODEL_BYTES))
@@ -153,7 +152,8 @@ class Host:
         model = self.known(tenant, name)
         if model is not None:
             return model
-        _check_names(tenant, name)
+        check_name("tenant", tenant)
+        check_name("model", name)
         with self._of_tenant(tenant):
             model = self.known(tenant, name)
             if model is not None:
@@ -203,8 +203,7 @@ class Host:
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
-        check_name("tenant", tenant)
-        with _reaching("The logs cannot be reached"):
+        with _reaching("The logs cannot be reached", tenant):
             return self.store.names(tenant)
 
     def tenants(self) -> list[str]:
@@ -218,15 +217,13 @@ class Host:
 
     def aliases(self, tenant: str) -> dict[str, str]:
         """Return the names that stand for models of a tenant in questions, and these models."""
-        check_name("tenant", tenant)
-        with _reaching("The logs cannot be reached"):
+        with _reaching("The logs cannot be reached", tenant):
             return self.store.aliases(tenant)
 
     def set_alias(self, tenant: str, alias: str, model: str) -> None:
         """Let a name stand for a model in questions: in one step, so that none is without an answer."""
-        _check_names(tenant, alias)
         self.get(tenant, model)  # it is open when the first question comes
-        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept", tenant, alias):
             if alias in self.store.names(tenant):
                 raise Exists(f"There is a model {alias!r}: choose another name for the alias.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
@@ -235,22 +232,19 @@ class Host:
 
     def delete_alias(self, tenant: str, alias: str) -> None:
         """Let a name stand for no model any more."""
-        _check_names(tenant, alias)
-        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted", tenant, alias):
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
 
     def lists(self, tenant: str) -> dict[str, ListFacts]:
         """Return the named lists of labels of a tenant: their versions, and how many items they have."""
-        check_name("tenant", tenant)
-        with _reaching("The lists cannot be reached"):
+        with _reaching("The lists cannot be reached", tenant):
             return self.store.lists(tenant)
 
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
         """Return a named list of labels, its items as a JSON array."""
-        _check_names(tenant, name, "list")
-        with _reaching(f"The list {name!r} cannot be read"):
+        with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
             found = self.store.read_list(tenant, name)
         if found is None:
             raise no_such_list(name)
@@ -258,10 +252,9 @@ class Host:
 
     def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
         """Keep a named list of labels in the place of the one of that name: in one step, durably."""
-        _check_names(tenant, name, "list")
         tokens = checked_items(items, self.limits)
         data = encoded_items(tokens)
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept", tenant, name, "list"):
             held = self._held_by_lists(tenant)
             if len(held.keys() | {name}) > self.limits.lists:
                 raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
@@ -294,8 +287,7 @@ class Host:
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
-        _check_names(tenant, name, "list")
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted", tenant, name, "list"):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
@@ -307,8 +299,7 @@ class Host:
 
     def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
         """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
-        _check_names(tenant, name, "list")
-        with _reaching(f"The list {name!r} cannot be read"):
+        with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
             return self._lists.get(tenant, name, age)
 
     def _check_free(self, tenant: str, name: str) -> None:
@@ -318,8 +309,7 @@ class Host:
 
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
-        _check_names(tenant, name)
-        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted", tenant, name):
             alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
             if alias is not None:
                 raise Exists(f"The alias {alias!r} stands for the model {name!r}: point it to another model first.")
@@ -335,7 +325,8 @@ class Host:
 
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> ServedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
-        _check_names(tenant, name)
+        check_name("tenant", tenant)
+        check_name("model", name)
         size = os.path.getsize(path)
         self.quota(tenant).check(Usage(bytes=size))  # before it is read
         model = self._loaded(path).snapshot()
@@ -417,12 +408,8 @@ class Host:
         """Return the secrets of a model that is about to be deleted, if it has any."""
         if self.keys is None:
             return None
-        with suppress(NoSuchModel, LogError):
-            log = self.store.open(tenant, name, replica=True)
-            try:
-                return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
-            finally:
-                log.close()
+        with suppress(NoSuchModel, LogError), closing(self.store.open(tenant, name, replica=True)) as log:
+            return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
         return None
 
     def _journal(self, name: str, log: Log) -> Journal:
@@ -460,8 +447,7 @@ def _refuse_half_characters(model: Learner) -> None:
     """Refuse a model whose answers or description could not be written as JSON."""
     pad = None if model.state.cutting is None else model.state.cutting.pad
     labels = model.memory_.labels.strings if isinstance(model, MemoryClassifier) else ()
-    named = chain(labels, getattr(model, "feature_names_in_", ()), [pad])
-    for text in named:
+    for text in chain(labels, getattr(model, "feature_names_in_", ()), [pad]):
         try:
             str(text).encode()
         except UnicodeEncodeError:
@@ -496,15 +482,14 @@ def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
 
 
 @contextmanager
-def _reaching(what: str) -> Iterator[None]:
-    """Turn a failure of the log into a refusal."""
+def _reaching(what: str, tenant: str | None = None, name: str | None = None, kind: str = "model") -> Iterator[None]:
+    """Refuse what can be no name, and turn a failure of the log into a refusal."""
+    if tenant is not None:
+        check_name("tenant", tenant)
+    if name is not None:
+        check_name(kind, name)
     try:
         yield
     except LogError as error:
         logger.error("%s: %s", what, error)  # which holds no example
         raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
-
-
-def _check_names(tenant: str, name: str, kind: str = "model") -> None:
-    check_name("tenant", tenant)
-    check_name(kind, name)
