@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PAGE = 10_000
 
 
+@one_line_errors()
 def audit_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
@@ -34,9 +35,8 @@ def audit_folder(
 
     A server may run at the same time. Only the logs are read.
     """
-    with one_line_errors():
-        store, places = models_of(folder, log, tenant, model)
-        found = [_AuditRecord.read(store, *place) for place in places]
+    store, places = models_of(folder, log, tenant, model)
+    found = [_AuditRecord.read(store, *place) for place in places]
     print_result([one.facts() for one in found], _table(found), as_json=as_json)
     for one in found:
         if one.problem:

@@ -24,6 +24,7 @@ Url: TypeAlias = Annotated[
 KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
 
 
+@one_line_errors()
 def back_up_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
@@ -41,13 +42,12 @@ def back_up_folder(
     A backup keeps the version, operation ids, the audit record and receipts. For a model with subjects it is encrypted
     with its own key in the key file; for other models it contains the rows in plain text.
     """
-    with one_line_errors():
-        from hammemo_server.models.backups import back_up
+    from hammemo_server.models.backups import back_up
 
-        if target.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
-        store, places = models_of(folder, log, tenant, model)
-        written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
+    store, places = models_of(folder, log, tenant, model)
+    written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
     facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
     print_result(facts, *map(_told, written), as_json=as_json)
 
@@ -76,6 +76,7 @@ class LossOptions:
     ] = None
 
 
+@one_line_errors()
 def restore_files(
     backup: Annotated[
         Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
@@ -92,21 +93,20 @@ def restore_files(
 
     Subjects erased since the backup are erased again before the model can be queried.
     """
-    with one_line_errors():
-        from hammemo_server.models.backups import newest_backups, restore
-        from hammemo_server.models.host import store_of
+    from hammemo_server.models.backups import newest_backups, restore
+    from hammemo_server.models.host import store_of
 
-        files = newest_backups(backup) if backup.is_dir() else [backup]
-        place = None if to is None else tuple(to.split("/"))
-        if place is not None and (len(place) != 2 or len(files) != 1):
-            raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
-        if lost.receipts is not None and len(files) != 1:
-            raise UsageError("--receipts is for one backup: name its file.")
-        if lost.again and lost.receipts is None:
-            raise UsageError("--again names requests with receipts: name their file with --receipts.")
-        how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
-        store = store_of(folder, log, replica=True)
-        found = [_refusing(restore, store, file, **how) for file in files]
+    files = newest_backups(backup) if backup.is_dir() else [backup]
+    place = None if to is None else tuple(to.split("/"))
+    if place is not None and (len(place) != 2 or len(files) != 1):
+        raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
+    if lost.receipts is not None and len(files) != 1:
+        raise UsageError("--receipts is for one backup: name its file.")
+    if lost.again and lost.receipts is None:
+        raise UsageError("--again names requests with receipts: name their file with --receipts.")
+    how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
+    store = store_of(folder, log, replica=True)
+    found = [_refusing(restore, store, file, **how) for file in files]
     print_result([one._asdict() for one in found], *map(_restored, found), as_json=as_json)
 
 

@@ -79,6 +79,7 @@ class Sending(OneStep):
             check_writable(self.receipt, "--receipt")
 
 
+@one_line_errors()
 def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False) -> None:
     """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
@@ -91,17 +92,16 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
 
     --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
-    with one_line_errors():
-        given.check()
-        sending.check()
-        if sending.in_one_step and given.is_log:
-            raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
-        if sending.sync and given.subject is not None:
-            raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
-        base = sending.op or uuid.uuid4().hex
-        sent, version, receipts = _sent(url, model, given, sending, base)
-        if sending.receipt is not None:
-            _write_receipts(sending.receipt, receipts)
+    given.check()
+    sending.check()
+    if sending.in_one_step and given.is_log:
+        raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
+    if sending.sync and given.subject is not None:
+        raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
+    base = sending.op or uuid.uuid4().hex
+    sent, version, receipts = _sent(url, model, given, sending, base)
+    if sending.receipt is not None:
+        _write_receipts(sending.receipt, receipts)
     where = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
     facts = {f"{given.unit}s": sent, "version": version, "id": base, **where}
     told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
@@ -203,6 +203,7 @@ def _as_json(values: Any) -> list[Any]:
     ]
 
 
+@one_line_errors()
 def erase_subject(
     url: Url,
     model: Name,
@@ -216,19 +217,15 @@ def erase_subject(
 
     Then its rows are removed, and the same command with the same --id waits for the rest and writes the receipt.
     """
-    with one_line_errors():
-        from hammemo.client import Client, ServerError
+    from hammemo.client import Client
 
-        if receipt is not None:
-            check_writable(receipt)
-        base = op or uuid.uuid4().hex
-        with Client(url) as client:
-            try:
-                found = client.forget_subject(model, subject, op=base, refit=not no_refit)
-            except ServerError as error:
-                raise ValueError(str(error)) from error
-        if receipt is not None and found.receipt:
-            _write_receipts(receipt, [found.receipt])
+    if receipt is not None:
+        check_writable(receipt)
+    base = op or uuid.uuid4().hex
+    with Client(url) as client:
+        found = client.forget_subject(model, subject, op=base, refit=not no_refit)
+    if receipt is not None and found.receipt:
+        _write_receipts(receipt, [found.receipt])
     where = f" The receipt is in {receipt}." if receipt is not None and found.receipt else ""
     told = f"The subject is {found.state}, request {base}, version {found.version}.{where}"
     print_result({**found._asdict(), "id": base}, told, as_json=as_json)

@@ -112,6 +112,7 @@ class LimitOptions:
         return {stored.get(name, name.removeprefix("max_")): value for name, value in given.items()}
 
 
+@one_line_errors()
 def serve_folder(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of the models; created if it does not exist.")
@@ -123,22 +124,19 @@ def serve_folder(
     limits: LimitOptions,
 ) -> None:
     """Serve the models of a folder over HTTP; an edit is acknowledged when it is on disk."""
-    with one_line_errors():
-        if listen.log_level not in ("info", "warning", "error"):
-            raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
-        if logs.replica and listen.workers:
-            raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
-        from hammemo_server.http.server import ServerSettings, run
+    if listen.log_level not in ("info", "warning", "error"):
+        raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
+    if logs.replica and listen.workers:
+        raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
+    from hammemo_server.http.server import ServerSettings, run
 
-        given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
-        plain: dict[str, Any] = {
-            name: str(value) if isinstance(value, Path) else value for name, value in given.items()
-        }
-        settings = ServerSettings(
-            **plain, upkeep=logs.upkeep, limits=limits.limits, question_processes=limits.question_processes
-        )
-        try:
-            settings.check()
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        run(settings)
+    given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
+    plain: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    settings = ServerSettings(
+        **plain, upkeep=logs.upkeep, limits=limits.limits, question_processes=limits.question_processes
+    )
+    try:
+        settings.check()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    run(settings)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 from hammemo import __version__
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.columns import ColumnKind
-from hammemo_server.http.binary_tensors import as_binary, as_json, json_length, json_scope, version_of
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer, Call, Refused
 from hammemo_server.http.probes import ready
 from hammemo_server.http.questions import LONG_BODY
-from hammemo_server.http.tensors import datatype_of
+from hammemo_server.http.tensors import as_binary, as_json, datatype_of, json_length, json_scope, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

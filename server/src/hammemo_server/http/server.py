@@ -151,10 +151,11 @@ def run(settings: ServerSettings) -> None:
     _allow_open_files()
     tokens = _begun(settings)
     with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+        host = _host(settings)
         try:
-            with _host(settings) as host:
-                asyncio.run(_write_and_answer(settings, host, tokens, listening))
+            asyncio.run(_write_and_answer(settings, host, tokens, listening))
         finally:
+            host.close()
             log.info("ended")
 
 

@@ -211,13 +211,10 @@ class Tokens:
 
 def _keep_looking(found: weakref.ref[Tokens]) -> None:
     """Read a file again every second, as long as its tokens are used."""
-    while True:
-        time.sleep(_LOOK_AGAIN)
-        tokens = found()
-        if tokens is None:
-            return
+    while (tokens := found()) is not None:
         tokens.look()
         del tokens
+        time.sleep(_LOOK_AGAIN)
 
 
 def _by_id(entries: list[StoredToken]) -> dict[str, tuple[StoredToken, Caller]]:

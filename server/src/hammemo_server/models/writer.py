@@ -35,23 +35,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hammemo.receipts.receipt import SignedReceipt
+from hammemo_server.edits import operations as edits
 from hammemo_server.edits.chosen_layouts import chosen_quickly, is_choice_due
 from hammemo_server.edits.limits import Limits
-from hammemo_server.edits.operations import (
-    Acknowledgement,
-    InUse,
-    LoggedChoice,
-    LoggedRefit,
-    LoggedRows,
-    Malformed,
-    OpReused,
-    QuotaReached,
-    ServiceError,
-    TooMany,
-    Unavailable,
-    checked,
-    digest,
-)
 from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.settings import check_parts
 from hammemo_server.models.applying import Applier, State
@@ -64,7 +50,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hammemo.models.learners import Learner
-    from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.signing import Signing
     from hammemo_server.store.base_log import Log
@@ -81,6 +66,8 @@ _LONG_EDIT_ROWS: Final = 1_000
 
 _RETRY_SECONDS: Final = 30.0
 """Seconds before a snapshot that failed is tried again."""
+
+_NOT_WRITTEN: Final = "The edit could not be written now: send it again later, with the same id."
 
 
 class _Stale(Exception):  # noqa: N818
@@ -141,7 +128,7 @@ class WrittenModel(ServedModel):
 
     # Edits, handed over by any thread
 
-    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:
+    def edit(self, edit: edits.Edit, token: str = "") -> Future[edits.Acknowledgement]:
         """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
         waiting = self._waiting(edit, token)
         if edit.receipt and edit.kind != "forget_subject":
@@ -149,32 +136,34 @@ class WrittenModel(ServedModel):
             waiting.receipt = True
         return self._enqueue(waiting, is_bounded=True)
 
-    def _enqueue(self, waiting: Waiting, *, is_bounded: bool = False) -> Future[Acknowledgement]:
+    def _enqueue(self, waiting: Waiting, *, is_bounded: bool = False) -> Future[edits.Acknowledgement]:
         """Let an edit wait for the writer; edits of clients are bounded."""
         with self._arrived:
             if self._closing:
-                raise Unavailable("The service stops: send the edit again later.")
+                raise edits.Unavailable("The service stops: send the edit again later.")
             is_full = len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes
             if is_bounded and is_full:
-                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
+                raise edits.TooMany(
+                    f"{len(self._queue):,} edits of this model wait already: send this one again later."
+                )
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
         return waiting.future
 
-    def _waiting(self, edit: Edit, token: str) -> Waiting:
+    def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
         if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
-            raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
-        content, body = checked(edit, self._limits)
-        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token, request=edit.op)
+            raise edits.Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
+        content, body = edits.checked(edit, self._limits)
+        return Waiting(edit.op, body, content, edits.digest(body, self._log.key), token=token, request=edit.op)
 
-    def _check_signed(self, edit: Edit) -> None:
+    def _check_signed(self, edit: edits.Edit) -> None:
         """Refuse an edit that asks for a receipt and cannot have one."""
         if edit.kind not in ("forget", "refit"):
-            raise Malformed("receipt: only a forget or a refit has a receipt.")
+            raise edits.Malformed("receipt: only a forget or a refit has a receipt.")
         if self._signing is None:
-            raise Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
+            raise edits.Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
 
     @property
     def waiting(self) -> int:
@@ -213,10 +202,10 @@ class WrittenModel(ServedModel):
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
-                unavailable = Unavailable("The edit could not be written now: send it again later, with the same id.")
+                refusal = error if isinstance(error, edits.ServiceError) else edits.Unavailable(_NOT_WRITTEN)
                 for waiting in group:
                     if not waiting.future.done():
-                        waiting.refuse(error if isinstance(error, ServiceError) else unavailable)
+                        waiting.refuse(refusal)
 
     def _next_group(self) -> list[Waiting] | None:
         """Return what waits; nothing after a second without work; None when all is done and the model closes.
@@ -284,7 +273,7 @@ class WrittenModel(ServedModel):
         quota = self._quota
         a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
         most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
-        with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
+        with suppress(edits.QuotaReached):  # mostly there is room for much more, so labels need not be looked up
             quota.take(self.name, most)
             self._taken = total((self._taken, most))
             return fresh
@@ -294,14 +283,14 @@ class WrittenModel(ServedModel):
             try:
                 quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model, a_label))
                 allowed.append(waiting)
-            except QuotaReached as error:
+            except edits.QuotaReached as error:
                 waiting.refuse(error)
         return allowed
 
-    def _first_label(self, first: Content) -> int:
+    def _first_label(self, first: edits.Content) -> int:
         """Return the bytes of a label in the sketch of a model that is made for its first edit."""
-        h = self.settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
-        with suppress(ServiceError):  # then the edit is refused
+        h = self.settings.width or (len(first.rows[0]) if isinstance(first, edits.LoggedRows) else 1)
+        with suppress(edits.ServiceError):  # then the edit is refused
             return column_bytes(check_parts(self.settings.model(), h, self._limits))
         return 0
 
@@ -319,7 +308,7 @@ class WrittenModel(ServedModel):
             entries = self._append_signed(accepted, bodies, applier.model)
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
-            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
+            self._refits += sum(isinstance(waiting.content, edits.LoggedRefit) for waiting in accepted)
             self._forgets += sum(waiting.forgets for waiting in accepted)
             self._choose_if_due()
         else:
@@ -368,9 +357,11 @@ class WrittenModel(ServedModel):
         if not self._is_same(waiting, seen):
             waiting.refuse(reused(op))
         elif not waiting.receipt:
-            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
+            waiting.future.set_result(edits.Acknowledgement(seen.position, "repeated"))
         elif not self._has_receipt(waiting):
-            waiting.refuse(OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later."))
+            waiting.refuse(
+                edits.OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later.")
+            )
 
     def _has_receipt(self, waiting: Waiting) -> bool:
         """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
@@ -379,7 +370,7 @@ class WrittenModel(ServedModel):
         if found is None or signing is None:
             return False
         if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
-            waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+            waiting.future.set_result(edits.Acknowledgement(found[0], "repeated", found[1]))
         else:
             waiting.refuse(reused(waiting.request))
         return True
@@ -403,14 +394,14 @@ class WrittenModel(ServedModel):
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
             with self._quota.long_edits:
-                content = LoggedChoice("choice", chosen_quickly(model))
+                content = edits.LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            done = self._enqueue(Waiting(op, body, content, digest(body, self._log.key), began)).result()
+            done = self._enqueue(Waiting(op, body, content, edits.digest(body, self._log.key), began)).result()
             self._tried_at = 0
             facts = self._facts() | {"version": done.version}
             logger.info("sites and vote were chosen by version %d", version, extra=facts)
-        except (_Stale, Unavailable):  # the next edit begins another
+        except (_Stale, edits.Unavailable):  # the next edit begins another
             self._tried_at = 0
         except Exception as error:
             self._report("no sites were chosen", error)
@@ -426,10 +417,10 @@ class WrittenModel(ServedModel):
                 waiting.refuse(_Stale())
                 continue
             if waiting.began is not None and waiting.began[1] != n_forgets:
-                assert isinstance(waiting.content, LoggedChoice)
+                assert isinstance(waiting.content, edits.LoggedChoice)
                 waiting.content = msgspec.structs.replace(waiting.content, late=True)
                 waiting.body = waiting.content.body()
-            refits += isinstance(waiting.content, LoggedRefit)
+            refits += isinstance(waiting.content, edits.LoggedRefit)
             n_forgets += waiting.forgets
             current.append(waiting)
         return current
@@ -460,7 +451,7 @@ class WrittenModel(ServedModel):
         """Open the log again after a failure, and read from it what was written."""
         try:
             self._log.reopen()
-        except InUse:  # another process writes now: this one follows, and tries again
+        except edits.InUse:  # another process writes now: this one follows, and tries again
             self._catch_up()
             raise
         self._catch_up()
@@ -493,7 +484,7 @@ class WrittenModel(ServedModel):
                 self._keep(state)
             except LogError as error:
                 self._report("a snapshot failed", error)
-                raise Unavailable("The snapshot could not be written: try again later.") from error
+                raise edits.Unavailable("The snapshot could not be written: try again later.") from error
             return state.version
 
     def _keep(self, state: State) -> None:
@@ -552,11 +543,11 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
     return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
 
 
-def reused(op: str) -> OpReused:
+def reused(op: str) -> edits.OpReused:
     """Return the refusal of an id that was used for another edit."""
-    return OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
+    return edits.OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
 
 
-def _may_take_long(contents: list[Content]) -> bool:
-    is_refitted = any(isinstance(content, (LoggedRefit, LoggedChoice)) for content in contents)
+def _may_take_long(contents: list[edits.Content]) -> bool:
+    is_refitted = any(isinstance(content, (edits.LoggedRefit, edits.LoggedChoice)) for content in contents)
     return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS
