@@ -141,43 +141,25 @@ def _applied(
     client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
 ) -> tuple[Acknowledgement, int]:
     """Send all rows as one edit, and return how many these were."""
-    if sending.sync:
-        return _synced(client, model, given, sending, known, base)
-    learnt = None if given.files is None and sending.everything else given.as_one(known)
+    from hammemo.client import Acknowledgement
+
+    version = client.describe(model)["version"] if sending.sync else 0
+    learnt: Any = None if given.files is None and sending.everything else given.as_one(known)
     gone: Any = "everything" if sending.everything else None
     if sending.forgetting:
         gone = replace(given, files=sending.forgetting).as_one(known)
+    if sending.sync:
+        is_equal, learnt, gone = _difference(client, model, *learnt[:2])
+        if is_equal and sending.position is None:
+            return Acknowledgement(version, "applied"), 0
     done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
+    if sending.sync and done.status == "applied" and done.version > version + 1:
+        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
     return done, sum(len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str))
 
 
-def _synced(
-    client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
-) -> tuple[Acknowledgement, int]:
-    """Compare a table with the model as it is now, and send the difference as one edit."""
-    from hammemo.client import Acknowledgement
-
-    version, rows, labels = client.describe(model)["version"], *given.as_one(known)[:2]
-    synced = _difference(client, model, rows, labels)
-    typer.echo(str(synced), err=True)
-    if synced.is_equal and sending.position is None:
-        return Acknowledgement(version, "applied"), 0
-    learnt: Any
-    gone: Any
-    if synced.gone is None:  # the model has digests only
-        learnt, gone, n = (rows, labels), "everything", len(rows)
-    else:
-        learnt, gone = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
-        n = len(learnt[1]) + len(gone[1])
-    parts = (part if len(part[1]) else None for part in (learnt, gone))
-    done = client.apply(model, *parts, position=sending.position, op=f"{base}-0")
-    if done.status == "applied" and done.version > version + 1:
-        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
-    return done, n
-
-
-def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> Synced:
-    """Return what would make the model that a server has now equal to a table."""
+def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> tuple[bool, Any, Any]:
+    """Return whether a table is equal to the model that a server has now, and what is to be learnt and forgotten."""
     from hammemo.files.models import load
     from hammemo.models.editing import name_columns
     from hammemo.tokens.columns import ColumnKind
@@ -192,7 +174,12 @@ def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) 
         for j in dates:
             row[j] = datetime.fromisoformat(row[j]) if isinstance(row[j], str) else row[j]
     synced: Synced = learner.sync(table, labels, dry_run=True)
-    return synced
+    typer.echo(str(synced), err=True)
+    if synced.gone is None:  # the model has digests only
+        return synced.is_equal, (rows, labels) if labels else None, "everything"
+    pairs = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
+    learnt, gone = (pair if pair[1] else None for pair in pairs)
+    return synced.is_equal, learnt, gone
 
 
 def _as_json(values: Any) -> list[Any]:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    Edit,
+    ExampleRows,
+    QuotaReached,
+    TooLarge,
+    TooMany,
+    check_name,
+)
 from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -261,7 +269,10 @@ async def _set_list(service: Service, call: Call) -> Answer:
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
     size = messages.check_declared_length(call.scope, limits.list_body)
     await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
-    with service.sending_list(tenant):
+    sending = service.sending_lists[tenant]
+    if sending.locked():
+        raise TooMany("Other lists of this tenant are being sent: send this one after them.")
+    async with sending:
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
@@ -439,9 +450,9 @@ def make_app(
     paths: dict[str, dict[str, Endpoint]] = {}
     is_private = probes or service.tokens is None
     for operation in OPERATIONS:
-        if probes and not operation.probes:
-            continue
-        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation, is_private=is_private)
+        if operation.probes or not probes:
+            endpoint = Endpoint(service, operation, is_private=is_private)
+            paths.setdefault(operation.path, {})[operation.method] = endpoint
     most_asked_first = sorted(paths, key=lambda path: path != f"{_MODEL}/predict")  # routes are tried in turn
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)

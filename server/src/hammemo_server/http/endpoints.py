@@ -95,15 +95,12 @@ class Operation:
     query: dict[str, str] = field(default_factory=dict)
 
 
-class TooLong(Refused):
-    """A request that had no answer in time."""
-
-    def __init__(self, operation: Operation, seconds: float) -> None:
-        if operation.edits:
-            code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
-        else:
-            code, then = "too_long", "Send fewer rows, or ask for less."
-        super().__init__(504, code, f"There was no answer within {seconds:g} seconds. {then}")
+def _too_long(operation: Operation, seconds: float) -> Refused:
+    """Return the refusal of a request that had no answer in time."""
+    code, then = "too_long", "Send fewer rows, or ask for less."
+    if operation.edits:
+        code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
+    return Refused(504, code, f"There was no answer within {seconds:g} seconds. {then}")
 
 
 class Endpoint:
@@ -181,7 +178,7 @@ class Endpoint:
         try:
             return await within(self._seconds, handling)
         except Late:
-            raise TooLong(operation, self._seconds) from None
+            raise _too_long(operation, self._seconds) from None
 
 
 class PathOperations:

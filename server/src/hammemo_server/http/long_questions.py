@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
@@ -81,13 +82,11 @@ class InThreads:
 
     async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
-        host, stop = self._host, Stopping(self._host.limits.deadline)
+        deadline = self._host.limits.deadline
+        stop = Stopping(deadline)
+        work = partial(answer_long, self._host, hosted, KINDS[ask], body, hosted.version, stop)
         try:
-            return await self._threads.run(
-                hosted.tenant,
-                lambda: answer_long(host, hosted, KINDS[ask], body, hosted.version, stop),
-                most_seconds=host.limits.deadline / 2,
-            )
+            return await self._threads.run(hosted.tenant, work, most_seconds=deadline / 2)
         finally:
             stop.now()
 

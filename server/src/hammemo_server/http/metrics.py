@@ -102,10 +102,9 @@ class Metrics:
 
     def of(self, tenant: str) -> _OfTenant:
         """Return the figures of a tenant."""
-        found = self._tenants.get(tenant)
-        if found is None:
-            found = self._tenants[tenant] = _OfTenant(lambda: self._described(tenant), lambda: self._quotas(tenant))
-        return found
+        if tenant not in self._tenants:
+            self._tenants[tenant] = _OfTenant(partial(self._described, tenant), partial(self._quotas, tenant))
+        return self._tenants[tenant]
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
         """Count one answer."""

@@ -37,6 +37,7 @@ _SAYS: Final = {
     507: "The tenant stores as much as it may",
     503: "The disk is full, the server is stopping or too busy",
 }
+_NUMBER: Final = {"type": "integer", "minimum": 0}
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
 _IN_PATH: Final = {"model": _NAME, "alias": _NAME, "list": _NAME, "version": {"type": "string"}}
 _ABOUT: Final = "Models that keep every acknowledged edit."
@@ -83,26 +84,23 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     }
     if operation.role:
         described["description"] = f"Needs the role {operation.role}."
+    in_path = {name: schema for name, schema in _IN_PATH.items() if f"{{{name}}}" in operation.path}
     parameters = [
         *(
-            {"name": name, "in": "query", "description": text, "schema": {"type": "integer", "minimum": 0}}
-            for name, text in operation.query.items()
+            {"name": name, "in": "query", "description": says, "schema": _NUMBER}
+            for name, says in operation.query.items()
         ),
-        *(
-            {"name": name, "in": "path", "required": True, "schema": schema}
-            for name, schema in _IN_PATH.items()
-            if f"{{{name}}}" in operation.path
-        ),
+        *({"name": name, "in": "path", "required": True, "schema": schema} for name, schema in in_path.items()),
     ]
     if parameters:
         described["parameters"] = parameters
+    content: dict[str, Any] = {}
     if operation.body in ("json", "list", "tensors"):
-        content = {"application/json": {"schema": of_kind[operation.takes]}}
-        if operation.body == "tensors":
-            content["application/octet-stream"] = {"schema": {}}
+        content["application/json"] = {"schema": of_kind[operation.takes]}
+    if operation.body in ("file", "tensors"):
+        content["application/octet-stream"] = {"schema": {}}
+    if content:
         described["requestBody"] = {"required": True, "content": content}
-    elif operation.body == "file":
-        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
     return described
 
 

@@ -14,8 +14,8 @@ import math
 import shutil
 import tempfile
 import time
-from collections import Counter, defaultdict, deque
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -33,7 +33,7 @@ from hammemo_server.http.tenant_slots import SharedThreads
 from hammemo_server.http.tokens import LOCAL_CALLER, Caller, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Future
 
     from hammemo_server.http.messages import Call, Scope
@@ -49,10 +49,8 @@ Threads take turns at Python code, so more of them would not answer more, and th
 """
 _TIMES_A_SECOND: Final = 1.0
 """Questions of one tenant that take some milliseconds, and are answered here."""
-_ALIAS_SECONDS: Final = 0.2
-"""How long aliases that other processes may change are taken as they were."""
-_LIST_SECONDS: Final = 0.2
-"""The same for named lists of labels."""
+_KNOWN_SECONDS: Final = 0.2
+"""How long aliases and named lists that other processes may change are taken as they were."""
 _TRANSFER: Final = ".transfer-"
 _LOOK: Final = 0.005
 """Seconds between two looks whether a version is reached."""
@@ -133,7 +131,8 @@ class Service:
         self._long: LongQuestions = InThreads(host) if long is None else long
         self._times: defaultdict[str, Rate] = defaultdict(lambda: Rate(_TIMES_A_SECOND))
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
-        self._sending: Counter[str] = Counter()
+        self.sending_lists = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self.limits.lists_at_once))
+        """Taken while a list of a tenant is sent."""
         self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
@@ -189,7 +188,7 @@ class Service:
         if self.host.known(tenant, name) is not None:
             return name
         read, known = self._aliases.get(tenant, (-math.inf, {}))
-        if time.monotonic() - read > _ALIAS_SECONDS:
+        if time.monotonic() - read > _KNOWN_SECONDS:
             with suppress(Unavailable):  # else what is known still holds
                 known = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
                 self._aliases[tenant] = time.monotonic(), known
@@ -210,21 +209,10 @@ class Service:
 
     async def _named_list(self, call: Call, name: str) -> NamedList:
         tenant = call.caller.tenant
-        known = self.host.known_list(tenant, name, _LIST_SECONDS)
+        known = self.host.known_list(tenant, name, _KNOWN_SECONDS)
         if known is not None:
             return known
-        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _LIST_SECONDS))
-
-    @contextmanager
-    def sending_list(self, tenant: str) -> Iterator[None]:
-        """Refuse a list of a tenant that is sent while as many others are as may be."""
-        if self._sending[tenant] >= self.limits.lists_at_once:
-            raise TooMany("Other lists of this tenant are being sent: send this one after them.")
-        self._sending[tenant] += 1
-        try:
-            yield
-        finally:
-            self._sending[tenant] -= 1
+        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS))
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""

@@ -109,6 +109,12 @@ _NUMBERS: Final = {
     **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (32, 64)},
 }
+_ALLOWED: Final[dict[str, tuple[type, ...]]] = {
+    "BYTES": (str, type(None)),
+    "BOOL": (bool,),
+    **dict.fromkeys(("FP32", "FP64"), (float, int, type(None))),
+}
+"""The types of entries in JSON; whole numbers have one."""
 _OF_LABELS: Final[dict[type, str]] = {str: "BYTES", bool: "BOOL", int: "INT64", float: "FP64"}
 
 
@@ -122,18 +128,10 @@ def _values(tensor: InputTensor) -> list[Token]:
     size = tensor.shape[0] * (tensor.shape[1] if len(tensor.shape) == 2 else 1)
     if size != len(data):
         raise Malformed(f"The tensor has {len(data)} entries, not the {size} of its shape.")
-    allowed = _allowed(tensor.datatype)
+    allowed = _ALLOWED.get(tensor.datatype, (int,))
     if any(type(entry) not in allowed for entry in data):
         raise Malformed(f"The tensor has entries that are not of datatype {tensor.datatype}.")
     return [float(entry) if type(entry) is int else entry for entry in data] if float in allowed else data
-
-
-def _allowed(datatype: str) -> tuple[type, ...]:
-    if datatype == "BYTES":
-        return (str, type(None))
-    if datatype == "BOOL":
-        return (bool,)
-    return (float, int, type(None)) if datatype.startswith("FP") else (int,)
 
 
 def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:

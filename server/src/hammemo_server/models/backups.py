@@ -59,10 +59,12 @@ from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_da
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
     from hammemo_server.store.model_store import Store
+
+    Frames = Iterator[tuple[str, list[tuple[Any, ...]]]]
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5
@@ -280,9 +282,7 @@ def _key_of(header: Header, keys: str | os.PathLike[str] | None) -> BackupKey | 
     return found
 
 
-def _copied(
-    frames: Iterator[tuple[str, list[tuple[Any, ...]]]], keys: str | os.PathLike[str] | None, database: bytes
-) -> Copied:
+def _copied(frames: Frames, keys: str | os.PathLike[str] | None, database: bytes) -> Copied:
     """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
     kind, rows = next(frames)
     if kind != "about" or len(rows) != 1:
@@ -297,7 +297,7 @@ def _copied(
     return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
 
 
-def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[bytes, Iterator[Any]]:
+def _snapshot(frames: Frames) -> tuple[bytes, Frames]:
     parts: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
@@ -306,9 +306,7 @@ def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[byte
     return b"".join(parts), iter(())
 
 
-def _resealed(
-    frames: Iterable[tuple[str, list[tuple[Any, ...]]]], vault: Vault | None, database: bytes
-) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+def _resealed(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
     """Yield rows as the new database holds them."""
     wrapping, n = 0, BUCKET
     for kind, rows in frames:

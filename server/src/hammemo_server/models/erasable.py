@@ -9,6 +9,7 @@ groups of their own, with one refit at the end. The thread that makes snapshots 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -182,10 +183,8 @@ class ErasableModel(WrittenModel):
         if not waiting.parts:
             return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
-        said, known_by = waiting.content, waiting.digest or digest
-        return Entry(
-            waiting.op, known_by, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
-        )
+        entry = entry_of(waiting, body, receipt)
+        return replace(entry, digest=waiting.digest or digest, journal=journal, new_keys=new_keys)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
         if not waiting.parts:  # a refit removes nothing

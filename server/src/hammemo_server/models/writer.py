@@ -39,7 +39,7 @@ from hammemo_server.edits import operations as edits
 from hammemo_server.edits.chosen_layouts import chosen_quickly, is_choice_due
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
-from hammemo_server.edits.settings import check_parts
+from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep, Waiting
@@ -141,11 +141,9 @@ class WrittenModel(ServedModel):
         with self._arrived:
             if self._closing:
                 raise edits.Unavailable("The service stops: send the edit again later.")
-            is_full = len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes
-            if is_bounded and is_full:
-                raise edits.TooMany(
-                    f"{len(self._queue):,} edits of this model wait already: send this one again later."
-                )
+            n = len(self._queue)
+            if is_bounded and (n >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes):
+                raise edits.TooMany(f"{n:,} edits of this model wait already: send this one again later.")
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
@@ -271,7 +269,9 @@ class WrittenModel(ServedModel):
         if not fresh:
             return fresh
         quota = self._quota
-        a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
+        a_label = self._a_label
+        if a_label is None:
+            a_label = _first_label(self.settings, self._limits, fresh[0].content)
         most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
         with suppress(edits.QuotaReached):  # mostly there is room for much more, so labels need not be looked up
             quota.take(self.name, most)
@@ -286,13 +286,6 @@ class WrittenModel(ServedModel):
             except edits.QuotaReached as error:
                 waiting.refuse(error)
         return allowed
-
-    def _first_label(self, first: edits.Content) -> int:
-        """Return the bytes of a label in the sketch of a model that is made for its first edit."""
-        h = self.settings.width or (len(first.rows[0]) if isinstance(first, edits.LoggedRows) else 1)
-        with suppress(edits.ServiceError):  # then the edit is refused
-            return column_bytes(check_parts(self.settings.model(), h, self._limits))
-        return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
         """Apply edits, write those that were not refused, and answer all."""
@@ -546,6 +539,14 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
 def reused(op: str) -> edits.OpReused:
     """Return the refusal of an id that was used for another edit."""
     return edits.OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
+
+
+def _first_label(settings: Settings, limits: Limits, first: edits.Content) -> int:
+    """Return the bytes of a label in the sketch of a model that is made for its first edit."""
+    h = settings.width or (len(first.rows[0]) if isinstance(first, edits.LoggedRows) else 1)
+    with suppress(edits.ServiceError):  # then the edit is refused
+        return column_bytes(check_parts(settings.model(), h, limits))
+    return 0
 
 
 def _may_take_long(contents: list[edits.Content]) -> bool:
