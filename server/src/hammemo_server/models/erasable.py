@@ -16,18 +16,7 @@ import numpy as np
 
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.row_hash import RowHash
-from hammemo_server.edits.operations import (
-    Acknowledgement,
-    LoggedChange,
-    LoggedChoice,
-    LoggedRefit,
-    NoSuchSubject,
-    checked,
-    decoded,
-    digest,
-    parts_by_owner,
-    parts_of,
-)
+from hammemo_server.edits import operations as edits
 from hammemo_server.erasure.erasing import ErasureFacts, destroy, issue, keyed_digest_of, opened_facts, sealed_facts
 from hammemo_server.erasure.journal import sealed_body
 from hammemo_server.erasure.signing import Signing
@@ -43,7 +32,6 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log
 
@@ -84,26 +72,26 @@ class ErasableModel(WrittenModel):
                 self._journal.check_keys(self.name)
         super()._commit(group)
 
-    def _waiting(self, edit: Edit, token: str) -> Waiting:
-        content, body = checked(edit, self._limits)
+    def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
+        content, body = edits.checked(edit, self._limits)
         vault, key = self._journal.vault, self._log.key
         op = vault.hashed_op(edit.op)
-        named, owners = parts_of(edit, content, body)
+        named, owners = edits.parts_of(edit, content, body)
         parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
         made = Waiting(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
         if edit.kind == "forget_subject":
             self._make_erasure(made, refit=edit.refit)
         elif not parts:
-            made.digest = digest(body, key)
+            made.digest = edits.digest(body, key)
         return made
 
     def _make_erasure(self, waiting: Waiting, *, refit: bool) -> None:
         waiting.refit = refit
-        waiting.digest = digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
+        waiting.digest = edits.digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
 
     def erase_again(self, erased: Sequence[ErasedSubject]) -> int:
         """Erase subjects that were erased after the backup from which the model was restored; return how many."""
-        content = LoggedRefit()
+        content = edits.LoggedRefit()
         body, futures = content.body(), []
         for one in erased:
             parts = {bytes.fromhex(one.subject): body}
@@ -113,7 +101,7 @@ class ErasableModel(WrittenModel):
             futures.append(self._enqueue(waiting))
         refused = [future.exception() for future in futures]
         for error in refused:
-            if error is not None and not isinstance(error, NoSuchSubject):  # the backup need not hold all of them
+            if error is not None and not isinstance(error, edits.NoSuchSubject):  # the backup need not hold all of them
                 raise error
         self.finish_erasures()
         return refused.count(None)
@@ -144,16 +132,18 @@ class ErasableModel(WrittenModel):
     def _name_everything(self, waiting: Waiting) -> None:
         """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
         content, sent = waiting.content, waiting.parts
-        assert isinstance(content, LoggedChange)
+        assert isinstance(content, edits.LoggedChange)
         with self._lease_kept():
             held = self._journal.held_by_all(self._state.version + 1)
         owners = [subject for subject, rows in held.items() for _ in rows.rows]
         owners += [list(sent)[owner] for owner in waiting.owners] or list(sent) * len(content.rows)
         gone = [row for rows in held.values() for row in rows.rows]
         labels = [label for rows in held.values() for label in rows.labels]
-        waiting.content = LoggedChange("apply", gone, labels, content.rows, content.labels, position=content.position)
+        waiting.content = edits.LoggedChange(
+            "apply", gone, labels, content.rows, content.labels, position=content.position
+        )
         waiting.body, waiting.sent = waiting.content.body(), sent
-        waiting.parts, waiting.owners = parts_by_owner(owners, waiting.content, waiting.body)
+        waiting.parts, waiting.owners = edits.parts_by_owner(owners, waiting.content, waiting.body)
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits without those that forget rows which are not their subject's; these are refused."""
@@ -224,21 +214,21 @@ class ErasableModel(WrittenModel):
         with self._due:
             self._due.notify()
         for version, one in enumerate(removed, before.version + 1):
-            one.waiting.future.set_result(Acknowledgement(version, "applied"))
+            one.waiting.future.set_result(edits.Acknowledgement(version, "applied"))
 
     def _removed(self, applier: Applier, waiting: Waiting) -> Removed | None:
         """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
             if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
-                waiting.future.set_result(Acknowledgement(erasure.position, "repeated"))
+                waiting.future.set_result(edits.Acknowledgement(erasure.position, "repeated"))
             else:
                 waiting.refuse(reused(waiting.request))
             return None
         found = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
         if found is None:
             self._log.renew_lease()  # only the writer may refuse, too
-            waiting.refuse(NoSuchSubject("There is no such subject in this model."))
+            waiting.refuse(edits.NoSuchSubject("There is no such subject in this model."))
             return None
         key, content = found
         counts = _counts(applier.model)
@@ -262,7 +252,7 @@ class ErasableModel(WrittenModel):
         contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
         before = keyed_digest_of(journal, model)
-        layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
+        layout = refit is not None and isinstance(edits.decoded(refit), edits.LoggedChoice)
         entries = []
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
             op, version, whose, fitted = waiting.op, state.version, self._hash_of(waiting), refit is not None
@@ -273,7 +263,7 @@ class ErasableModel(WrittenModel):
         if refit is not None:
             position = state.version + len(entries) + 1
             op = f"refit {position}"  # no id of a client has a space
-            entries.append(Entry(op, digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
+            entries.append(Entry(op, edits.digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
         return entries
 
     def _hash_of(self, waiting: Waiting) -> str:
@@ -330,7 +320,7 @@ def _record(vault: Vault, waiting: Waiting, position: int) -> ErasedSubject:
 def _refitted(applier: Applier) -> bytes | None:
     """Refit the model; return the body for the log, None where there is nothing to be fitted to."""
     applier.logged.clear()
-    applier.apply([LoggedRefit()])
+    applier.apply([edits.LoggedRefit()])
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 
