@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -128,13 +128,14 @@ def serve_folder(
         raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
     if logs.replica and listen.workers:
         raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
+    from msgspec import convert
+
     from hammemo_server.http.server import ServerSettings, run
 
     given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
-    plain: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    settings = ServerSettings(
-        **plain, upkeep=logs.upkeep, limits=limits.limits, question_processes=limits.question_processes
-    )
+    given |= {"upkeep": logs.upkeep, "limits": limits.limits, "question_processes": limits.question_processes}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    settings = convert(plain, ServerSettings)
     try:
         settings.check()
     except ValueError as error:

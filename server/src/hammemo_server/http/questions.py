@@ -6,7 +6,6 @@ from the same table.
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -123,16 +122,15 @@ class Stopping:
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
-        self._event = threading.Event()
 
     @property
     def left(self) -> float:
         """The seconds that are left."""
-        return 0.0 if self._event.is_set() else max(0.0, self._until - time.monotonic())
+        return max(0.0, self._until - time.monotonic())
 
     def now(self) -> None:
         """Stop."""
-        self._event.set()
+        self._until = 0.0
 
     def __call__(self) -> None:
         """Raise `Stopped` where the answer is no longer wanted."""

@@ -56,9 +56,11 @@ from hammemo_server.models.host import Host
 from hammemo_server.models.waiting import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from starlette.types import ASGIApp
+
+    from hammemo_server.http.service import Relay
 
 
 _ENDING_SECONDS: Final = 30
@@ -100,8 +102,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     behind_proxy: bool = False
     allow_host: list[str] | None = None
     log_level: str = "info"
-    limits: dict[str, float] = {}
-    upkeep: dict[str, float] = {}
+    limits: Limits = Limits()
+    upkeep: Upkeep = Upkeep()
     keys: str | None = None
     question_processes: int = 2
     trusted_proxy: list[str] | None = None
@@ -213,10 +215,9 @@ def _remove_old_sockets() -> None:
 
 def _host(settings: ServerSettings) -> Host:
     """Return the host with all models open, so that no request waits for a replay; failures are logged."""
-    upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
-    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+    limits, upkeep = settings.limits, settings.upkeep
     host = Host(
-        settings.folder, log=settings.log, replica=settings.replica, limits=limits, upkeep=upkeep, keys=settings.keys
+        settings.folder, settings.log, replica=settings.replica, limits=limits, upkeep=upkeep, keys=settings.keys
     )
     for tenant in host.tenants():
         for name in host.names(tenant):
@@ -438,7 +439,7 @@ async def _answer(
         await service.end()
 
 
-def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, float], Awaitable[Answer]]:
+def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Relay:
     async def forward(call: Call, seconds: float) -> Answer:
         headers = [(name, value) for name, value in call.scope["headers"] if name in _PASSED_ON]
         body: bytes | AsyncIterator[bytes] = call.body

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.label_lists import NamedList
 
+    Relay = Callable[[Call, float], Awaitable[Answer]]
+
 Lane = Literal["lists", "short", "files"]
 _THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
 """Threads for lists and figures, for short questions, and for what reads or writes whole models and long bodies.
@@ -112,11 +114,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        host: Host,
-        tokens: Tokens | None = None,
-        forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
-        long: LongQuestions | None = None,
+        self, host: Host, tokens: Tokens | None = None, forward: Relay | None = None, long: LongQuestions | None = None
     ) -> None:
         self.host = host
         self.limits = host.limits
