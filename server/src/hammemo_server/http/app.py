@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import (
-    Acknowledgement,
-    Edit,
-    ExampleRows,
-    QuotaReached,
-    TooLarge,
-    TooMany,
-    check_name,
-)
+from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
 from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -68,10 +60,6 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 
 # Edits
-
-_alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
-_list_decoder: Final = msgspec.json.Decoder(bodies.ListBody)
-_erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
 
 
 def _edit_of(kind: EditKind, body: Any) -> Edit:
@@ -123,7 +111,7 @@ def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> O
 async def _forget_subject(service: Service, call: Call) -> Answer:
     """Forget a subject; wait a while for the end of it, so that most callers get the receipt at once."""
     hosted = await service.model(call)
-    body = decoded(_erasure_decoder, call.body)
+    body = decoded(msgspec.json.Decoder(bodies.ErasureBody), call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
     service.count_edit(call, edit.kind, done.status)
@@ -241,7 +229,7 @@ def _in_path(call: Call, what: str) -> str:
 
 
 def _set_alias(service: Service, call: Call) -> bodies.Aliases:
-    alias, model = _in_path(call, "alias"), decoded(_alias_decoder, call.body).model
+    alias, model = _in_path(call, "alias"), decoded(msgspec.json.Decoder(bodies.AliasBody), call.body).model
     check_name("model", model)
     service.host.set_alias(call.caller.tenant, alias, model)
     service.alias_changed(call.caller.tenant)
@@ -269,14 +257,11 @@ async def _set_list(service: Service, call: Call) -> Answer:
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
     size = messages.check_declared_length(call.scope, limits.list_body)
     await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
-    sending = service.sending_lists[tenant]
-    if sending.locked():
-        raise TooMany("Other lists of this tenant are being sent: send this one after them.")
-    async with sending:
+    async with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
-            items = decoded(_list_decoder, call.body).items
+            items = decoded(msgspec.json.Decoder(bodies.ListBody), call.body).items
             call.body = b""
             return service.host.set_list(tenant, name, items)
 

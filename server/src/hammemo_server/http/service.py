@@ -129,8 +129,7 @@ class Service:
         self._long: LongQuestions = InThreads(host) if long is None else long
         self._times: defaultdict[str, Rate] = defaultdict(lambda: Rate(_TIMES_A_SECOND))
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
-        self.sending_lists = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self.limits.lists_at_once))
-        """Taken while a list of a tenant is sent."""
+        self._sending = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self.limits.lists_at_once))
         self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
@@ -211,6 +210,13 @@ class Service:
         if known is not None:
             return known
         return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS))
+
+    def sending_list(self, tenant: str) -> asyncio.Semaphore:
+        """Return what is held while a list of a tenant is sent; refuse it while as many others are as may be."""
+        sending = self._sending[tenant]
+        if sending.locked():
+            raise TooMany("Other lists of this tenant are being sent: send this one after them.")
+        return sending
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
