@@ -166,6 +166,8 @@ async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
     check_content_type(call.scope, *types.get(kind, (JSON,)))
     if kind in ("json", "tensors"):
         call.body = await read_body(call, limits.body, limits.body_seconds)
+    else:
+        check_declared_length(call.scope, limits.file if kind == "file" else limits.list_body)
 
 
 async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:

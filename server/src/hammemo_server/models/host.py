@@ -191,7 +191,7 @@ class Host:
         return not places
 
     def _unwritable(self) -> list[str] | None:
-        """Return the open models, as tenant/name, whose edits cannot be made durable; None for all models."""
+        """Return the open models, as tenant/name, whose edits cannot be durable; None if the store takes none."""
         if self.replica or not self.store.is_there():
             return None
         try:

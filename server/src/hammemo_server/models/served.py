@@ -221,9 +221,9 @@ class ServedModel:
     def _catch_up(self) -> None:
         """Apply what is new in the log."""
         state = caught_up(self._log, self._state, self.settings, self._journal)
+        self._snapshot_version = self._log.base()
         if state is not self._state:
             self._publish(state)
-        self._snapshot_version = self._log.base()
 
     def _thread(self, what: str, work: Callable[..., None], *given: Any) -> threading.Thread:
         """Start a thread of this model."""
