@@ -166,13 +166,11 @@ class ReadyVersion:
         exclude: Any = question.exclude
         if exclude == "seen":  # all of a row, also what is cut off
             exclude = [[token for token in row if token is not None] for row in question.rows]
+        listed = {"exclude": _listed(exclude), "allow": _listed(question.allow)}
         labels: list[list[Any]] = []
         scores: list[list[float]] = []
         for block in self._blocks("top-k", question, stop):
-            lists = {
-                name: _of_block(name, given, block, len(rows))
-                for name, given in (("exclude", _listed(exclude)), ("allow", _listed(question.allow)))
-            }
+            lists = {name: _of_block(name, given, block, len(rows)) for name, given in listed.items()}
             found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
             ranked, of_labels = found if question.scores else (found, None)
             labels += [[label for label in row if label is not None] for row in ranked.tolist()]

@@ -106,9 +106,13 @@ class ServedModel:
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """
+        wanted = min_version or 0
+        if wait > 0 and self._state.version < wanted:  # an event loop never waits, and takes no lock
+            with self._changed:
+                self._changed.wait_for(lambda: self._state.version >= wanted, timeout=wait)
         state = self._state
-        if min_version is not None and state.version < min_version:
-            state = self._waited(min_version, wait)
+        if state.version < wanted:
+            raise NotReached(f"Version {wanted} is not reached: this is version {state.version}. Ask later.")
         if state.model is None or state.is_empty:
             raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
         return state.model, state.version
@@ -244,12 +248,3 @@ class ServedModel:
         with self._changed:
             self._state = state
             self._changed.notify_all()
-
-    def _waited(self, version: int, wait: float) -> State:
-        if wait > 0:  # an event loop never waits, and takes no lock
-            with self._changed:
-                self._changed.wait_for(lambda: self._state.version >= version, timeout=wait)
-        state = self._state
-        if state.version < version:
-            raise NotReached(f"Version {version} is not reached: this is version {state.version}. Ask later.")
-        return state
