@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Url: TypeAlias = Annotated[
     str | None, option("URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False)
 ]
+_LOST = "The database that was backed up is lost: drop its keys, so that nothing can read it later."
 KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
 
 
@@ -61,13 +62,7 @@ def _told(one: Written) -> str:
 class LossOptions:
     """What was lost since the backup."""
 
-    original_lost: Annotated[
-        bool,
-        flag(
-            "--original-lost",
-            "The database that was backed up is lost: drop its keys, so that nothing can read it later.",
-        ),
-    ] = False
+    original_lost: Annotated[bool, flag("--original-lost", _LOST)] = False
     receipts: Annotated[
         Path | None, option("FILE", "The receipts of the model: refuse if it does not know a request in them.")
     ] = None

@@ -12,6 +12,7 @@ from hammemo.cli.console import UsageError, one_line_errors
 from hammemo.cli.options import flag, option
 
 _LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
+_TOKENS = "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
 _KEYS = "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
 _DAY = 86_400.0
 """Seconds."""
@@ -36,12 +37,7 @@ class AccessOptions:
 
     panel: ClassVar = "Access and encryption"
 
-    token_file: Annotated[
-        Path | None,
-        option(
-            "FILE", "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
-        ),
-    ] = None
+    token_file: Annotated[Path | None, option("FILE", _TOKENS)] = None
     tls_cert: Annotated[Path | None, option("FILE", "A certificate, PEM.")] = None
     tls_key: Annotated[Path | None, option("FILE", "Its key, PEM.")] = None
     behind_proxy: Annotated[bool, flag("--behind-proxy", "A proxy in front of the server encrypts connections.")] = (

@@ -97,8 +97,8 @@ class Metrics:
         says = "Requests without a token that is known."
         self.refused = Counter("hammemo_refused_tokens", says, registry=self.process)
         Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(time.time())
-        now = Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process)
-        now.set_function(inside)
+        answering = Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process)
+        answering.set_function(inside)
 
     def of(self, tenant: str) -> _OfTenant:
         """Return the figures of a tenant."""
