@@ -139,10 +139,6 @@ def test_the_guide_names_files_that_exist() -> None:
         assert any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE.parent)), name
 
 
-TOO_LARGE = {"WrittenModel"}
-"""What is larger than it should be."""
-
-
 def _code_lines(text: str) -> list[int]:
     """Return the numbers of lines that are no blanks, comments and docstrings."""
     strings: set[int] = set()
@@ -165,4 +161,4 @@ def test_functions_classes_and_modules_are_of_bounded_size() -> None:
                 size = bisect_right(lines, node.end_lineno or 0) - bisect_left(lines, node.lineno)
                 if size > (350 if isinstance(node, ast.ClassDef) else 60):
                     found.add(node.name)
-    assert found == TOO_LARGE
+    assert not found

@@ -20,8 +20,7 @@ import running_servers as serving
 from hammemo import MemoryClassifier
 from hammemo.client import Client
 from hammemo_server.edits.operations import Malformed
-from hammemo_server.http.binary_tensors import LENGTH, as_json
-from hammemo_server.http.tensors import InferenceRequest, question_of
+from hammemo_server.http.tensors import LENGTH, InferenceRequest, as_json, question_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

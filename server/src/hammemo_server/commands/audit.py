@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _PAGE = 10_000
 
 
+@one_line_errors()
 def audit_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
@@ -33,9 +35,8 @@ def audit_folder(
 
     A server may run at the same time. Only the logs are read.
     """
-    with one_line_errors():
-        store, places = models_of(folder, log, tenant, model)
-        found = [_AuditRecord.read(store, *place) for place in places]
+    store, places = models_of(folder, log, tenant, model)
+    found = [_AuditRecord.read(store, *place) for place in places]
     print_result([one.facts() for one in found], _table(found), as_json=as_json)
     for one in found:
         if one.problem:
@@ -62,16 +63,12 @@ class _AuditRecord(NamedTuple):
         from hammemo_server.store.audit import first_broken, is_cut
         from hammemo_server.store.log import NEWEST_RECEIPT
 
-        log = store.open(tenant, model, replica=True)
-        try:
-            with log.reading():
-                start, lines = log.audit(0, _PAGE)
-                while more := log.audit(lines[-1].number, _PAGE)[1] if lines else []:
-                    lines += more
-                cut = is_cut(start, lines, log.head(), log.mark(NEWEST_RECEIPT) or b"")
-            return cls(tenant, model, start, lines, first_broken(start, lines), cut)
-        finally:
-            log.close()
+        with closing(store.open(tenant, model, replica=True)) as log, log.reading():
+            start, lines = log.audit(0, _PAGE)
+            while more := log.audit(lines[-1].number, _PAGE)[1] if lines else []:
+                lines += more
+            cut = is_cut(start, lines, log.head(), log.mark(NEWEST_RECEIPT) or b"")
+        return cls(tenant, model, start, lines, first_broken(start, lines), cut)
 
     @property
     def name(self) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, counted, one_line_errors, print_json
-from hammemo.cli.options import option
+from hammemo.cli.console import UsageError, counted, one_line_errors, print_result
+from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
+    from hammemo_server.models.backups import Restored, Written
     from hammemo_server.store.base_log import Store
 
     Place = tuple[str, str]
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 Url: TypeAlias = Annotated[
     str | None, option("URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False)
 ]
+_LOST = "The database that was backed up is lost: drop its keys, so that nothing can read it later."
 KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
 
 
+@one_line_errors()
 def back_up_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
@@ -40,33 +43,26 @@ def back_up_folder(
     A backup keeps the version, operation ids, the audit record and receipts. For a model with subjects it is encrypted
     with its own key in the key file; for other models it contains the rows in plain text.
     """
-    with one_line_errors():
-        from hammemo_server.models.backups import back_up
+    from hammemo_server.models.backups import back_up
 
-        if target.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
-        store, places = models_of(folder, log, tenant, model)
-        written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
-    if as_json:
-        facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
-        print_json(facts)
-        return
-    for one in written:
-        until = "" if one.header.expires is None else f", until {one.header.expires}"
-        typer.echo(f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}")
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
+    store, places = models_of(folder, log, tenant, model)
+    written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
+    facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
+    print_result(facts, *map(_told, written), as_json=as_json)
+
+
+def _told(one: Written) -> str:
+    until = "" if one.header.expires is None else f", until {one.header.expires}"
+    return f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}"
 
 
 @dataclass(frozen=True)
 class LossOptions:
     """What was lost since the backup."""
 
-    original_lost: Annotated[
-        bool,
-        typer.Option(
-            "--original-lost",
-            help="The database that was backed up is lost: drop its keys, so that nothing can read it later.",
-        ),
-    ] = False
+    original_lost: Annotated[bool, flag("--original-lost", _LOST)] = False
     receipts: Annotated[
         Path | None, option("FILE", "The receipts of the model: refuse if it does not know a request in them.")
     ] = None
@@ -75,15 +71,13 @@ class LossOptions:
     ] = None
 
 
+@one_line_errors()
 def restore_files(
     backup: Annotated[
         Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TENANT/NAME", help="The name of the restored model.", show_default="as it was"),
-    ] = None,
+    to: Annotated[str | None, option("TENANT/NAME", "The name of the restored model.", "as it was")] = None,
     log: Url = None,
     keys: KeyFile = None,
     *,
@@ -94,27 +88,26 @@ def restore_files(
 
     Subjects erased since the backup are erased again before the model can be queried.
     """
-    with one_line_errors():
-        from hammemo_server.models.backups import newest_backups, restore
-        from hammemo_server.models.host import store_of
+    from hammemo_server.models.backups import newest_backups, restore
+    from hammemo_server.models.host import store_of
 
-        files = newest_backups(backup) if backup.is_dir() else [backup]
-        place = None if to is None else tuple(to.split("/"))
-        if place is not None and (len(place) != 2 or len(files) != 1):
-            raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
-        if lost.receipts is not None and len(files) != 1:
-            raise UsageError("--receipts is for one backup: name its file.")
-        if lost.again and lost.receipts is None:
-            raise UsageError("--again names requests with receipts: name their file with --receipts.")
-        how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
-        store = store_of(folder, log, replica=True)
-        found = [_refusing(restore, store, file, **how) for file in files]
-    if as_json:
-        print_json([one._asdict() for one in found])
-        return
-    for one in found:
-        erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
-        typer.echo(f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}")
+    files = newest_backups(backup) if backup.is_dir() else [backup]
+    place = None if to is None else tuple(to.split("/"))
+    if place is not None and (len(place) != 2 or len(files) != 1):
+        raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
+    if lost.receipts is not None and len(files) != 1:
+        raise UsageError("--receipts is for one backup: name its file.")
+    if lost.again and lost.receipts is None:
+        raise UsageError("--again names requests with receipts: name their file with --receipts.")
+    how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
+    store = store_of(folder, log, replica=True)
+    found = [_refusing(restore, store, file, **how) for file in files]
+    print_result([one._asdict() for one in found], *map(_restored, found), as_json=as_json)
+
+
+def _restored(one: Restored) -> str:
+    erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
+    return f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}"
 
 
 def models_of(folder: Path, log: str | None, tenant: str | None, model: str | None) -> tuple[Store, list[Place]]:

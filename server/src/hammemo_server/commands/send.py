@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_result, progress_bar
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -24,45 +24,34 @@ Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
 ]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The name of a model there.")]
-Id: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--id", metavar="TEXT", help="A command repeated with the same id runs once.", show_default="a random one"
-    ),
-]
-
-
-_ONE_STEP: Final = "One step (at most 10,000 rows to learn and as many to forget)"
+_ID: Final = "A command repeated with the same id runs once."
+Id: TypeAlias = Annotated[str | None, typer.Option("--id", metavar="TEXT", help=_ID, show_default="a random one")]
 
 
 @dataclass(frozen=True)
-class Sending:
+class OneStep:
+    """What makes all rows one edit, which may forget and learn."""
+
+    panel: ClassVar = "One step (at most 10,000 rows to learn and as many to forget)"
+
+    forgetting: Annotated[
+        list[str] | None, option("FILE", "A table of rows to forget in the same step (repeatable).")
+    ] = None
+    everything: Annotated[bool, flag("--everything", "Forget all rows in the same step.")] = False
+    sync: Annotated[
+        bool, flag("--sync", "FILE is the whole table: forget the rows that are gone, learn the new ones.")
+    ] = False
+    position: Annotated[str | None, option("TEXT", "Store with the rows up to where their source was read.")] = None
+
+
+@dataclass(frozen=True)
+class Sending(OneStep):
     """What is done with the rows."""
 
-    forget: Annotated[bool, typer.Option("--forget", help="Forget the rows.")] = False
-    refit: Annotated[bool, typer.Option("--refit", help="Refit the model when all rows are learnt or forgotten.")] = (
-        False
-    )
+    forget: Annotated[bool, flag("--forget", "Forget the rows.")] = False
+    refit: Annotated[bool, flag("--refit", "Refit the model when all rows are learnt or forgotten.")] = False
     receipt: Annotated[
         Path | None, option("FILE", "With --forget: write signed receipts here, one line for each edit.")
-    ] = None
-    forgetting: Annotated[
-        list[str] | None,
-        option("FILE", "A table of rows to forget in the same step (repeatable).", rich_help_panel=_ONE_STEP),
-    ] = None
-    everything: Annotated[
-        bool, typer.Option("--everything", help="Forget all rows in the same step.", rich_help_panel=_ONE_STEP)
-    ] = False
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync",
-            help="FILE is the whole table: forget the rows that are gone, learn the new ones.",
-            rich_help_panel=_ONE_STEP,
-        ),
-    ] = False
-    position: Annotated[
-        str | None, option("TEXT", "Store with the rows up to where their source was read.", rich_help_panel=_ONE_STEP)
     ] = None
     op: Id = None
 
@@ -90,6 +79,7 @@ class Sending:
             check_writable(self.receipt, "--receipt")
 
 
+@one_line_errors()
 def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False) -> None:
     """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
@@ -102,17 +92,16 @@ def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_jso
 
     --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
-    with one_line_errors():
-        given.check()
-        sending.check()
-        if sending.in_one_step and given.is_log:
-            raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
-        if sending.sync and given.subject is not None:
-            raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
-        base = sending.op or uuid.uuid4().hex
-        sent, version, receipts = _sent(url, model, given, sending, base)
-        if sending.receipt is not None:
-            _write_receipts(sending.receipt, receipts)
+    given.check()
+    sending.check()
+    if sending.in_one_step and given.is_log:
+        raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
+    if sending.sync and given.subject is not None:
+        raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
+    base = sending.op or uuid.uuid4().hex
+    sent, version, receipts = _sent(url, model, given, sending, base)
+    if sending.receipt is not None:
+        _write_receipts(sending.receipt, receipts)
     where = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
     facts = {f"{given.unit}s": sent, "version": version, "id": base, **where}
     told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
@@ -152,48 +141,25 @@ def _applied(
     client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
 ) -> tuple[Acknowledgement, int]:
     """Send all rows as one edit, and return how many these were."""
-    if sending.sync:
-        return _synced(client, model, given, sending, known, base)
-    learnt = None if given.files is None and sending.everything else given.as_one(known)
+    from hammemo.client import Acknowledgement
+
+    version = client.describe(model)["version"] if sending.sync else 0
+    learnt: Any = None if given.files is None and sending.everything else given.as_one(known)
     gone: Any = "everything" if sending.everything else None
     if sending.forgetting:
         gone = replace(given, files=sending.forgetting).as_one(known)
+    if sending.sync:
+        is_equal, learnt, gone = _difference(client, model, *learnt[:2])
+        if is_equal and sending.position is None:
+            return Acknowledgement(version, "applied"), 0
     done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
+    if sending.sync and done.status == "applied" and done.version > version + 1:
+        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
     return done, sum(len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str))
 
 
-def _synced(
-    client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
-) -> tuple[Acknowledgement, int]:
-    """Compare a table with the model as it is now, and send the difference as one edit."""
-    from hammemo.client import Acknowledgement
-
-    version, rows, labels = client.describe(model)["version"], *given.as_one(known)[:2]
-    synced = _difference(client, model, rows, labels)
-    typer.echo(str(synced), err=True)
-    if synced.is_equal and sending.position is None:
-        return Acknowledgement(version, "applied"), 0
-    learnt: Any
-    gone: Any
-    if synced.gone is None:  # the model has digests only
-        learnt, gone, n = (rows, labels), "everything", len(rows)
-    else:
-        learnt, gone = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
-        n = len(learnt[1]) + len(gone[1])
-    done = client.apply(
-        model,
-        learnt if len(learnt[1]) else None,
-        gone if len(gone[1]) else None,
-        position=sending.position,
-        op=f"{base}-0",
-    )
-    if done.status == "applied" and done.version > version + 1:
-        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
-    return done, n
-
-
-def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> Synced:
-    """Return what would make the model that a server has now equal to a table."""
+def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> tuple[bool, Any, Any]:
+    """Return whether a table is equal to the model that a server has now, and what is to be learnt and forgotten."""
     from hammemo.files.models import load
     from hammemo.models.editing import name_columns
     from hammemo.tokens.columns import ColumnKind
@@ -208,7 +174,12 @@ def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) 
         for j in dates:
             row[j] = datetime.fromisoformat(row[j]) if isinstance(row[j], str) else row[j]
     synced: Synced = learner.sync(table, labels, dry_run=True)
-    return synced
+    typer.echo(str(synced), err=True)
+    if synced.gone is None:  # the model has digests only
+        return synced.is_equal, (rows, labels) if labels else None, "everything"
+    pairs = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
+    learnt, gone = (pair if pair[1] else None for pair in pairs)
+    return synced.is_equal, learnt, gone
 
 
 def _as_json(values: Any) -> list[Any]:
@@ -219,11 +190,12 @@ def _as_json(values: Any) -> list[Any]:
     ]
 
 
+@one_line_errors()
 def erase_subject(
     url: Url,
     model: Name,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject to erase.")],
-    no_refit: Annotated[bool, typer.Option("--no-refit", help="Do not refit the model.")] = False,
+    no_refit: Annotated[bool, flag("--no-refit", "Do not refit the model.")] = False,
     receipt: Annotated[Path | None, option("FILE", "Write the signed receipt here.")] = None,
     op: Id = None,
     as_json: opt.AsJson = False,
@@ -232,19 +204,15 @@ def erase_subject(
 
     Then its rows are removed, and the same command with the same --id waits for the rest and writes the receipt.
     """
-    with one_line_errors():
-        from hammemo.client import Client, ServerError
+    from hammemo.client import Client
 
-        if receipt is not None:
-            check_writable(receipt)
-        base = op or uuid.uuid4().hex
-        with Client(url) as client:
-            try:
-                found = client.forget_subject(model, subject, op=base, refit=not no_refit)
-            except ServerError as error:
-                raise ValueError(str(error)) from error
-        if receipt is not None and found.receipt:
-            _write_receipts(receipt, [found.receipt])
+    if receipt is not None:
+        check_writable(receipt)
+    base = op or uuid.uuid4().hex
+    with Client(url) as client:
+        found = client.forget_subject(model, subject, op=base, refit=not no_refit)
+    if receipt is not None and found.receipt:
+        _write_receipts(receipt, [found.receipt])
     where = f" The receipt is in {receipt}." if receipt is not None and found.receipt else ""
     told = f"The subject is {found.state}, request {base}, version {found.version}.{where}"
     print_result({**found._asdict(), "id": base}, told, as_json=as_json)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
 from hammemo.cli.console import UsageError, one_line_errors
-from hammemo.cli.options import option
+from hammemo.cli.options import flag, option
 
-_SAFE, _LIMITS = "Access and encryption", "Limits"
+_LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
+_TOKENS = "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
+_KEYS = "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
+_DAY = 86_400.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +35,20 @@ class ListenOptions:
 class AccessOptions:
     """Who may call the server, and how connections are encrypted."""
 
-    panel: ClassVar = _SAFE
+    panel: ClassVar = "Access and encryption"
 
-    token_file: Annotated[
-        Path | None,
-        option(
-            "FILE", "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
-        ),
-    ] = None
+    token_file: Annotated[Path | None, option("FILE", _TOKENS)] = None
     tls_cert: Annotated[Path | None, option("FILE", "A certificate, PEM.")] = None
     tls_key: Annotated[Path | None, option("FILE", "Its key, PEM.")] = None
-    behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front of the server encrypts connections.")
-    ] = False
+    behind_proxy: Annotated[bool, flag("--behind-proxy", "A proxy in front of the server encrypts connections.")] = (
+        False
+    )
     trusted_proxy: Annotated[
         list[str] | None,
         option("ADDRESS", "Trust X-Forwarded-For from this proxy, an address or a network (repeatable)."),
     ] = None
     allow_host: Annotated[list[str] | None, option("NAME", "A host name that clients use (repeatable).")] = None
-    keys: Annotated[
-        Path | None,
-        option(
-            "FILE", "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
-        ),
-    ] = None
+    keys: Annotated[Path | None, option("FILE", _KEYS)] = None
 
 
 @dataclass(frozen=True)
@@ -62,18 +56,9 @@ class LogOptions:
     """Where edits are logged, and how long."""
 
     log: Annotated[
-        str | None,
-        option(
-            "URL",
-            "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG).",
-            "SQLite beside each model",
-            envvar="HAMMEMO_LOG",
-            show_envvar=False,
-        ),
+        str | None, option("URL", _LOG, "SQLite beside each model", envvar="HAMMEMO_LOG", show_envvar=False)
     ] = None
-    replica: Annotated[bool, typer.Option("--replica", help="Only answer; another node writes the log of --log.")] = (
-        False
-    )
+    replica: Annotated[bool, flag("--replica", "Only answer; another node writes the log of --log.")] = False
     snapshot_seconds: Annotated[
         float,
         option("SECONDS", "Write a snapshot at most this long after an edit; then the log drops its examples.", min=1),
@@ -84,19 +69,15 @@ class LogOptions:
     @property
     def upkeep(self) -> dict[str, float]:
         """The settings of the upkeep of logs, in seconds."""
-        days = 86_400
-        return {
-            "snapshot_seconds": self.snapshot_seconds,
-            "retention": self.retry_days * days,
-            "audit": self.audit_days * days,
-        }
+        retention, audit = self.retry_days * _DAY, self.audit_days * _DAY
+        return {"snapshot_seconds": self.snapshot_seconds, "retention": retention, "audit": audit}
 
 
 @dataclass(frozen=True)
 class LimitOptions:
     """What a tenant or an address may use."""
 
-    panel: ClassVar = _LIMITS
+    panel: ClassVar = "Limits"
 
     rate: Annotated[float, option("N", "Requests per second and tenant.", min=0.1)] = 10_000
     max_body: Annotated[int, option("BYTES", "The largest JSON body.", min=1024)] = 4 * 2**20
@@ -121,19 +102,13 @@ class LimitOptions:
     @property
     def limits(self) -> dict[str, float]:
         """The limits by the names that the server gives them."""
-        return {
-            "rate": self.rate,
-            "body": self.max_body,
-            "file": self.max_file,
-            "models": self.max_models,
-            "deadline": self.deadline,
-            "address_connections": self.address_connections,
-            "stored_labels": self.max_labels,
-            "stored_examples": self.max_examples,
-            "stored_bytes": self.max_stored,
-        }
+        stored = {"max_labels": "stored_labels", "max_examples": "stored_examples", "max_stored": "stored_bytes"}
+        given = asdict(self)
+        del given["question_processes"]
+        return {stored.get(name, name.removeprefix("max_")): value for name, value in given.items()}
 
 
+@one_line_errors()
 def serve_folder(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of the models; created if it does not exist.")
@@ -145,22 +120,20 @@ def serve_folder(
     limits: LimitOptions,
 ) -> None:
     """Serve the models of a folder over HTTP; an edit is acknowledged when it is on disk."""
-    with one_line_errors():
-        if listen.log_level not in ("info", "warning", "error"):
-            raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
-        if logs.replica and listen.workers:
-            raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
-        from hammemo_server.http.server import ServerSettings, run
+    if listen.log_level not in ("info", "warning", "error"):
+        raise UsageError(f"--log-level {listen.log_level!r} is not known: use info, warning or error.")
+    if logs.replica and listen.workers:
+        raise UsageError("--replica and --workers: a replica is a worker by itself. Start several replicas.")
+    from msgspec import convert
 
-        given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
-        plain: dict[str, Any] = {
-            name: str(value) if isinstance(value, Path) else value for name, value in given.items()
-        }
-        settings = ServerSettings(
-            **plain, upkeep=logs.upkeep, limits=limits.limits, question_processes=limits.question_processes
-        )
-        try:
-            settings.check()
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        run(settings)
+    from hammemo_server.http.server import ServerSettings, run
+
+    given = {**asdict(listen), **asdict(access), "log": logs.log, "replica": logs.replica, "folder": folder}
+    given |= {"upkeep": logs.upkeep, "limits": limits.limits, "question_processes": limits.question_processes}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    settings = convert(plain, ServerSettings)
+    try:
+        settings.check()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    run(settings)

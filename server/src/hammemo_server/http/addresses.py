@@ -94,11 +94,9 @@ class Addresses:
         values = [value.decode("latin-1") for name, value in scope["headers"] if name == _FORWARDED]
         for entry in reversed(",".join(values).split(",")):
             found = _parsed(entry.strip())
-            if found is None:
+            if found is None or not self._is_trusted(last):
                 break
             last = found
-            if not self._is_trusted(found):
-                break
         return _shared(last)
 
     def _is_trusted(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -6,6 +6,7 @@ One process keeps these counts: with several workers each of them keeps its own.
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from hammemo_server.edits.operations import TooMany, Unavailable
@@ -61,17 +62,13 @@ class Strangers:
     """
 
     def __init__(self, a_second: float = 100.0) -> None:
-        self._a_second = a_second
-        self._rates: dict[str, Rate] = {}
+        self._rates: defaultdict[str, Rate] = defaultdict(lambda: Rate(a_second))
 
     def may_ask(self, address: str) -> bool:
         """Return whether one more request is answered with what is wrong with it."""
-        rate = self._rates.get(address)
-        if rate is None:
-            if len(self._rates) >= _MOST_STRANGERS:
-                self._rates.clear()
-            rate = self._rates[address] = Rate(self._a_second)
-        return rate.take()
+        if len(self._rates) >= _MOST_STRANGERS and address not in self._rates:
+            self._rates.clear()
+        return self._rates[address].take()
 
 
 class Admission:
@@ -92,31 +89,24 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._rates: dict[str, Rate] = {}
-        self._inside: dict[str, int] = {}
-        self._all = 0
+        self._rates: defaultdict[str, Rate] = defaultdict(lambda: Rate(limits.rate))  # tenants have tokens: so few
+        self._inside: Counter[str] = Counter()
+        self.inside = 0
+        """How many requests are being answered."""
 
     def enter(self, tenant: str) -> None:
         """Let a request of a tenant in; every `enter` that returns is followed by one `leave`."""
-        limits, inside = self._limits, self._inside.get(tenant, 0)
-        rate = self._rates.get(tenant)
-        if rate is None:  # tenants come from the token file, so there are few
-            rate = self._rates[tenant] = Rate(limits.rate)
-        if not rate.take():
+        limits, inside = self._limits, self._inside[tenant]
+        if not self._rates[tenant].take():
             raise TooMany(f"This tenant may send {limits.rate:g} requests per second: try again later.")
         if inside >= limits.at_once:
             raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: try again later.")
-        if self._all >= limits.at_once_in_all:
+        if self.inside >= limits.at_once_in_all:
             raise Unavailable("The server answers as many requests as it may at once: try again later.")
-        self._inside[tenant] = inside + 1
-        self._all += 1
+        self._inside[tenant] += 1
+        self.inside += 1
 
     def leave(self, tenant: str) -> None:
         """Take note that a request of a tenant was answered."""
         self._inside[tenant] -= 1
-        self._all -= 1
-
-    @property
-    def inside(self) -> int:
-        """How many requests are being answered."""
-        return self._all
+        self.inside -= 1

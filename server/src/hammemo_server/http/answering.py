@@ -46,18 +46,6 @@ def go_on() -> None:
     """Stop nothing: for questions that are short."""
 
 
-def row_cost(ask: str, h: int, labels: int, k: int = 1, *, reads_rows: bool = False) -> float:
-    """Return about how many microseconds one row takes, as measured with exact counts, the slowest of the memories.
-
-    With `reads_rows`, predictions and top-k need no score for every label.
-    """
-    a_label = 0.1 if ask in ("probabilities", "explain") else (0.0 if reads_rows else 0.02)
-    cost = 4 * h + a_label * labels
-    if ask in ("top-k", "explain"):
-        cost += 15 * min(k, labels)
-    return cost + 3_000 if ask == "explain" else cost
-
-
 class ReadyVersion:
     """One version of a model, ready for questions.
 
@@ -96,15 +84,13 @@ class ReadyVersion:
 
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
-        model = self.model
-        if isinstance(model, MemoryRegressor):
+        if isinstance(self.model, MemoryRegressor):
             return self
-        view = model.view()
-        scorer = view.scorer
-        if len(scorer.labels):
+        view = self.model.view()
+        if len(view.scorer.labels):
             self._classes = view.classes().tolist()
-            self._single = scorer.ranker.single()
-            self.reads_rows = scorer.ranker.reads_rows
+            self._single = view.scorer.ranker.single()
+            self.reads_rows = view.scorer.ranker.reads_rows
         return self
 
     def cost(self, ask: str, question: Question) -> float:
@@ -112,15 +98,31 @@ class ReadyVersion:
         return len(question.rows) * self._row_cost(ask, question)
 
     def _row_cost(self, ask: str, question: Question) -> float:
-        return row_cost(ask, self._h, self._n_labels, getattr(question, "k", 1), reads_rows=self.reads_rows)
+        """Return about how many microseconds a row takes, as measured with exact counts, the slowest of the memories.
+
+        Where labels come from the rows that a context reads, predictions and top-k need no score for every label.
+        """
+        a_label = 0.1 if ask in ("probabilities", "explain") else (0.0 if self.reads_rows else 0.02)
+        cost = 4 * self._h + a_label * self._n_labels
+        if ask in ("top-k", "explain"):
+            cost += 15 * min(getattr(question, "k", 1), self._n_labels)
+        return cost + 3_000 if ask == "explain" else cost
 
     def _blocks(self, ask: str, question: Question, stop: Stop) -> Iterator[slice]:
         """Yield blocks of rows that take a short while each, as long as the answer is wanted."""
-        n = len(question.rows)
         size = max(1, int(_BLOCK_MICROSECONDS / self._row_cost(ask, question)))
-        for start in range(0, n, size):
+        for start in range(0, len(question.rows), size):
             stop()
             yield slice(start, start + size)
+
+    def _in_blocks(
+        self, method: str, question: Question, rows: list[list[Token]], stop: Stop, *given: Any
+    ) -> list[Any]:
+        """Return what a method of the model answers to the rows of a question, asked block by block."""
+        found: list[Any] = []
+        for block in self._blocks("probabilities" if method == "predict_proba" else method, question, stop):
+            found += self._asked(method, rows[block], *given).tolist()
+        return found
 
     def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
         """Return rows that are as long as the model's, or refuse them."""
@@ -134,16 +136,13 @@ class ReadyVersion:
             raise TooLarge(
                 f"{len(rows)} rows, filled up to {h} tokens each, are over {_MAX_FILLED_TOKENS} tokens: send parts."
             )
-        found: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
-        return found
+        cut: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
+        return cut
 
     def predict_one(self, row: Sequence[Token]) -> Any:
         """Return the label of one row in the short way, or None where it has to go the long way."""
-        if self._single is None:
+        if self._single is None or not self._short_way.issuperset(map(type, row)):
             return None
-        for token in row:
-            if type(token) not in self._short_way:
-                return None
         try:
             column = self._single(row)
         except (ValueError, OverflowError):
@@ -153,20 +152,12 @@ class ReadyVersion:
     def predict(self, question: Question, stop: Stop = go_on) -> Labels:
         """Return the label of each row, or the number that is expected, perhaps with an interval."""
         rows, coverage = self.cut(question.rows), getattr(question, "interval", None)
-        if coverage is None:
-            return Labels(self._labels(question, rows, stop), self.version)
-        if not self.predicts_numbers:
+        if coverage is not None and not self.predicts_numbers:
             raise Malformed("interval: this model predicts labels; intervals are of models that predict numbers.")
-        found: list[list[float]] = []
-        for block in self._blocks("predict", question, stop):
-            found += self._asked("predict_interval", rows[block], coverage).tolist()
-        return Labels(self._labels(question, rows, stop), self.version, found)
-
-    def _labels(self, question: Question, rows: list[list[Token]], stop: Stop) -> list[Any]:
-        found: list[Any] = []
-        for block in self._blocks("predict", question, stop):
-            found += self._asked("predict", rows[block]).tolist()
-        return found
+        labels, intervals = self._in_blocks("predict", question, rows, stop), None
+        if coverage is not None:
+            intervals = self._in_blocks("predict_interval", question, rows, stop, coverage)
+        return Labels(labels, self.version, intervals)
 
     def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:
         """Return the k best labels of each row."""
@@ -175,13 +166,11 @@ class ReadyVersion:
         exclude: Any = question.exclude
         if exclude == "seen":  # all of a row, also what is cut off
             exclude = [[token for token in row if token is not None] for row in question.rows]
+        listed = {"exclude": _listed(exclude), "allow": _listed(question.allow)}
         labels: list[list[Any]] = []
         scores: list[list[float]] = []
         for block in self._blocks("top-k", question, stop):
-            lists = {
-                name: _of_block(name, given, block, len(rows))
-                for name, given in (("exclude", _listed(exclude)), ("allow", _listed(question.allow)))
-            }
+            lists = {name: _of_block(name, given, block, len(rows)) for name, given in listed.items()}
             found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
             ranked, of_labels = found if question.scores else (found, None)
             labels += [[label for label in row if label is not None] for row in ranked.tolist()]
@@ -196,10 +185,7 @@ class ReadyVersion:
         model, rows = self.model, self.cut(question.rows)
         classes: list[Any] = self._answer(lambda: model.classes_).tolist()
         self._check_cells(len(rows) * len(classes), limits)
-        found: list[list[float]] = []
-        for block in self._blocks("probabilities", question, stop):
-            found += self._asked("predict_proba", rows[block]).tolist()
-        return Probabilities(classes, found, self.version)
+        return Probabilities(classes, self._in_blocks("predict_proba", question, rows, stop), self.version)
 
     def _check_cells(self, cells: int, limits: Limits) -> None:
         if cells > limits.cells:
@@ -225,10 +211,9 @@ class ReadyVersion:
 
     def certify(self, question: Question, stop: Stop = go_on) -> Certificates:
         """Return the label of each row and whether it is proven."""
-        rows, proven = self.cut(question.rows), []
-        for block in self._blocks("certify", question, stop):
-            proven += self._asked("certify", rows[block]).tolist()
-        return Certificates(self._labels(question, rows, stop), proven, self.version)
+        rows = self.cut(question.rows)
+        proven = self._in_blocks("certify", question, rows, stop)
+        return Certificates(self._in_blocks("predict", question, rows, stop), proven, self.version)
 
     def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
         """Return what the model answers to some rows."""

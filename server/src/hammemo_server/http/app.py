@@ -10,45 +10,40 @@ import asyncio
 import shutil
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, Kind, QuotaReached, TooLarge, check_name
-from hammemo_server.http import bodies, metrics, tensors
+from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
+from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
 from hammemo_server.http.bodies import decoded, decoded_settings, encoded
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
-from hammemo_server.http.messages import (
-    PAGE_HEADERS,
-    Answer,
-    Call,
-    Refused,
-    check_declared_length,
-    number_in_query,
-    pieces,
-    read_body,
-)
+from hammemo_server.http.messages import Answer, Call, pieces, read_body
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
 from hammemo_server.http.probes import PROBES
 from hammemo_server.http.questions import KINDS, LONG_BODY, QuestionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
     from pathlib import Path
 
     from starlette.types import ASGIApp
 
-    from hammemo_server.http.service import Service
+    from hammemo_server.http.endpoints import Handler
+    from hammemo_server.http.service import Lane, Service
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.log import ListFacts
 
+EditKind = Literal["learn", "forget", "apply", "refit"]
+_MODEL: Final = "/v1/models/{model}"
+_QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
 _REFIT_SECONDS: Final = 600.0
@@ -66,26 +61,32 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 # Edits
 
-_apply_decoder: Final = msgspec.json.Decoder(bodies.ApplyBody)
-_alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
-_list_decoder: Final = msgspec.json.Decoder(bodies.ListBody)
-_erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
+
+def _edit_of(kind: EditKind, body: Any) -> Edit:
+    """Return the edit that a body asks for; its fields are mostly those of an edit."""
+    if not isinstance(body, bodies.ApplyBody):
+        return Edit(kind=kind, **msgspec.structs.asdict(body))
+    learn = body.learn or ExampleRows([], [])
+    return Edit(
+        body.op, kind, learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
+    )
 
 
-def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitable[Answer]]:
+def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
+    decoder = msgspec.json.Decoder(takes)
+
     async def handle(service: Service, call: Call) -> Answer:
         hosted = await service.model(call)
 
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
-            edit = read(call.body)
+            edit = _edit_of(kind, decoded(decoder, call.body))
             if edit.gone is not None and "forget" not in call.caller.roles:
-                raise Refused(403, "forbidden", "This token does not have the role forget.")
+                raise messages.Refused(403, "forbidden", "This token does not have the role forget.")
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
         is_short = len(call.body) <= LONG_BODY
         edit, future = hand_over() if is_short else await service.in_thread(call, hand_over)
-        kind = edit.kind
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
         acknowledgement = await service.result_of(future)
@@ -96,24 +97,21 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
     return handle
 
 
-def _read_as(kind: Kind | Literal["refit"], body: type[msgspec.Struct]) -> Callable[[bytes], Edit]:
-    """Return what makes an edit of a body whose fields are those of an edit."""
-    decoder = msgspec.json.Decoder(body)
-    return lambda sent: Edit(kind=kind, **msgspec.structs.asdict(decoded(decoder, sent)))
-
-
-def _apply(sent: bytes) -> Edit:
-    body = decoded(_apply_decoder, sent)
-    learn = body.learn or ExampleRows([], [])
-    return Edit(
-        body.op, "apply", learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
-    )
+def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> Operation:
+    """Return the operation of a kind of edit; learning needs room, and what is forgotten must be stored."""
+    role = "learn" if kind in ("learn", "apply") else "forget"
+    refuses = {"learn": (404, 422, 507), "apply": (404, 409, 422, 507)}.get(kind, (404, 409, 422))
+    seconds = _REFIT_SECONDS if kind == "refit" else None
+    return Operation(
+        ask, "POST", f"{_MODEL}/{ask}", role, _editing(kind, takes), says, "json", takes, Acknowledgement,
+        edits=True, seconds=seconds, refuses=refuses,
+    )  # fmt: skip
 
 
 async def _forget_subject(service: Service, call: Call) -> Answer:
     """Forget a subject; wait a while for the end of it, so that most callers get the receipt at once."""
     hosted = await service.model(call)
-    body = decoded(_erasure_decoder, call.body)
+    body = decoded(msgspec.json.Decoder(bodies.ErasureBody), call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
     service.count_edit(call, edit.kind, done.status)
@@ -132,6 +130,8 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
 
 
 def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]]:
+    """Return what answers questions of a kind: at once, in a thread, or where long questions are answered."""
+
     async def ask(service: Service, call: Call) -> Answer:
         if len(call.body) > LONG_BODY:
             return await service.long_answer(call, kind.ask)
@@ -152,76 +152,63 @@ def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]
     return ask
 
 
-def _questions() -> Iterator[Operation]:
-    """Yield an operation for each kind of question."""
-    ranked = bodies.RankedQuestion
-    for ask, path, says, takes, gives in (
-        ("predict", _PREDICT, "Answer each row with its most likely label, or with the expected number.",
-         bodies.PredictQuestion, bodies.Labels),
-        (
-            "top-k", f"{_MODEL}/top-k", "Answer each row with its k most likely labels.",
-            bodies.TopKQuestion, bodies.RankedLabels,
-        ),
-        (
-            "probabilities", f"{_MODEL}/probabilities", "Answer each row with the probability of each label.",
-            bodies.Question, bodies.Probabilities,
-        ),
-        ("explain", f"{_MODEL}/explain", "Say which tokens voted for which labels.", ranked, bodies.Explanations),
-        (
-            "certify", f"{_MODEL}/certify",
-            "Answer each row, and say whether the answer is proven to be the exact classifier's.",
-            bodies.Question, bodies.Certificates,
-        ),
-    ):  # fmt: skip
-        handle = _question(KINDS[ask])
-        yield Operation(ask, "POST", path, "read", handle, says, "json", takes, gives, refuses=_QUESTION_REFUSALS)
-    for ask, path in (("v2-infer", "/v2/models/{model}"), ("v2-version-infer", VERSION)):
-        yield Operation(
-            ask, "POST", f"{path}/infer", "read", inferring(_question(KINDS["v2-infer"])),
-            "Answer each row of a tensor with its most likely label.",
-            "tensors", tensors.InferenceRequest, tensors.InferenceAnswer, refuses=_QUESTION_REFUSALS,
-        )  # fmt: skip
+def _ask(ask: str, says: str, gives: type) -> Operation:
+    """Return the operation of a kind of question."""
+    kind, path = KINDS[ask], f"{_MODEL}/{ask}"
+    return Operation(
+        ask, "POST", path, "read", _question(kind), says, "json", kind.decoder.type, gives, refuses=_QUESTION_REFUSALS
+    )
+
+
+def _infer(ask: str, path: str) -> Operation:
+    """Return the operation of a question that is a tensor."""
+    kind, says = KINDS["v2-infer"], "Answer each row of a tensor with its most likely label."
+    return Operation(
+        ask, "POST", f"{path}/infer", "read", inferring(_question(kind)), says, "tensors", kind.decoder.type,
+        tensors.InferenceAnswer, refuses=_QUESTION_REFUSALS,
+    )  # fmt: skip
 
 
 # Models
 
 
-async def _list(service: Service, call: Call) -> Answer:
-    names = await service.in_thread(call, lambda: service.host.names(call.caller.tenant), "lists")
-    return Answer(encoded(bodies.ModelNames(names)))
+def _replying(work: Callable[[Service, Call], Any], lane: Lane = "files", status: int = 200) -> Handler:
+    """Return a handler that does all its work in a thread, and answers with what it returns."""
+
+    async def handle(service: Service, call: Call) -> Answer:
+        return Answer(await service.in_thread(call, lambda: encoded(work(service, call)), lane), status)
+
+    return handle
 
 
-async def _create(service: Service, call: Call) -> Answer:
+def _models(service: Service, call: Call) -> bodies.ModelNames:
+    return bodies.ModelNames(service.host.names(call.caller.tenant))
+
+
+def _create(service: Service, call: Call) -> dict[str, Any]:
     if len(call.body) > _SETTINGS_BYTES:
         raise TooLarge(f"Settings have at most {_SETTINGS_BYTES} bytes.")
     settings = decoded_settings(call.body)
-    await _check_number(service, call)
-    hosted = await service.in_thread(call, lambda: service.host.create(call.caller.tenant, call.model, settings))
-    return await _described(service, call, hosted, 201)
+    _check_number(service, call)
+    return _described(service, service.host.create(call.caller.tenant, call.model, settings))
 
 
-async def _check_number(service: Service, call: Call) -> None:
+def _check_number(service: Service, call: Call) -> None:
     """Refuse one model more than a tenant may have: each of them has threads and open files."""
-    names = await service.in_thread(call, lambda: service.host.names(call.caller.tenant), "lists")
+    names = service.host.names(call.caller.tenant)
     if call.model not in names and len(names) >= service.limits.models:
         raise QuotaReached(f"A tenant may have {service.limits.models} models: delete one first.")
 
 
-async def _describe(service: Service, call: Call) -> Answer:
-    return await _described(service, call, await service.model(call), 200)
+def _describe(service: Service, call: Call) -> dict[str, Any]:
+    return _described(service, service.host.get(call.caller.tenant, call.model))
 
 
-async def _described(service: Service, call: Call, hosted: ServedModel, status: int) -> Answer:
-    def describe() -> bytes:
-        facts = hosted.describe(digest=True)
-        classes = facts["classes"]
-        facts |= {"n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]}
-        quota = {
-            what: {"used": used, "most": most or None} for what, (used, most) in service.quotas(hosted.tenant).items()
-        }
-        return encoded(facts | {"quota": quota})
-
-    return Answer(await service.in_thread(call, describe), status)
+def _described(service: Service, hosted: ServedModel) -> dict[str, Any]:
+    facts = hosted.describe(digest=True)
+    classes, quotas = facts["classes"], service.quotas(hosted.tenant)
+    quota = {what: {"used": used, "most": most or None} for what, (used, most) in quotas.items()}
+    return facts | {"n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES], "quota": quota}
 
 
 async def _delete(service: Service, call: Call) -> Answer:
@@ -230,9 +217,8 @@ async def _delete(service: Service, call: Call) -> Answer:
     return Answer(b"{}")
 
 
-async def _aliases(service: Service, call: Call) -> Answer:
-    found = await service.in_thread(call, lambda: service.host.aliases(call.caller.tenant), "lists")
-    return Answer(encoded(bodies.Aliases(found)))
+def _aliases(service: Service, call: Call) -> bodies.Aliases:
+    return bodies.Aliases(service.host.aliases(call.caller.tenant))
 
 
 def _in_path(call: Call, what: str) -> str:
@@ -242,43 +228,40 @@ def _in_path(call: Call, what: str) -> str:
     return name
 
 
-async def _set_alias(service: Service, call: Call) -> Answer:
-    tenant, alias, model = call.caller.tenant, _in_path(call, "alias"), decoded(_alias_decoder, call.body).model
+def _set_alias(service: Service, call: Call) -> bodies.Aliases:
+    alias, model = _in_path(call, "alias"), decoded(msgspec.json.Decoder(bodies.AliasBody), call.body).model
     check_name("model", model)
-    await service.in_thread(call, lambda: service.host.set_alias(tenant, alias, model))
-    service.alias_changed(tenant)
-    return await _aliases(service, call)
+    service.host.set_alias(call.caller.tenant, alias, model)
+    service.alias_changed(call.caller.tenant)
+    return _aliases(service, call)
 
 
-async def _delete_alias(service: Service, call: Call) -> Answer:
-    tenant, alias = call.caller.tenant, _in_path(call, "alias")
-    await service.in_thread(call, lambda: service.host.delete_alias(tenant, alias))
-    service.alias_changed(tenant)
-    return await _aliases(service, call)
+def _delete_alias(service: Service, call: Call) -> bodies.Aliases:
+    service.host.delete_alias(call.caller.tenant, _in_path(call, "alias"))
+    service.alias_changed(call.caller.tenant)
+    return _aliases(service, call)
 
 
-async def _lists(service: Service, call: Call) -> Answer:
-    found = await service.in_thread(call, lambda: service.host.lists(call.caller.tenant), "lists")
-    described = {name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())}
-    return Answer(encoded(bodies.NamedLists(described)))
+def _lists(service: Service, call: Call) -> bodies.NamedLists:
+    found = service.host.lists(call.caller.tenant)
+    return bodies.NamedLists({name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())})
 
 
-async def _read_list(service: Service, call: Call) -> Answer:
-    tenant, name = call.caller.tenant, _in_path(call, "list")
-    facts, items = await service.in_thread(call, lambda: service.host.read_list(tenant, name))
-    return Answer(encoded({"version": facts.version, "items": msgspec.Raw(items)}))
+def _read_list(service: Service, call: Call) -> dict[str, Any]:
+    facts, items = service.host.read_list(call.caller.tenant, _in_path(call, "list"))
+    return {"version": facts.version, "items": msgspec.Raw(items)}
 
 
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
     tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
-    size = check_declared_length(call.scope, limits.list_body)
+    size = messages.check_declared_length(call.scope, limits.list_body)
     await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
-    with service.sending_list(tenant):
+    async with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
-            items = decoded(_list_decoder, call.body).items
+            items = decoded(msgspec.json.Decoder(bodies.ListBody), call.body).items
             call.body = b""
             return service.host.set_list(tenant, name, items)
 
@@ -287,27 +270,29 @@ async def _set_list(service: Service, call: Call) -> Answer:
     return Answer(encoded(bodies.ListDescribed(*facts)))
 
 
-async def _delete_list(service: Service, call: Call) -> Answer:
-    tenant, name = call.caller.tenant, _in_path(call, "list")
-    await service.in_thread(call, lambda: service.host.delete_list(tenant, name))
-    return await _lists(service, call)
+def _delete_list(service: Service, call: Call) -> bodies.NamedLists:
+    service.host.delete_list(call.caller.tenant, _in_path(call, "list"))
+    return _lists(service, call)
 
 
-async def _snapshot(service: Service, call: Call) -> Answer:
-    hosted = await service.model(call)
-    return Answer(encoded(bodies.SnapshotAnswer(await service.in_thread(call, hosted.snapshot))))
+def _snapshot(service: Service, call: Call) -> bodies.SnapshotAnswer:
+    return bodies.SnapshotAnswer(service.host.get(call.caller.tenant, call.model).snapshot())
 
 
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
-    await _check_number(service, call)
-    size = check_declared_length(call.scope, limits.file)
-    await service.in_thread(call, lambda: service.host.check_room(call.caller.tenant, size), "lists")
+    size = messages.check_declared_length(call.scope, limits.file)
+
+    def check() -> None:
+        _check_number(service, call)
+        service.host.check_room(call.caller.tenant, size)
+
+    await service.in_thread(call, check, "lists")
     async with service.transfer(call) as path:
         async for piece in pieces(call, limits.file, limits.file_seconds):
             await service.in_thread(call, partial(_append, path, piece))
         hosted = await service.in_thread(call, lambda: service.host.upload(call.caller.tenant, call.model, path))
-    return await _described(service, call, hosted, 201)
+    return Answer(await service.in_thread(call, lambda: encoded(_described(service, hosted))), 201)
 
 
 def _append(path: Path, piece: bytes) -> None:
@@ -330,7 +315,9 @@ async def _download(service: Service, call: Call) -> Answer | None:
             return path.stat().st_size
 
         size = await service.in_thread(call, write)
-        await _begin_file(call, size)
+        call.has_begun = True
+        named = (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode())
+        await messages.begin_answer(call.send, Answer(b"", content_type=messages.BYTES, headers=(named,)), size)
         async with asyncio.timeout(service.limits.file_seconds):
             for start in range(0, size, _PIECE):
                 piece, more = await service.in_thread(call, partial(_read_piece, path, start)), start + _PIECE < size
@@ -340,20 +327,8 @@ async def _download(service: Service, call: Call) -> Answer | None:
     return None
 
 
-async def _begin_file(call: Call, size: int) -> None:
-    headers = [
-        (b"content-type", b"application/octet-stream"),
-        (b"content-length", str(size).encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"cache-control", b"no-store"),
-        (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode()),
-    ]
-    call.has_begun = True
-    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
-
-
 async def _audit(service: Service, call: Call) -> Answer:
-    after = number_in_query(call.scope, "after")
+    after = messages.number_in_query(call.scope, "after")
     hosted = await service.model(call)
     start, lines = await service.in_thread(call, lambda: hosted.audit(after), "lists")
     return Answer(encoded({"start": start.facts(), "lines": [line.facts() for line in lines]}))
@@ -373,103 +348,67 @@ async def _openapi(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
     page = page_of(document(OPERATIONS), service.limits)
-    return Answer(page, content_type=b"text/html; charset=utf-8", headers=PAGE_HEADERS)
+    return Answer(page, content_type=b"text/html; charset=utf-8", headers=messages.PAGE_HEADERS)
 
 
-_MODEL: Final = "/v1/models/{model}"
-_PREDICT: Final = f"{_MODEL}/predict"
 _ALIAS: Final = "/v1/aliases/{alias}"
 _LIST: Final = "/v1/lists/{list}"
-_QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 
 OPERATIONS: Final = (
-    Operation("list", "GET", "/v1/models", "read", _list, "Name the models.", gives=bodies.ModelNames),
-    Operation(
-        "create", "PUT", _MODEL, "admin", _create, "Make an empty model.",
-        "json", dict, dict, edits=True, refuses=(409, 422, 507),
-    ),
-    Operation("describe", "GET", _MODEL, "read", _describe, "Describe a model.", gives=dict, refuses=(404,)),
+    Operation("list", "GET", "/v1/models", "read", _replying(_models, "lists"), "Name the models.",
+              gives=bodies.ModelNames),
+    Operation("create", "PUT", _MODEL, "admin", _replying(_create, status=201), "Make an empty model.", "json", dict,
+              dict, edits=True, refuses=(409, 422, 507)),
+    Operation("describe", "GET", _MODEL, "read", _replying(_describe), "Describe a model.", gives=dict, refuses=(404,)),
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
-    Operation(
-        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_read_as("learn", bodies.EditBody)), "Learn examples.",
-        "json", bodies.EditBody, Acknowledgement, edits=True, refuses=(404, 422, 507),
-    ),
-    Operation(
-        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_read_as("forget", bodies.ForgetBody)),
-        "Forget examples.", "json", bodies.ForgetBody, Acknowledgement, edits=True, refuses=(404, 409, 422),
-    ),
-    Operation(
-        "apply", "POST", f"{_MODEL}/apply", "learn", _editing(_apply),
-        "Forget examples and learn examples in one step; to forget needs the role forget, too.",
-        "json", bodies.ApplyBody, Acknowledgement, edits=True, refuses=(404, 409, 422, 507),
-    ),
-    Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
-        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_read_as("learn", bodies.StreamBody)),
-        "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
-        "json", bodies.StreamBody, Acknowledgement, edits=True, refuses=(404, 422, 507),
-    ),
-    Operation(
-        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget",
-        _editing(_read_as("forget", bodies.ForgetStreamBody)), "Forget whole documents, as they were learnt.",
-        "json", bodies.ForgetStreamBody, Acknowledgement, edits=True, refuses=(404, 409, 422),
-    ),
-    Operation(
-        "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_read_as("refit", bodies.RefitBody)),
-        "Choose sites and vote again and fit the weights, by the rows that the model keeps.",
-        "json", bodies.RefitBody, Acknowledgement, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
-    ),
-    Operation(
-        "forget-subject", "POST", f"{_MODEL}/forget-subject", "forget", _forget_subject,
-        "Forget all rows of a subject, refit, and destroy the key of its journal.",
-        "json", bodies.ErasureBody, bodies.ErasureAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 422),
-    ),
-    *_questions(),
-    Operation("aliases", "GET", "/v1/aliases", "read", _aliases, "Name the aliases.", gives=bodies.Aliases),
-    Operation(
-        "set-alias", "PUT", _ALIAS, "admin", _set_alias, "Let a name stand for a model in questions.",
-        "json", bodies.AliasBody, bodies.Aliases, edits=True, refuses=(404, 409, 507),
-    ),
-    Operation(
-        "delete-alias", "DELETE", _ALIAS, "admin", _delete_alias, "Let a name stand for no model any more.",
-        gives=bodies.Aliases, edits=True, refuses=(404, 422),
-    ),
-    Operation(
-        "lists", "GET", "/v1/lists", "read", _lists, "Name the lists of labels.", gives=bodies.NamedLists,
-    ),
-    Operation(
-        "read-list", "GET", _LIST, "read", _read_list, "Fetch a list of labels.",
-        gives=bodies.ListContent, refuses=(404, 422),
-    ),
-    Operation(
-        "set-list", "PUT", _LIST, "admin", _set_list,
-        "Replace a list of labels, such as the items in stock, which questions name.",
-        "list", bodies.ListBody, bodies.ListDescribed, edits=True, seconds=_FILE_SECONDS, refuses=(507,),
-    ),
-    Operation(
-        "delete-list", "DELETE", _LIST, "admin", _delete_list, "Remove a list of labels.",
-        gives=bodies.NamedLists, edits=True, refuses=(404, 422),
-    ),
-    Operation(
-        "snapshot", "POST", f"{_MODEL}/snapshot", "admin", _snapshot, "Write a snapshot now.",
-        gives=bodies.SnapshotAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404,),
-    ),
-    Operation(
-        "upload", "PUT", f"{_MODEL}/file", "admin", _upload, "Make a model from a model file.",
-        "file", None, dict, edits=True, seconds=_FILE_SECONDS, refuses=(409, 422, 507),
-    ),
-    Operation(
-        "audit", "GET", f"{_MODEL}/audit", "audit", _audit, "List edits without their content.",
-        gives=bodies.AuditAnswer, query={"after": "The number of the last line that is known; 0 for all."},
-    ),
-    Operation(
-        "download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.",
-        seconds=_FILE_SECONDS, refuses=(404,),
-    ),
+    _edit("learn", "learn", bodies.EditBody, "Learn examples."),
+    _edit("forget", "forget", bodies.ForgetBody, "Forget examples."),
+    _edit("apply", "apply", bodies.ApplyBody,
+          "Forget examples and learn examples in one step; to forget needs the role forget, too."),
+    # routes of their own: a body with rows or documents would say in no document which belong together
+    _edit("learn-stream", "learn", bodies.StreamBody,
+          "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it."),
+    _edit("forget-stream", "forget", bodies.ForgetStreamBody, "Forget whole documents, as they were learnt."),
+    _edit("refit", "refit", bodies.RefitBody,
+          "Choose sites and vote again and fit the weights, by the rows that the model keeps."),
+    Operation("forget-subject", "POST", f"{_MODEL}/forget-subject", "forget", _forget_subject,
+              "Forget all rows of a subject, refit, and destroy the key of its journal.", "json", bodies.ErasureBody,
+              bodies.ErasureAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 422)),
+    _ask("predict", "Answer each row with its most likely label, or with the expected number.", bodies.Labels),
+    _ask("top-k", "Answer each row with its k most likely labels.", bodies.RankedLabels),
+    _ask("probabilities", "Answer each row with the probability of each label.", bodies.Probabilities),
+    _ask("explain", "Say which tokens voted for which labels.", bodies.Explanations),
+    _ask("certify", "Answer each row, and say whether the answer is proven to be the exact classifier's.",
+         bodies.Certificates),
+    _infer("v2-infer", "/v2/models/{model}"),
+    _infer("v2-version-infer", VERSION),
+    Operation("aliases", "GET", "/v1/aliases", "read", _replying(_aliases, "lists"), "Name the aliases.",
+              gives=bodies.Aliases),
+    Operation("set-alias", "PUT", _ALIAS, "admin", _replying(_set_alias), "Let a name stand for a model in questions.",
+              "json", bodies.AliasBody, bodies.Aliases, edits=True, refuses=(404, 409, 507)),
+    Operation("delete-alias", "DELETE", _ALIAS, "admin", _replying(_delete_alias),
+              "Let a name stand for no model any more.", gives=bodies.Aliases, edits=True, refuses=(404, 422)),
+    Operation("lists", "GET", "/v1/lists", "read", _replying(_lists, "lists"), "Name the lists of labels.",
+              gives=bodies.NamedLists),
+    Operation("read-list", "GET", _LIST, "read", _replying(_read_list), "Fetch a list of labels.",
+              gives=bodies.ListContent, refuses=(404, 422)),
+    Operation("set-list", "PUT", _LIST, "admin", _set_list,
+              "Replace a list of labels, such as the items in stock, which questions name.", "list", bodies.ListBody,
+              bodies.ListDescribed, edits=True, seconds=_FILE_SECONDS, refuses=(507,)),
+    Operation("delete-list", "DELETE", _LIST, "admin", _replying(_delete_list), "Remove a list of labels.",
+              gives=bodies.NamedLists, edits=True, refuses=(404, 422)),
+    Operation("snapshot", "POST", f"{_MODEL}/snapshot", "admin", _replying(_snapshot), "Write a snapshot now.",
+              gives=bodies.SnapshotAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404,)),
+    Operation("upload", "PUT", f"{_MODEL}/file", "admin", _upload, "Make a model from a model file.", "file", None,
+              dict, edits=True, seconds=_FILE_SECONDS, refuses=(409, 422, 507)),
+    Operation("audit", "GET", f"{_MODEL}/audit", "audit", _audit, "List edits without their content.",
+              gives=bodies.AuditAnswer, query={"after": "The number of the last line that is known; 0 for all."}),
+    Operation("download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.", seconds=_FILE_SECONDS,
+              refuses=(404,)),
     *PROTOCOL,
     *PROBES,
-    Operation(
-        "metrics", "GET", "/metrics", "metrics", _metrics, "Figures for Prometheus.", of_writer=True, probes=True,
-    ),
+    Operation("metrics", "GET", "/metrics", "metrics", _metrics, "Figures for Prometheus.", of_writer=True,
+              probes=True),
     Operation("openapi", "GET", "/openapi.json", "read", _openapi, "This document.", gives=dict),
     Operation("docs", "GET", "/docs", "read", _docs, "This document, to be read."),
     *PAGES,
@@ -496,10 +435,10 @@ def make_app(
     paths: dict[str, dict[str, Endpoint]] = {}
     is_private = probes or service.tokens is None
     for operation in OPERATIONS:
-        if probes and not operation.probes:
-            continue
-        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation, is_private=is_private)
-    most_asked_first = sorted(paths, key=lambda path: path != _PREDICT)  # routes are tried in turn
+        if operation.probes or not probes:
+            endpoint = Endpoint(service, operation, is_private=is_private)
+            paths.setdefault(operation.path, {})[operation.method] = endpoint
+    most_asked_first = sorted(paths, key=lambda path: path != f"{_MODEL}/predict")  # routes are tried in turn
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)
     counted = addresses or Addresses(service.limits.address_connections)

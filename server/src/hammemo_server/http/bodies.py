@@ -328,12 +328,8 @@ class TensorErrorAnswer(Struct, frozen=True):
 
 
 Body = TypeVar("Body")
-_encode = msgspec.json.Encoder().encode
-
-
-def encoded(answer: Any) -> bytes:
-    """Return an answer as JSON."""
-    return _encode(answer)
+encoded: Final = msgspec.json.Encoder().encode
+"""Returns an answer as JSON."""
 
 
 def decoded(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:

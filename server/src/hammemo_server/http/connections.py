@@ -98,17 +98,14 @@ def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:
 
         def send_400_response(self, msg: str) -> None:
             body = encoded(ErrorAnswer(ErrorFacts(400, "bad_request", msg)))
-            headers: list[Any] = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
+            headers = [
+                ("content-type", "application/json"),
+                ("content-length", str(len(body))),
+                ("connection", "close"),
             ]
+            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
             if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                for event in (
-                    h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                    h11.Data(data=body),
-                    h11.EndOfMessage(),
-                ):
+                for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                     self.transport.write(self.conn.send(event) or b"")
             self.transport.close()
 

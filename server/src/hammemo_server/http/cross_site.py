@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo_server.edits.operations import TooMany
+from hammemo_server.edits.operations import ServiceError, TooMany
 from hammemo_server.http.messages import Refused, header, refusal, send_answer
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class CrossSiteGuard:
         self._app = app
         self._hosts = hosts
         self._loopback = loopback
-        self._known: dict[bytes, bool] = {}
+        self._may_be_called = lru_cache(1_000)(self._is_name_of_server)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -56,41 +57,32 @@ class CrossSiteGuard:
             return
         try:
             self._check(scope)
-        except Refused as error:
+            address = self._addresses.forwarded(scope)
+            if address is not None and not self._addresses.enter(address):
+                raise TooMany("Too many requests of this address are being answered.")
+        except ServiceError as error:
             await send_answer(send, refusal(error, scope.get("path", "")))
-            return
-        address = self._addresses.forwarded(scope)
-        if address is None:
-            await self._app(scope, receive, send)
-            return
-        if not self._addresses.enter(address):
-            refused = TooMany("Too many requests of this address are being answered.")
-            await send_answer(send, refusal(refused, scope.get("path", "")))
             return
         try:
             await self._app(scope, receive, send)
         finally:
-            self._addresses.leave(address)
+            if address is not None:
+                self._addresses.leave(address)
 
     def _check(self, scope: Any) -> None:
         if header(scope, b"transfer-encoding") is not None and header(scope, b"content-length") is not None:
             # A proxy may have taken the other one for the end of the body: what follows is of unknown origin.
             raise Refused(400, "bad_request", "A request has a length or a transfer encoding, not both.")
         host = header(scope, b"host") or b""
-        allowed = self._known.get(host)
-        if allowed is None:
-            allowed = self._may_be_called(host.decode("latin-1").lower())
-            if allowed and len(self._known) < 1000:  # refused ones are not kept: there is no end of them
-                self._known[host] = True
-        if not allowed:
+        if not self._may_be_called(host):
             raise Refused(421, "unknown_host", "The server is not known under this host name.")
         origin = header(scope, b"origin")
-        if origin is not None and not self._is_own(origin.lower(), host.lower()):
-            raise Refused(403, "other_site", "Pages of other sites may not use this server.")
+        is_foreign = origin is not None and not self._is_own(origin.lower(), host.lower())
         if header(scope, b"sec-fetch-site") in (b"cross-site", b"same-site"):
             followed = scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == b"navigate"
-            if not followed:  # following a link is no request of the page that has it
-                raise Refused(403, "other_site", "Pages of other sites may not use this server.")
+            is_foreign |= not followed  # following a link is no request of the page that has it
+        if is_foreign:
+            raise Refused(403, "other_site", "Pages of other sites may not use this server.")
 
     def _is_own(self, origin: bytes, host: bytes) -> bool:
         """Return whether an origin is this server's page; behind a proxy the page may have another name."""
@@ -99,8 +91,8 @@ class CrossSiteGuard:
             return True
         return not self._loopback and place.split(b":")[0].decode("latin-1") in self._hosts
 
-    def _may_be_called(self, host: str) -> bool:
-        parts = _HOST.fullmatch(host)
+    def _is_name_of_server(self, host: bytes) -> bool:
+        parts = _HOST.fullmatch(host.decode("latin-1").lower())
         if parts is None:
             return False
         name = parts.group(1)

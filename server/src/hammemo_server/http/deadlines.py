@@ -59,9 +59,6 @@ def _rest(steps: Generator[Any, Any, Result], waits_for: Any) -> Generator[Any, 
         while True:
             try:
                 sent = yield waits_for
-            except GeneratorExit:
-                steps.close()
-                raise
             except BaseException as error:
                 waits_for = steps.throw(error)
             else:

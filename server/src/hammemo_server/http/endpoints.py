@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,25 +17,21 @@ from hammemo_server.edits.operations import ServiceError, Unavailable
 from hammemo_server.http.deadlines import Late, within
 from hammemo_server.http.logs import LOGGER, places
 from hammemo_server.http.messages import (
-    BYTES,
-    JSON,
     Call,
     Failed,
     Refused,
-    check_content_type,
-    check_declared_length,
     drop_body,
     model_name,
-    read_body,
     refusal,
     send_answer,
+    take_body,
 )
 from hammemo_server.http.tokens import NO_CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo_server.http.messages import Answer, Receive, Scope, Send
+    from hammemo_server.http.messages import Answer, BodyKind, Receive, Scope, Send
     from hammemo_server.http.service import Service
 
 log = logging.getLogger(LOGGER)
@@ -47,7 +43,7 @@ _EDIT_SECONDS: Final = 60.0
 _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
 
-BodyKind = Literal["none", "json", "tensors", "list", "file"]
+Handler: TypeAlias = "Callable[[Service, Call], Awaitable[Answer | None]]"
 
 
 @dataclass(frozen=True)
@@ -86,9 +82,9 @@ class Operation:
     method: str
     path: str
     role: str | None
-    handle: Callable[[Service, Call], Awaitable[Answer | None]]
+    handle: Handler
     says: str
-    body: BodyKind = "none"
+    body: BodyKind | Literal["none"] = "none"
     takes: Any = None
     gives: Any = None
     edits: bool = False
@@ -99,15 +95,12 @@ class Operation:
     query: dict[str, str] = field(default_factory=dict)
 
 
-class TooLong(Refused):
-    """A request that had no answer in time."""
-
-    def __init__(self, operation: Operation, seconds: float) -> None:
-        if operation.edits:
-            code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
-        else:
-            code, then = "too_long", "Send fewer rows, or ask for less."
-        super().__init__(504, code, f"There was no answer within {seconds:g} seconds. {then}")
+def _too_long(operation: Operation, seconds: float) -> Refused:
+    """Return the refusal of a request that had no answer in time."""
+    code, then = "too_long", "Send fewer rows, or ask for less."
+    if operation.edits:
+        code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
+    return Refused(504, code, f"There was no answer within {seconds:g} seconds. {then}")
 
 
 class Endpoint:
@@ -175,16 +168,8 @@ class Endpoint:
         operation, service = self._operation, self._service
         if operation.edits and service.draining:
             raise Unavailable("The server is stopping: send this again later.")
-        if operation.body in ("json", "tensors"):
-            # Triton's client says no type at all.
-            check_content_type(call.scope, JSON, *((BYTES, b"") if operation.body == "tensors" else ()))
-            call.body = await read_body(call, service.limits.body, service.limits.body_seconds)
-        elif operation.body == "list":
-            check_content_type(call.scope, JSON)
-            check_declared_length(call.scope, service.limits.list_body)
-        elif operation.body == "file":
-            check_content_type(call.scope, BYTES)
-            check_declared_length(call.scope, service.limits.file)
+        if operation.body != "none":
+            await take_body(call, operation.body, service.limits)
         handling: Awaitable[Answer | None]
         if (operation.edits or operation.of_writer) and service.forward is not None:
             handling = service.forward(call, self._seconds)
@@ -193,7 +178,7 @@ class Endpoint:
         try:
             return await within(self._seconds, handling)
         except Late:
-            raise TooLong(operation, self._seconds) from None
+            raise _too_long(operation, self._seconds) from None
 
 
 class PathOperations:

@@ -8,18 +8,18 @@ all. ``parameters`` of a request may hold ``min_version``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.columns import ColumnKind
-from hammemo_server.http.binary_tensors import as_binary, as_json, json_length, json_scope, version_of
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer, Call, Refused
 from hammemo_server.http.probes import ready
 from hammemo_server.http.questions import LONG_BODY
-from hammemo_server.http.tensors import datatype_of
+from hammemo_server.http.tensors import as_binary, as_json, datatype_of, json_length, json_scope, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,17 +50,9 @@ async def _metadata(service: Service, call: Call) -> Answer:
     labels = "FP64"
     if isinstance(model, MemoryClassifier):
         labels = await service.in_thread(call, lambda: datatype_of(model.classes_.tolist()), "lists")
-    return Answer(
-        encoded(
-            {
-                "name": call.model,
-                "versions": [str(version)],
-                "platform": "hammemo",
-                "inputs": inputs,
-                "outputs": [{"name": "label", "datatype": labels, "shape": [-1]}],
-            }
-        )
-    )
+    about = {"name": call.model, "versions": [str(version)], "platform": "hammemo"}
+    outputs = [{"name": "label", "datatype": labels, "shape": [-1]}]
+    return Answer(encoded({**about, "inputs": inputs, "outputs": outputs}))
 
 
 async def _model_ready(service: Service, call: Call) -> Answer:
@@ -82,13 +74,8 @@ def inferring(ask: Callable[[Service, Call], Awaitable[Answer]]) -> Callable[[Se
     async def handle(service: Service, call: Call) -> Answer:
         length, is_binary = json_length(call.scope), False
         if length is not None:
-            body = call.body
-            is_short = len(body) <= LONG_BODY
-            call.body, is_binary = (
-                as_json(body, length)
-                if is_short
-                else await service.in_thread(call, lambda: as_json(body, length), "short")
-            )
+            translate, is_short = partial(as_json, call.body, length), len(call.body) <= LONG_BODY
+            call.body, is_binary = translate() if is_short else await service.in_thread(call, translate, "short")
             call.scope = json_scope(call.scope, call.body)
         answer = await ask(service, call)
         if answer.status != 200:  # the writer's refusal
@@ -105,21 +92,13 @@ VERSION: Final = "/v2/models/{model}/versions/{version}"
 PROTOCOL: Final = (
     Operation("v2-server", "GET", "/v2", None, _server, "Say what this server is.", gives=dict),
     Operation("v2-live", "GET", "/v2/health/live", None, _live, "Say that the server runs.", gives=dict, probes=True),
-    Operation(
-        "v2-ready", "GET", "/v2/health/ready", None, ready, "Say whether the server takes requests.", gives=dict,
-        refuses=(503,), probes=True,
-    ),
+    Operation("v2-ready", "GET", "/v2/health/ready", None, ready, "Say whether the server takes requests.",
+              gives=dict, refuses=(503,), probes=True),
     Operation("v2-model", "GET", _MODEL, "read", _metadata, "Describe a model.", gives=dict, refuses=(404, 409)),
-    Operation(
-        "v2-model-ready", "GET", f"{_MODEL}/ready", "read", _model_ready, "Say whether a model is there.", gives=dict,
-        refuses=(404,),
-    ),
-    Operation(
-        "v2-version", "GET", VERSION, "read", _metadata, "Describe a version of a model.", gives=dict,
-        refuses=(404, 409),
-    ),
-    Operation(
-        "v2-version-ready", "GET", f"{VERSION}/ready", "read", _model_ready, "Say whether a version answers.",
-        gives=dict, refuses=(404,),
-    ),
+    Operation("v2-model-ready", "GET", f"{_MODEL}/ready", "read", _model_ready, "Say whether a model is there.",
+              gives=dict, refuses=(404,)),
+    Operation("v2-version", "GET", VERSION, "read", _metadata, "Describe a version of a model.",
+              gives=dict, refuses=(404, 409)),
+    Operation("v2-version-ready", "GET", f"{VERSION}/ready", "read", _model_ready, "Say whether a version answers.",
+              gives=dict, refuses=(404,)),
 )  # fmt: skip

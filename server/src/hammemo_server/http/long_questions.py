@@ -1,10 +1,11 @@
 """Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
 
 An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. Long
-questions go to other processes (:mod:`hammemo_server.http.question_process`). These are started when they are first
-needed and end after a while without questions. Such a process follows the log as a worker does: it opens a model when
-it is first asked, and answers when it has reached the version that the server has published, so no answer is older than
-an acknowledged edit. It costs a copy of each model that is queried.
+questions go to other processes, which run this module. They are started when they are first needed and end after a
+while without questions, or with their standard input, from which they read questions. Such a process never writes. It
+follows the log as a worker does: it opens a model when it is first asked, and answers when it has reached the version
+that the server has published, so no answer is older than an acknowledged edit. It costs a copy of each model that is
+queried.
 
 Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
 between two blocks of rows, and the process goes on to the next one.
@@ -13,20 +14,27 @@ between two blocks of rows, and the process goes on to the next one.
 from __future__ import annotations
 
 import asyncio
+import os
+import queue
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from hammemo_server.edits.operations import Unavailable
-from hammemo_server.http.messages import Failed, Refused
+from hammemo_server.edits.limits import Limits
+from hammemo_server.edits.operations import NoSuchModel, ServiceError, Unavailable
+from hammemo_server.http import logs
+from hammemo_server.http.messages import Failed, Refused, code_of
 from hammemo_server.http.questions import KINDS, Stopping, answer_long
 from hammemo_server.http.tenant_slots import SharedThreads, Shares
+from hammemo_server.models.host import Host
 
 if TYPE_CHECKING:
-    from hammemo_server.edits.limits import Limits
-    from hammemo_server.models.host import Host
     from hammemo_server.models.served import ServedModel
 
 _IDLE_SECONDS: Final = 300.0
@@ -34,8 +42,11 @@ _IDLE_SECONDS: Final = 300.0
 _STUCK_SECONDS: Final = 60.0
 """How long a process that was told to stop may take before it is killed: it may have to load a model first."""
 _BUFFER: Final = 2**20
-LENGTH: Final = 4
+_LENGTH: Final = 4
 """Bytes of the length of a message; a message without bytes stops the question before."""
+_NICENESS: Final = 10
+"""Where processors are scarce, the server comes first."""
+_LOOK: Final = 0.02
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -71,13 +82,11 @@ class InThreads:
 
     async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
-        host, stop = self._host, Stopping(self._host.limits.deadline)
+        deadline = self._host.limits.deadline
+        stop = Stopping(deadline)
+        work = partial(answer_long, self._host, hosted, KINDS[ask], body, hosted.version, stop)
         try:
-            return await self._threads.run(
-                hosted.tenant,
-                lambda: answer_long(host, hosted, KINDS[ask], body, hosted.version, stop),
-                most_seconds=host.limits.deadline / 2,
-            )
+            return await self._threads.run(hosted.tenant, work, most_seconds=deadline / 2)
         finally:
             stop.now()
 
@@ -101,7 +110,8 @@ class InProcesses:
     def __init__(self, processes: int, limits: Limits, given: dict[str, Any]) -> None:
         self._limits, self._given = limits, msgspec.json.encode(given)
         self._shares = Shares(processes)
-        self._idle: list[_Process] = []
+        self._idle: dict[_Process, asyncio.TimerHandle] = {}
+        """Processes that wait for a question, and what ends each if none comes."""
         self._all: set[_Process] = set()
 
     async def ask(self, hosted: ServedModel, ask: str, body: bytes) -> tuple[bytes, int]:
@@ -123,7 +133,11 @@ class InProcesses:
         return answered.body, answered.version
 
     async def _ask(self, asked: Asked, stop: asyncio.Event) -> Answered:
-        process = self._idle.pop() if self._idle else _Process()
+        if self._idle:
+            process, retiring = self._idle.popitem()
+            retiring.cancel()
+        else:
+            process = _Process()
         self._all.add(process)
         try:
             found = await process.ask(self._given, asked, stop)
@@ -131,18 +145,18 @@ class InProcesses:
             self._all.discard(process)
             await process.end()
             raise Unavailable("The process that was to answer has ended: ask again.") from None
-        process.rests(asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process))
-        self._idle.append(process)
+        self._idle[process] = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process)
         return found
 
     def _retire(self, process: _Process) -> None:
-        if process in self._idle:
-            self._idle.remove(process)
-            self._all.discard(process)
-            process.close()
+        del self._idle[process]
+        self._all.discard(process)
+        process.close()
 
     async def end(self) -> None:
         """End the processes."""
+        for retiring in self._idle.values():
+            retiring.cancel()
         await asyncio.gather(*(process.end() for process in self._all))
 
 
@@ -151,19 +165,12 @@ class _Process:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self._retiring: asyncio.TimerHandle | None = None
-
-    def rests(self, retiring: asyncio.TimerHandle) -> None:
-        """Take note of when it ends if no question comes."""
-        self._retiring = retiring
 
     async def ask(self, given: bytes, asked: Asked, stop: asyncio.Event) -> Answered:
         """Return the answer to a question, or a refusal soon after `stop` is set."""
-        if self._retiring is not None:
-            self._retiring.cancel()
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hammemo_server.http.question_process",
+                sys.executable, "-m", "hammemo_server.http.long_questions",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=_BUFFER,
             )  # fmt: skip
             await self._send(given)
@@ -182,13 +189,13 @@ class _Process:
     async def _send(self, message: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(len(message).to_bytes(LENGTH, "big") + message)
+        self._process.stdin.write(len(message).to_bytes(_LENGTH, "big") + message)
         await self._process.stdin.drain()
 
     async def _receive(self) -> Answered:
         assert self._process is not None
         assert self._process.stdout is not None
-        length = int.from_bytes(await self._process.stdout.readexactly(LENGTH), "big")
+        length = int.from_bytes(await self._process.stdout.readexactly(_LENGTH), "big")
         return msgspec.msgpack.decode(await self._process.stdout.readexactly(length), type=Answered)
 
     def close(self) -> None:
@@ -198,8 +205,6 @@ class _Process:
 
     async def end(self) -> None:
         """End it now; it holds nothing that could be lost."""
-        if self._retiring is not None:
-            self._retiring.cancel()
         if self._process is not None:
             if self._process.returncode is None:
                 self._process.kill()
@@ -208,3 +213,77 @@ class _Process:
 
 LongQuestions: TypeAlias = InThreads | InProcesses
 """What answers long questions."""
+
+
+# In a process
+
+
+def main() -> None:
+    """Answer until standard input ends: what a process does."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group: the server says when
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # what a library prints is no answer
+        if hasattr(os, "nice"):
+            os.nice(_NICENESS)
+        first = _message(sys.stdin.buffer)
+        if first is not None:
+            _answer_all(msgspec.json.decode(first), answers)
+
+
+def _answer_all(given: dict[str, Any], answers: BinaryIO) -> None:
+    logs.begin(given["log_level"])
+    limits = Limits(**given["limits"])
+    asked: queue.SimpleQueue[tuple[Asked, Stopping] | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(asked,), daemon=True).start()
+    with Host(given["folder"], given["log"], replica=True, limits=limits, keys=given["keys"]) as host:
+        while (question := asked.get()) is not None:
+            answered = msgspec.msgpack.encode(_answered(host, *question))
+            answers.write(len(answered).to_bytes(_LENGTH, "big") + answered)
+            answers.flush()
+
+
+def _read(asked: queue.SimpleQueue[tuple[Asked, Stopping] | None]) -> None:
+    """Hand over questions; stop the last one when it is no longer wanted."""
+    stop = Stopping(0)
+    while (found := _message(sys.stdin.buffer)) is not None:
+        if found:
+            question = msgspec.msgpack.decode(found, type=Asked)
+            stop = Stopping(question.seconds)
+            asked.put((question, stop))
+        else:
+            stop.now()
+    stop.now()
+    asked.put(None)
+
+
+def _message(source: BinaryIO) -> bytes | None:
+    """Return the next message; None at the end."""
+    length = source.read(_LENGTH)
+    return source.read(int.from_bytes(length, "big")) if len(length) == _LENGTH else None
+
+
+def _answered(host: Host, asked: Asked, stop: Stopping) -> Answered:
+    try:
+        hosted = _model(host, asked, stop)
+        found, version = answer_long(host, hosted, KINDS[asked.ask], asked.body, asked.at_least, stop)
+        return Answered(version, found)
+    except ServiceError as error:
+        return Answered(status=error.status, code=code_of(error), message=str(error))
+    except Exception as error:
+        return Answered(status=500, code=type(error).__name__, places=logs.places(error))
+
+
+def _model(host: Host, asked: Asked, stop: Stopping) -> ServedModel:
+    """Return the model that was asked about; one of its name that was deleted is another one."""
+    while True:
+        hosted = host.get(asked.tenant, asked.model)
+        if hosted.identity == asked.identity:
+            return hosted
+        if not stop.left:
+            raise NoSuchModel(f"There is no model {asked.model!r}.")
+        time.sleep(_LOOK)
+
+
+if __name__ == "__main__":
+    main()

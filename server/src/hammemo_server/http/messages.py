@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -15,8 +15,9 @@ from hammemo_server.http.bodies import ErrorAnswer, ErrorFacts, TensorErrorAnswe
 from hammemo_server.http.deadlines import Late, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 
+    from hammemo_server.edits.limits import Limits
     from hammemo_server.http.tokens import Caller
 
     Scope = MutableMapping[str, Any]
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Send = Callable[[Any], Awaitable[None]]
 
 Result = TypeVar("Result")
+BodyKind = Literal["json", "tensors", "list", "file"]
 JSON: Final = b"application/json"
 BYTES: Final = b"application/octet-stream"
 _HEADERS: Final = [
@@ -48,7 +50,13 @@ _PIECE: Final = 2**18
 """Bytes of an answer that are sent at a time, each within `_PIECE_SECONDS`."""
 _PIECE_SECONDS: Final = 20.0
 _BY_NAME: Final = "hammemo.headers"
-"""Where the scope of a request keeps its headers by name."""
+"""Where the scope of a request keeps its headers by name; None for a name that is there twice."""
+_OF_REFUSALS: Final = {
+    401: (b"www-authenticate", b'Bearer realm="hammemo"'),
+    **dict.fromkeys((429, 503), (b"retry-after", b"1")),
+    **dict.fromkeys((400, 408, 413), (b"connection", b"close")),
+}
+"""The header that a refusal of some statuses has."""
 
 
 class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says)
@@ -101,20 +109,13 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the value of a header; one that is there twice is refused."""
     by_name = scope.get(_BY_NAME)
     if by_name is None:  # several are read of each request
-        by_name = scope[_BY_NAME] = _by_name(scope["headers"])
+        by_name = scope[_BY_NAME] = {}
+        for known, content in scope["headers"]:
+            by_name[known] = None if known in by_name else content
     value: bytes | None = by_name.get(name)
     if value is None and name in by_name:
         raise Refused(400, "bad_request", f"The header {name.decode()} is there more than once.")
     return value
-
-
-def _by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes | None]:
-    """Return headers by name; None for a name that is there twice."""
-    given = list(headers)
-    found: dict[bytes, bytes | None] = dict(given)
-    if len(found) != len(given):
-        found |= {name: None for name, n in Counter(name for name, _ in given).items() if n > 1}
-    return found
 
 
 def model_name(scope: Scope) -> str:
@@ -159,48 +160,50 @@ def check_declared_length(scope: Scope, most: int) -> int:
     return int(given)
 
 
+async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
+    """Refuse a body by what its headers say, or read it; the handlers of lists and files read these themselves."""
+    types = {"file": (BYTES,), "tensors": (JSON, BYTES, b"")}  # Triton's client says no type at all
+    check_content_type(call.scope, *types.get(kind, (JSON,)))
+    if kind in ("json", "tensors"):
+        call.body = await read_body(call, limits.body, limits.body_seconds)
+    else:
+        check_declared_length(call.scope, limits.file if kind == "file" else limits.list_body)
+
+
 async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:
     """Yield the body piece by piece, within its size and its time."""
-    check_declared_length(call.scope, most)
-    size = 0
     try:
         async with asyncio.timeout(seconds):
-            while call.has_more:
-                piece = await _next_piece(call, size, most)
-                size += len(piece)
+            async for piece in _all_pieces(call, most):
                 yield piece
     except TimeoutError:
         raise _too_slow(seconds) from None
 
 
 async def read_body(call: Call, most: int, seconds: float) -> bytes:
-    """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
-    check_declared_length(call.scope, most)
+    """Return the whole body; it has mostly come already, and then no timer is set."""
+
+    async def whole() -> bytes:
+        return b"".join([piece async for piece in _all_pieces(call, most)])
+
     try:
-        return await within(seconds, _whole_body(call, most))
+        return await within(seconds, whole())
     except Late:
         raise _too_slow(seconds) from None
 
 
-async def _whole_body(call: Call, most: int) -> bytes:
-    found = [await _next_piece(call, 0, most)]
-    size = len(found[0])
+async def _all_pieces(call: Call, most: int) -> AsyncIterator[bytes]:
+    check_declared_length(call.scope, most)
+    size = 0
     while call.has_more:
-        found.append(await _next_piece(call, size, most))
-        size += len(found[-1])
-    return found[0] if len(found) == 1 else b"".join(found)
-
-
-async def _next_piece(call: Call, size: int, most: int) -> bytes:
-    """Return the next piece of a body of which `size` bytes have come."""
-    message = await call.receive()
-    call.has_more = message["type"] == "http.request" and message["more_body"]
-    if message["type"] != "http.request":
-        raise Refused(400, "disconnected", "The caller has gone.")
-    piece: bytes = message["body"]
-    if size + len(piece) > most:
-        raise TooLarge(f"The body has more than {most} bytes: send parts.")
-    return piece
+        message = await call.receive()
+        call.has_more = message["type"] == "http.request" and message["more_body"]
+        if message["type"] != "http.request":
+            raise Refused(400, "disconnected", "The caller has gone.")
+        size += len(message["body"])
+        if size > most:
+            raise TooLarge(f"The body has more than {most} bytes: send parts.")
+        yield message["body"]
 
 
 def _too_slow(seconds: float) -> Refused:
@@ -228,14 +231,12 @@ async def _gone(call: Call) -> None:
 async def drop_body(call: Call) -> None:
     """Read what is left of a refused request, within bounds: a client that still sends could not read the answer."""
     left = _MAX_DROPPED_BYTES
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(_DROPPED_SECONDS):
             while call.has_more and left > 0:
                 message = await call.receive()
                 call.has_more = message["type"] == "http.request" and message["more_body"]
                 left -= len(message.get("body", b""))
-    except TimeoutError:
-        return
 
 
 def code_of(error: ServiceError) -> str:
@@ -245,27 +246,22 @@ def code_of(error: ServiceError) -> str:
 
 def refusal(error: ServiceError, path: str = "") -> Answer:
     """Return a refusal: in one form for all, but for clients of the Open Inference Protocol in the protocol's form."""
-    headers: list[tuple[bytes, bytes]] = []
-    if error.status == 401:
-        headers.append((b"www-authenticate", b'Bearer realm="hammemo"'))
-    if error.status in (429, 503):
-        headers.append((b"retry-after", b"1"))
-    if error.status in (400, 408, 413):
-        headers.append((b"connection", b"close"))
     facts = ErrorFacts(error.status, code_of(error), error.public)
     body = encoded(TensorErrorAnswer(facts.message, facts.code) if path.startswith("/v2/") else ErrorAnswer(facts))
-    return Answer(body, error.status, JSON, tuple(headers))
+    headers = (_OF_REFUSALS[error.status],) if error.status in _OF_REFUSALS else ()
+    return Answer(body, error.status, JSON, headers)
+
+
+async def begin_answer(send: Send, answer: Answer, size: int) -> None:
+    """Send the head of an answer whose body has so many bytes, with the headers that all answers have."""
+    about = [(b"content-type", answer.content_type), (b"content-length", b"%d" % size)]
+    headers = [*about, *_HEADERS, *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send an answer with the headers that all answers have."""
-    headers = [
-        (b"content-type", answer.content_type),
-        (b"content-length", b"%d" % len(answer.body)),
-        *_HEADERS,
-        *answer.headers,
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    """Send an answer; a caller who does not read it loses the connection."""
+    await begin_answer(send, answer, len(answer.body))
     last = max(0, (len(answer.body) - 1) // _PIECE * _PIECE)
     for start in range(0, last, _PIECE):  # a long one at once would keep the event loop busy, and others waiting
         piece = answer.body[start : start + _PIECE]

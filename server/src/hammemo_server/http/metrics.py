@@ -7,24 +7,17 @@ it when the figures are read.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of lines, and say little
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of lines, and say little
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -48,14 +41,22 @@ _OF_A_MODEL: Final = {
 }
 
 
-class _Models:
-    """What the models of one tenant are like now."""
-
+class _OfTenant:
     def __init__(self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]) -> None:
         self._described, self._quotas = described, quotas
+        self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        self.requests = counter("hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"])
+        self.seconds = Histogram(
+            "hammemo_request_seconds", "How long answers took.", ["ask"], buckets=_SECONDS, registry=self.registry
+        )
+        self.edits = counter("hammemo_edits", "Acknowledged edits.", ["model", "kind", "status"])
+        self.examples = counter("hammemo_edited_examples", "Rows of acknowledged edits.", ["model", "kind"])
+        self.documents = counter("hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"])
+        self.registry.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one family of numbers for each fact that models tell."""
+        """Yield one family of numbers for each fact that models tell now."""
         models = self._described()
         for fact, says in _OF_A_MODEL.items():
             family = GaugeMetricFamily(f"hammemo_model_{fact}", says, labels=["model"])
@@ -72,27 +73,6 @@ class _Models:
                 quota.add_metric([what], most)
         yield stored
         yield quota
-
-
-class _OfTenant:
-    def __init__(self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"], registry=self.registry
-        )
-        self.seconds = Histogram(
-            "hammemo_request_seconds", "How long answers took.", ["ask"], buckets=_SECONDS, registry=self.registry
-        )
-        self.edits = Counter(
-            "hammemo_edits", "Acknowledged edits.", ["model", "kind", "status"], registry=self.registry
-        )
-        self.examples = Counter(
-            "hammemo_edited_examples", "Rows of acknowledged edits.", ["model", "kind"], registry=self.registry
-        )
-        self.documents = Counter(
-            "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"], registry=self.registry
-        )
-        self.registry.register(_Models(described, quotas))
 
     def forget_model(self, model: str) -> None:
         """Drop the figures that name a model."""
@@ -112,32 +92,27 @@ class Metrics:
         self._tenants: dict[str, _OfTenant] = {}
         self._counted: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None]]] = {}
         self.process = CollectorRegistry()
-        ProcessCollector(registry=self.process)
-        PlatformCollector(registry=self.process)
-        self.refused = Counter(
-            "hammemo_refused_tokens", "Requests without a token that is known.", registry=self.process
-        )
+        prometheus_client.ProcessCollector(registry=self.process)
+        prometheus_client.PlatformCollector(registry=self.process)
+        says = "Requests without a token that is known."
+        self.refused = Counter("hammemo_refused_tokens", says, registry=self.process)
         Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(time.time())
-        Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process).set_function(
-            inside
-        )
+        answering = Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process)
+        answering.set_function(inside)
 
     def of(self, tenant: str) -> _OfTenant:
         """Return the figures of a tenant."""
-        found = self._tenants.get(tenant)
-        if found is None:
-            found = self._tenants[tenant] = _OfTenant(lambda: self._described(tenant), lambda: self._quotas(tenant))
-        return found
+        if tenant not in self._tenants:
+            self._tenants[tenant] = _OfTenant(partial(self._described, tenant), partial(self._quotas, tenant))
+        return self._tenants[tenant]
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
         """Count one answer."""
         key = tenant, ask, status
-        counted = self._counted.get(key)
-        if counted is None:
+        if key not in self._counted:
             figures = self.of(tenant)
-            counted = figures.requests.labels(ask, str(status)).inc, figures.seconds.labels(ask).observe
-            self._counted[key] = counted
-        count_one, observe = counted
+            self._counted[key] = figures.requests.labels(ask, str(status)).inc, figures.seconds.labels(ask).observe
+        count_one, observe = self._counted[key]
         count_one()
         observe(seconds)
 
@@ -156,4 +131,5 @@ class Metrics:
 
     def text(self, tenant: str) -> bytes:
         """Return the figures that a tenant may see, in the form of Prometheus."""
-        return generate_latest(self.process) + generate_latest(self.of(tenant).registry)
+        figures = self.process, self.of(tenant).registry
+        return b"".join(map(prometheus_client.generate_latest, figures))

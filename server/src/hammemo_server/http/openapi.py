@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -36,8 +37,10 @@ _SAYS: Final = {
     507: "The tenant stores as much as it may",
     503: "The disk is full, the server is stopping or too busy",
 }
+_NUMBER: Final = {"type": "integer", "minimum": 0}
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
 _IN_PATH: Final = {"model": _NAME, "alias": _NAME, "list": _NAME, "version": {"type": "string"}}
+_ABOUT: Final = "Models that keep every acknowledged edit."
 _EVERYWHERE: Final = (400, 421)
 _OF_CALLERS: Final = (401, 403, 410, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
@@ -46,33 +49,20 @@ _OF_BODIES: Final = (408, 413, 415, 422)
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the whole document."""
     operations = tuple(operations)
-    kinds = {kind for operation in operations for kind in (operation.takes, operation.gives) if _is_described(kind)}
+    kinds = {kind for operation in operations for kind in (operation.takes, operation.gives)} - {dict, None}
     ordered = [*sorted(kinds, key=lambda kind: kind.__name__), ErrorAnswer, TensorErrorAnswer]
     schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
-    of_kind = dict(zip(ordered, schemas, strict=True))
+    of_kind = defaultdict(lambda: {"type": "object"}, zip(ordered, schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in operations:
         if operation.ask not in ("page", "script", "style", "icon"):
             paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, of_kind)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "hammemo",
-            "version": __version__,
-            "description": "Models that keep every acknowledged edit.",
-        },
+        "info": {"title": "hammemo", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
-
-
-def _is_described(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _schema(kind: Any, of_kind: dict[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = of_kind.get(kind, {"type": "object"})
-    return found
 
 
 def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
@@ -94,32 +84,29 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     }
     if operation.role:
         described["description"] = f"Needs the role {operation.role}."
+    in_path = {name: schema for name, schema in _IN_PATH.items() if f"{{{name}}}" in operation.path}
     parameters = [
         *(
-            {"name": name, "in": "query", "description": text, "schema": {"type": "integer", "minimum": 0}}
-            for name, text in operation.query.items()
+            {"name": name, "in": "query", "description": says, "schema": _NUMBER}
+            for name, says in operation.query.items()
         ),
-        *(
-            {"name": name, "in": "path", "required": True, "schema": schema}
-            for name, schema in _IN_PATH.items()
-            if f"{{{name}}}" in operation.path
-        ),
+        *({"name": name, "in": "path", "required": True, "schema": schema} for name, schema in in_path.items()),
     ]
     if parameters:
         described["parameters"] = parameters
+    content: dict[str, Any] = {}
     if operation.body in ("json", "list", "tensors"):
-        content = {"application/json": {"schema": _schema(operation.takes, of_kind)}}
-        if operation.body == "tensors":
-            content["application/octet-stream"] = {"schema": {}}
+        content["application/json"] = {"schema": of_kind[operation.takes]}
+    if operation.body in ("file", "tensors"):
+        content["application/octet-stream"] = {"schema": {}}
+    if content:
         described["requestBody"] = {"required": True, "content": content}
-    elif operation.body == "file":
-        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
     return described
 
 
 def _content(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     if operation.gives is not None:
-        return {"content": {"application/json": {"schema": _schema(operation.gives, of_kind)}}}
+        return {"content": {"application/json": {"schema": of_kind[operation.gives]}}}
     others = {"metrics": "text/plain", "docs": "text/html", "download": "application/octet-stream"}
     return {"content": {others[operation.ask]: {}}} if operation.ask in others else {}
 

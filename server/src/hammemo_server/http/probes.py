@@ -59,12 +59,8 @@ async def _ready_for_edits(service: Service, call: Call) -> Answer:
 
 
 PROBES: Final = (
-    Operation(
-        "readyz", "GET", "/readyz", None, ready, "Say whether questions are answered.", gives=dict, refuses=(503,),
-        probes=True,
-    ),
-    Operation(
-        "readyz-edits", "GET", "/readyz/edits", None, _ready_for_edits, "Say whether edits can be made durable.",
-        gives=dict, of_writer=True, refuses=(503,), probes=True,
-    ),
+    Operation("readyz", "GET", "/readyz", None, ready, "Say whether questions are answered.",
+              gives=dict, refuses=(503,), probes=True),
+    Operation("readyz-edits", "GET", "/readyz/edits", None, _ready_for_edits, "Say whether edits can be made durable.",
+              gives=dict, of_writer=True, refuses=(503,), probes=True),
 )  # fmt: skip

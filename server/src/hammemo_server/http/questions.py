@@ -6,7 +6,6 @@ from the same table.
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -98,20 +97,17 @@ KINDS: Final = {
 }
 
 
-def list_names(question: Any) -> list[str]:
-    """Return the names of the lists that a question asks for."""
-    given = (getattr(question, "exclude", None), getattr(question, "allow", None))
-    return [one.list for one in given if isinstance(one, bodies.ListName)]
+def list_names(question: Any) -> dict[str, str]:
+    """Return the names of the lists that a question asks for, by what they are for."""
+    given = {use: getattr(question, use, None) for use in ("exclude", "allow")}
+    return {use: one.list for use, one in given.items() if isinstance(one, bodies.ListName)}
 
 
 def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
     """Return a question with the lists that it asks for, one version of each."""
-    found = {name: bodies.FoundList(name, named(name)) for name in set(list_names(question))}
-    if not found:
-        return question
-    given = {name: getattr(question, name) for name in ("exclude", "allow")}
-    lists = {name: found[one.list] for name, one in given.items() if isinstance(one, bodies.ListName)}
-    return msgspec.structs.replace(question, **lists)
+    names = list_names(question)
+    found = {name: bodies.FoundList(name, named(name)) for name in set(names.values())}
+    return msgspec.structs.replace(question, **{use: found[name] for use, name in names.items()}) if names else question
 
 
 class Stopped(Refused):
@@ -126,16 +122,15 @@ class Stopping:
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
-        self._event = threading.Event()
 
     @property
     def left(self) -> float:
         """The seconds that are left."""
-        return 0.0 if self._event.is_set() else max(0.0, self._until - time.monotonic())
+        return max(0.0, self._until - time.monotonic())
 
     def now(self) -> None:
         """Stop."""
-        self._event.set()
+        self._until = 0.0
 
     def __call__(self) -> None:
         """Raise `Stopped` where the answer is no longer wanted."""

@@ -2,11 +2,12 @@
 
 **One writer.** The first process owns the folder: all edits go through it. It also answers.
 
-**Workers** (``workers=N``) are processes that load the newest snapshot, follow the log and answer. They listen on the
-same port (``SO_REUSEPORT``: the system spreads connections), so a client needs to know one address only. An edit that
-reaches a worker is passed on to the writer over a Unix socket in a folder that only this user may enter, with its token
-and host as they came: the writer checks them as if the client had come by itself, so the socket gives no rights. A
-redirect would make every client follow it, and the writer would need an address of its own.
+**Workers** (``workers=N``) are processes that run this module, with settings on standard input. They load the newest
+snapshot, follow the log and answer. They listen on the same port (``SO_REUSEPORT``: the system spreads connections), so
+a client needs to know one address only. An edit that reaches a worker is passed on to the writer over a Unix socket in
+a folder that only this user may enter, with its token and host as they came: the writer checks them as if the client
+had come by itself, so the socket gives no rights. A redirect would make every client follow it, and the writer would
+need an address of its own.
 
 A worker ends when its standard input does, and that is a pipe which the writer holds: also after kill -9 of the writer
 none is left.
@@ -55,11 +56,17 @@ from hammemo_server.models.host import Host
 from hammemo_server.models.waiting import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.types import ASGIApp
+
+    from hammemo_server.http.service import Relay
 
 
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""
+_HEAD_BYTES: Final = 2**15
+"""The most bytes of the head of a request."""
 _WRITER_SECONDS: Final = 60.0
 """How long a worker tries to reach the writer."""
 _PRIVATE: Final = "hammemo-serve-"
@@ -95,8 +102,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     behind_proxy: bool = False
     allow_host: list[str] | None = None
     log_level: str = "info"
-    limits: dict[str, float] = {}
-    upkeep: dict[str, float] = {}
+    limits: Limits = Limits()
+    upkeep: Upkeep = Upkeep()
     keys: str | None = None
     question_processes: int = 2
     trusted_proxy: list[str] | None = None
@@ -105,12 +112,9 @@ class ServerSettings(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
+        with contextlib.suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost"
 
     def check(self) -> None:
         """Refuse settings that would let in callers without a token."""
@@ -147,9 +151,7 @@ def run(settings: ServerSettings) -> None:
     """Serve until a signal comes."""
     settings.check()
     _allow_open_files()
-    sys.setswitchinterval(_TURN_SECONDS)
-    logs.begin(settings.log_level)
-    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
+    tokens = _begun(settings)
     with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
         host = _host(settings)
         try:
@@ -157,6 +159,13 @@ def run(settings: ServerSettings) -> None:
         finally:
             host.close()
             log.info("ended")
+
+
+def _begun(settings: ServerSettings) -> Tokens | None:
+    """Begin the log and return the tokens, in the writer and in a worker."""
+    sys.setswitchinterval(_TURN_SECONDS)
+    logs.begin(settings.log_level)
+    return None if settings.token_file is None else Tokens(Path(settings.token_file))
 
 
 def _allow_open_files() -> None:
@@ -206,10 +215,9 @@ def _remove_old_sockets() -> None:
 
 def _host(settings: ServerSettings) -> Host:
     """Return the host with all models open, so that no request waits for a replay; failures are logged."""
-    upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
-    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+    limits, upkeep = settings.limits, settings.upkeep
     host = Host(
-        settings.folder, log=settings.log, replica=settings.replica, limits=limits, upkeep=upkeep, keys=settings.keys
+        settings.folder, settings.log, replica=settings.replica, limits=limits, upkeep=upkeep, keys=settings.keys
     )
     for tenant in host.tenants():
         for name in host.names(tenant):
@@ -251,26 +259,22 @@ class _Server(uvicorn.Server):
 def _server(
     app: Any, settings: ServerSettings, limits: Limits, *, tls: bool, addresses: Addresses | None = None
 ) -> _Server:
-    addresses = addresses or Addresses(limits.address_connections)
-    return _Server(
-        uvicorn.Config(
-            app,
-            http=protocol(limits, addresses),
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=_ENDING_SECONDS,
-            h11_max_incomplete_event_size=2**15,
-            ssl_certfile=settings.tls_cert if tls else None,
-            ssl_keyfile=settings.tls_key if tls else None,
-        )
-    )
+    http = protocol(limits, addresses or Addresses(limits.address_connections))
+    left_out: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    headers: dict[str, Any] = dict.fromkeys(("proxy_headers", "server_header", "date_header"), False)
+    times: dict[str, Any] = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": _ENDING_SECONDS}
+    given: dict[str, Any] = {**left_out, **headers, **times, "h11_max_incomplete_event_size": _HEAD_BYTES}
+    if tls:
+        given |= {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
+    return _Server(uvicorn.Config(app, http=http, loop="asyncio", **given))
+
+
+def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp, _Server]:
+    """Return what answers, and its server for clients; it counts the connections of each address."""
+    limits, tls = service.limits, settings.tls_cert is not None
+    addresses = settings.addresses(limits)
+    app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
+    return app, _server(app, settings, limits, tls=tls, addresses=addresses)
 
 
 async def _write_and_answer(
@@ -278,15 +282,15 @@ async def _write_and_answer(
 ) -> None:
     limits, service = host.limits, Service(host, tokens, long=_long_questions(settings, host.limits))
     service.remove_leftovers()
-    tls, addresses = settings.tls_cert is not None, settings.addresses(limits)
-    app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
-    servers = [(_server(app, settings, limits, tls=tls, addresses=addresses), listening)]
+    app, server = _app_and_server(service, settings)
+    servers = [(server, listening)]
     async with contextlib.AsyncExitStack() as stack:
         if settings.health_port is not None:  # with connections of its own, which no other ones can use up
             probes = make_app(service, settings.names, loopback=settings.is_loopback, probes=True)
             probed = stack.enter_context(listen(settings.host, settings.health_port, shared=False))
-            servers.append((_server(probes, settings, limits, tls=tls), probed))
+            servers.append((_server(probes, settings, limits, tls=settings.tls_cert is not None), probed))
         stack.push_async_callback(service.end)
+        workers = None
         if settings.workers:
             _remove_old_sockets()
             inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PRIVATE))) / "writer"
@@ -295,12 +299,9 @@ async def _write_and_answer(
             passed_on.listen()
             passed_on.setblocking(False)
             servers.append((_server(app, settings, limits, tls=False), passed_on))
-            port = listening.getsockname()[1]
-            workers = _Workers(settings, port, inside)
-            stack.push_async_callback(workers.begin())
-            _on_hangup(settings, [server for server, _ in servers], workers)
-        else:
-            _on_hangup(settings, [server for server, _ in servers])
+            workers = _Workers(settings, listening.getsockname()[1], inside)
+            stack.push_async_callback(workers.end)
+        _on_hangup(settings, [server for server, _ in servers], workers)
         await _serve(service, servers, settings)
 
 
@@ -365,20 +366,14 @@ class _Workers:
     def __init__(self, settings: ServerSettings, port: int, writer: Path) -> None:
         given = {**msgspec.structs.asdict(settings), "port": port, "replica": True, "workers": 0}
         self._given_to_worker = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
-        self._n = settings.workers
         self._running: list[asyncio.subprocess.Process] = []
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def begin(self) -> Callable[[], Awaitable[None]]:
-        """Start all; return how to end them."""
-        self._tasks = [asyncio.create_task(self._keep(i)) for i in range(self._n)]
-        return self._end
+        self._tasks = [asyncio.create_task(self._keep(i)) for i in range(settings.workers)]
 
     async def _keep(self, i: int) -> None:
         """Start a worker, and another one after it if it ends."""
         while True:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hammemo_server.http.worker", stdin=subprocess.PIPE
+                sys.executable, "-m", "hammemo_server.http.server", stdin=subprocess.PIPE
             )
             self._running.append(process)
             assert process.stdin is not None
@@ -394,7 +389,8 @@ class _Workers:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGHUP)
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End all processes."""
         for task in self._tasks:
             task.cancel()
         for process in self._running:
@@ -410,18 +406,12 @@ def run_worker(given_settings: bytes) -> None:
     """Answer, and pass edits on, until standard input ends."""
     given = msgspec.json.decode(given_settings)
     settings = msgspec.convert(given["settings"], ServerSettings)
-    logs.begin(settings.log_level)
-    sys.setswitchinterval(_TURN_SECONDS)
+    tokens = _begun(settings)
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # a signal to the whole group: the writer says when
-    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
-    host = _host(settings)
-    try:
-        with listen(settings.host, settings.port, shared=True) as listening:
-            asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
-    finally:
-        host.close()
+    with _host(settings) as host, listen(settings.host, settings.port, shared=True) as listening:
+        asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
 
 
 async def _answer(
@@ -432,9 +422,7 @@ async def _answer(
         transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all))
     ) as client:
         service = Service(host, tokens, _passing_on(client, limits))
-        addresses = settings.addresses(limits)
-        app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
-        server = _server(app, settings, limits, tls=settings.tls_cert is not None, addresses=addresses)
+        _, server = _app_and_server(service, settings)
         _on_hangup(settings, [server])
         loop = asyncio.get_running_loop()
 
@@ -451,22 +439,22 @@ async def _answer(
         await service.end()
 
 
-def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, float], Awaitable[Answer]]:
+def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Relay:
     async def forward(call: Call, seconds: float) -> Answer:
         headers = [(name, value) for name, value in call.scope["headers"] if name in _PASSED_ON]
         body: bytes | AsyncIterator[bytes] = call.body
         if call.has_more:
             body = pieces(call, limits.file, limits.file_seconds)
         try:
-            answer = await client.request(
-                call.scope["method"],
-                f"http://writer{call.scope['path']}",
-                headers=headers,
-                content=body,
-                timeout=httpx.Timeout(_WRITER_SECONDS, read=seconds),
-            )
+            method, place = call.scope["method"], f"http://writer{call.scope['path']}"
+            timeout = httpx.Timeout(_WRITER_SECONDS, read=seconds)
+            answer = await client.request(method, place, headers=headers, content=body, timeout=timeout)
         except httpx.TransportError:
             raise Unavailable("The writer cannot be reached: send the edit again with the same op.") from None
         return Answer(answer.content, answer.status_code, answer.headers["content-type"].encode())
 
     return forward
+
+
+if __name__ == "__main__":
+    run_worker(sys.stdin.buffer.readline())

@@ -14,8 +14,8 @@ import math
 import shutil
 import tempfile
 import time
-from collections import Counter, deque
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -30,16 +30,18 @@ from hammemo_server.http.long_questions import InThreads, LongQuestions
 from hammemo_server.http.messages import Answer, Refused, header, unless_gone
 from hammemo_server.http.questions import list_names, with_lists
 from hammemo_server.http.tenant_slots import SharedThreads
-from hammemo_server.http.tokens import Caller, Tokens, local_caller
+from hammemo_server.http.tokens import LOCAL_CALLER, Caller, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Future
 
     from hammemo_server.http.messages import Call, Scope
     from hammemo_server.models.host import Host
     from hammemo_server.models.served import ServedModel
     from hammemo_server.store.label_lists import NamedList
+
+    Relay = Callable[[Call, float], Awaitable[Answer]]
 
 Lane = Literal["lists", "short", "files"]
 _THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
@@ -49,10 +51,8 @@ Threads take turns at Python code, so more of them would not answer more, and th
 """
 _TIMES_A_SECOND: Final = 1.0
 """Questions of one tenant that take some milliseconds, and are answered here."""
-_ALIAS_SECONDS: Final = 0.2
-"""How long aliases that other processes may change are taken as they were."""
-_LIST_SECONDS: Final = 0.2
-"""The same for named lists of labels."""
+_KNOWN_SECONDS: Final = 0.2
+"""How long aliases and named lists that other processes may change are taken as they were."""
 _TRANSFER: Final = ".transfer-"
 _LOOK: Final = 0.005
 """Seconds between two looks whether a version is reached."""
@@ -114,11 +114,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        host: Host,
-        tokens: Tokens | None = None,
-        forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
-        long: LongQuestions | None = None,
+        self, host: Host, tokens: Tokens | None = None, forward: Relay | None = None, long: LongQuestions | None = None
     ) -> None:
         self.host = host
         self.limits = host.limits
@@ -127,15 +123,14 @@ class Service:
         self.draining = False
         self.admission = Admission(self.limits)
         self.metrics = metrics.Metrics(self._described, self.quotas, lambda: self.admission.inside)
-        self._local = local_caller()
+        self._local = LOCAL_CALLER
         self._strangers = Strangers()
         self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
         self._long: LongQuestions = InThreads(host) if long is None else long
-        self._times: dict[str, Rate] = {}
+        self._times: defaultdict[str, Rate] = defaultdict(lambda: Rate(_TIMES_A_SECOND))
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
-        self._sending: Counter[str] = Counter()
-        self._ready: WeakKeyDictionary[ServedModel, ReadyVersion] = WeakKeyDictionary()
-        self._preparing: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._sending = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self.limits.lists_at_once))
+        self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
     def caller(self, scope: Scope) -> Caller:
@@ -158,7 +153,7 @@ class Service:
 
     def may_take_time(self, call: Call) -> bool:
         """Return whether this process may spend some milliseconds of Python code on a question of this tenant."""
-        return self._times.setdefault(call.caller.tenant, Rate(_TIMES_A_SECOND)).take()
+        return self._times[call.caller.tenant].take()
 
     async def long_answer(self, call: Call, ask: str) -> Answer:
         """Answer a long question, as long as its caller waits for the answer."""
@@ -190,7 +185,7 @@ class Service:
         if self.host.known(tenant, name) is not None:
             return name
         read, known = self._aliases.get(tenant, (-math.inf, {}))
-        if time.monotonic() - read > _ALIAS_SECONDS:
+        if time.monotonic() - read > _KNOWN_SECONDS:
             with suppress(Unavailable):  # else what is known still holds
                 known = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
                 self._aliases[tenant] = time.monotonic(), known
@@ -203,7 +198,7 @@ class Service:
     async def with_lists(self, call: Call, question: Any, ready: ReadyVersion) -> Any:
         """Return a question with the named lists that it asks for, which are ready for a version of a model."""
         found: dict[str, NamedList] = {}
-        for name in list_names(question):
+        for name in list_names(question).values():
             found[name] = named = await self._named_list(call, name)
             if named.labels.known(ready.labels) is None:
                 await self.in_thread(call, partial(named.labels.among, ready.labels))
@@ -211,21 +206,17 @@ class Service:
 
     async def _named_list(self, call: Call, name: str) -> NamedList:
         tenant = call.caller.tenant
-        known = self.host.known_list(tenant, name, _LIST_SECONDS)
+        known = self.host.known_list(tenant, name, _KNOWN_SECONDS)
         if known is not None:
             return known
-        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _LIST_SECONDS))
+        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS))
 
-    @contextmanager
-    def sending_list(self, tenant: str) -> Iterator[None]:
-        """Refuse a list of a tenant that is sent while as many others are as may be."""
-        if self._sending[tenant] >= self.limits.lists_at_once:
+    def sending_list(self, tenant: str) -> asyncio.Semaphore:
+        """Return what is held while a list of a tenant is sent; refuse it while as many others are as may be."""
+        sending = self._sending[tenant]
+        if sending.locked():
             raise TooMany("Other lists of this tenant are being sent: send this one after them.")
-        self._sending[tenant] += 1
-        try:
-            yield
-        finally:
-            self._sending[tenant] -= 1
+        return sending
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
@@ -233,11 +224,14 @@ class Service:
         if min_version is not None:
             await self._reached(hosted, min_version)
         model, version = hosted.answering(min_version)
-        call.facts["version"] = version
-        ready = self._ready.get(hosted)
-        if ready is not None and ready.version == version:
-            return ready
-        return await self._prepared(hosted, ReadyVersion(model, version, hosted.settings.column_names))
+        known, preparing = self._ready.get(hosted, (-1, None))
+        if preparing is None or known < version or preparing.get_loop() is not asyncio.get_running_loop():
+            made = ReadyVersion(model, version, hosted.settings.column_names)
+            preparing = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
+            self._ready[hosted] = version, preparing  # requests meanwhile wait for the same work
+        ready = await asyncio.shield(preparing)
+        call.facts["version"] = ready.version
+        return ready
 
     async def _reached(self, hosted: ServedModel, version: int) -> None:
         """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
@@ -245,32 +239,21 @@ class Service:
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
 
-    async def _prepared(self, hosted: ServedModel, made: ReadyVersion) -> ReadyVersion:
-        """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
-        version, running = self._preparing.get(hosted, (-1, None))
-        if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():
-            running = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
-            self._preparing[hosted] = made.version, running
-        ready = await asyncio.shield(running)
-        known = self._ready.get(hosted)
-        if known is None or known.version < ready.version:
-            self._ready[hosted] = ready
-        return ready
-
     def _described(self, tenant: str) -> list[metrics.Described]:
         found: list[metrics.Described] = []
         for name in self.host.names(tenant):
-            try:
-                hosted = self.host.get(tenant, name)
-                facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
-            except NoSuchModel:  # removed meanwhile
-                continue
-            except Unavailable:  # damaged, or in use elsewhere
-                found.append((name, {"is_open": 0, "can_edit": 0}))
-                continue
-            at = facts.get("snapshot_time")
-            found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
+            with suppress(NoSuchModel):  # removed meanwhile
+                found.append((name, self._facts(tenant, name)))
         return found
+
+    def _facts(self, tenant: str, name: str) -> dict[str, Any]:
+        try:
+            hosted = self.host.get(tenant, name)
+            facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
+        except Unavailable:  # damaged, or in use elsewhere
+            return {"is_open": 0, "can_edit": 0}
+        at = facts["snapshot_time"]
+        return facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}
 
     def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
         """Return how much a tenant stores and may store, of models, labels, examples and bytes; 0 for any number."""

@@ -61,9 +61,7 @@ class Shares:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot and the end came together
                 self.leave(tenant)
-            else:
-                self._drop(tenant, turn)
-            raise
+            raise  # a turn that was cancelled is passed over
 
     async def enter_within(self, tenant: str, seconds: float | None) -> None:
         """Wait for a slot, but leave enough time to use it."""
@@ -99,13 +97,6 @@ class Shares:
     def _take(self, tenant: str) -> None:
         self._free -= 1
         self._held[tenant] += 1
-
-    def _drop(self, tenant: str, turn: asyncio.Future[None]) -> None:
-        queue = self._queues.get(tenant, ())
-        if turn in queue:
-            self._queues[tenant].remove(turn)
-            if not queue:
-                del self._queues[tenant]
 
 
 class SharedThreads:

@@ -3,22 +3,32 @@
 A request has one tensor of shape (n, h) or (h,), n rows of h values; or several of shape (n,) or (n, 1), one for each
 column, so that names and numbers may stand in one row. Columns that the model has names for are found by these, in
 whichever order they come. NaN, and null in JSON, is a missing value.
+
+Triton's client sends a binary form by default, which is translated to the JSON form and back. There the header
+``Inference-Header-Content-Length`` says how many bytes of JSON there are; the data of the tensors with a
+``binary_data_size`` follow, one after another. Numbers are little-endian, truth values are a byte, a string is its
+length in four bytes and its UTF-8. NaN becomes null.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import msgspec
+import numpy as np
 from msgspec import Meta, Struct, structs
 
 from hammemo_server.edits.operations import Malformed, Token
-from hammemo_server.http.bodies import Question
+from hammemo_server.http.bodies import Question, decoded, encoded
+from hammemo_server.http.messages import BYTES, JSON, Answer, Refused, header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo_server.edits.limits import Limits
     from hammemo_server.http.answering import ReadyVersion, Stop
+    from hammemo_server.http.messages import Scope
 
 Length = Annotated[int, Meta(ge=0, le=2**31)]
 _MAX_INPUTS: Final = 2**16
@@ -91,6 +101,20 @@ class InferenceAnswer(Struct, frozen=True, omit_defaults=True):
     id: str | None = None
 
 
+LENGTH: Final = b"inference-header-content-length"
+_request_decoder: Final = msgspec.json.Decoder(InferenceRequest)
+_answer_decoder: Final = msgspec.json.Decoder(InferenceAnswer)
+_NUMBERS: Final = {
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (32, 64)},
+}
+_ALLOWED: Final[dict[str, tuple[type, ...]]] = {
+    "BYTES": (str, type(None)),
+    "BOOL": (bool,),
+    **dict.fromkeys(("FP32", "FP64"), (float, int, type(None))),
+}
+"""The types of entries in JSON; whole numbers have one."""
 _OF_LABELS: Final[dict[type, str]] = {str: "BYTES", bool: "BOOL", int: "INT64", float: "FP64"}
 
 
@@ -104,18 +128,10 @@ def _values(tensor: InputTensor) -> list[Token]:
     size = tensor.shape[0] * (tensor.shape[1] if len(tensor.shape) == 2 else 1)
     if size != len(data):
         raise Malformed(f"The tensor has {len(data)} entries, not the {size} of its shape.")
-    allowed = _allowed(tensor.datatype)
+    allowed = _ALLOWED.get(tensor.datatype, (int,))
     if any(type(entry) not in allowed for entry in data):
         raise Malformed(f"The tensor has entries that are not of datatype {tensor.datatype}.")
     return [float(entry) if type(entry) is int else entry for entry in data] if float in allowed else data
-
-
-def _allowed(datatype: str) -> tuple[type, ...]:
-    if datatype == "BYTES":
-        return (str, type(None))
-    if datatype == "BOOL":
-        return (bool,)
-    return (float, int, type(None)) if datatype.startswith("FP") else (int,)
 
 
 def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
@@ -194,3 +210,114 @@ def answered(ready: ReadyVersion, question: TensorQuestion, limits: Limits, stop
     """Return the labels as a tensor."""
     labels = ready.predict(_in_order(question, ready.column_names), stop).labels
     return InferenceAnswer(question.model, str(ready.version), [tensor_of(labels)], question.id)
+
+
+# The binary form
+
+
+def json_length(scope: Scope) -> int | None:
+    """Return how many bytes of a body are JSON; None where all are."""
+    given = header(scope, LENGTH)
+    if given is None:
+        return None
+    if not re.fullmatch(rb"[0-9]{1,18}", given):
+        raise Refused(400, "bad_request", "The header Inference-Header-Content-Length is not a number.")
+    return int(given)
+
+
+def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
+    """Return a request in its JSON form, and whether the answer is wanted in the binary form.
+
+    Examples
+    --------
+    >>> from hammemo_server.http.tensors import as_json
+    >>> tensor = b'{"name":"rows","shape":[1,1],"datatype":"INT8","parameters":{"binary_data_size":1}}'
+    >>> body = b'{"inputs":[' + tensor + b']}'
+    >>> as_json(body + bytes([7]), len(body))
+    (b'{"inputs":[{"name":"rows","shape":[1,1],"datatype":"INT8","data":[7],"parameters":null}]}', False)
+    """
+    if length > len(body):
+        raise Malformed(f"The body has {len(body)} bytes, fewer than Inference-Header-Content-Length says.")
+    request, inputs = decoded(_request_decoder, body[:length]), []
+    for tensor in request.inputs:
+        size = tensor.parameters.binary_data_size if tensor.parameters else None
+        if size is not None:
+            data = body[length : length + size]
+            length += size
+            tensor = structs.replace(tensor, data=_read(tensor, data, size), parameters=None)
+        inputs.append(tensor)
+    if length != len(body):
+        raise Malformed(f"The body has {len(body)} bytes, not the {length} that its tensors say.")
+    wanted = bool(request.parameters and request.parameters.binary_data_output)
+    for output in request.outputs or ():
+        wanted = bool(output.parameters and output.parameters.binary_data)
+    parameters = structs.replace(request.parameters, binary_data_output=False) if request.parameters else None
+    plain = [structs.replace(output, parameters=None) for output in request.outputs] if request.outputs else None
+    return encoded(structs.replace(request, inputs=inputs, parameters=parameters, outputs=plain)), wanted
+
+
+def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
+    """Return the values of a tensor."""
+    if tensor.data is not None or len(data) != size:
+        raise Malformed(f"The tensor {tensor.name!r} has data twice, or fewer bytes than it says.")
+    if tensor.datatype == "BYTES":
+        return _strings(tensor.name, data)
+    dtype = _NUMBERS.get(tensor.datatype, np.dtype(np.uint8))  # else BOOL
+    if size % dtype.itemsize:
+        raise Malformed(f"The tensor {tensor.name!r} has {size} bytes, which is not a whole number of its values.")
+    values = np.frombuffer(data, dtype)
+    if tensor.datatype == "BOOL":
+        if (values > 1).any():
+            raise Malformed(f"The tensor {tensor.name!r} has a byte that is neither 0 nor 1.")
+        values = values.astype(bool)
+    elif np.isinf(values).any():  # JSON has no word for it
+        raise Malformed(f"The tensor {tensor.name!r} has an infinite number.")
+    found: list[Any] = values.tolist()
+    return found
+
+
+def _strings(name: str, data: bytes) -> list[Any]:
+    found, at = [], 0
+    try:
+        while at < len(data):
+            end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+            if end > len(data) or at + 4 > len(data):
+                raise Malformed(f"The tensor {name!r} ends within a string.")
+            found.append(data[at + 4 : end].decode())
+            at = end
+    except UnicodeDecodeError:
+        raise Malformed(f"The tensor {name!r} has a string that is not UTF-8.") from None
+    return found
+
+
+def as_binary(answer: Answer) -> Answer:
+    """Return an answer in the binary form."""
+    found = _answer_decoder.decode(answer.body)
+    outputs, data = [], b""
+    for output in found.outputs:
+        written = _written(output)
+        data += written
+        outputs.append(structs.replace(output, data=None, parameters=TensorParameters(len(written))))
+    body = encoded(structs.replace(found, outputs=outputs))
+    return Answer(body + data, answer.status, BYTES, (*answer.headers, (LENGTH, str(len(body)).encode())))
+
+
+def _written(output: OutputTensor) -> bytes:
+    values = output.data or []
+    if output.datatype == "BYTES":
+        strings = [value.encode() for value in values]
+        return b"".join(len(string).to_bytes(4, "little") + string for string in strings)
+    return np.array(values, _NUMBERS.get(output.datatype, np.dtype(np.uint8))).tobytes()
+
+
+def json_scope(scope: Scope, body: bytes) -> Scope:
+    """Return the scope of a request whose body was translated."""
+    others = [
+        (name, value) for name, value in scope["headers"] if name not in (LENGTH, b"content-type", b"content-length")
+    ]
+    return {**scope, "headers": [*others, (b"content-type", JSON), (b"content-length", str(len(body)).encode())]}
+
+
+def version_of(answer: Answer) -> str:
+    """Return the version of the model that gave an answer in the JSON form."""
+    return _answer_decoder.decode(answer.body).model_version

@@ -27,7 +27,7 @@ import time
 import weakref
 from dataclasses import dataclass
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-ROLES: Final = ("read", "learn", "forget", "admin", "audit", "metrics")
+Role = Literal["read", "learn", "forget", "admin", "audit", "metrics"]
+ROLES: Final = get_args(Role)
 """read asks and describes; learn and forget edit, and forget refits; admin makes, removes, uploads and downloads
 models, reads metrics; audit reads the audit record; metrics reads metrics, and nothing else."""
 
-LOCAL_TENANT: Final = "default"
-"""The tenant of a server without a token file."""
 
 _TOKEN: Final = re.compile(r"hm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _NO_HASH: Final = "0" * 64
@@ -69,6 +68,8 @@ class Caller:
 
 NO_CALLER: Final = Caller("", frozenset())
 """The caller before a token was read."""
+LOCAL_CALLER: Final = Caller("default", frozenset(ROLES), "local")
+"""The one caller of a server without tokens: everything is theirs."""
 
 
 class StoredToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +78,7 @@ class StoredToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{12}\Z")]
     name: Annotated[str, Meta(max_length=100)]
     tenant: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
-    roles: Annotated[tuple[Literal["read", "learn", "forget", "admin", "audit", "metrics"], ...], Meta(min_length=1)]
+    roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
     hash: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     expires: Annotated[int, Meta(gt=0, lt=_LAST_EXPIRY)] | None
     """When it expires, in seconds since 1970; None for never."""
@@ -92,11 +93,6 @@ class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decoder: Final = msgspec.json.Decoder(_TokenFile)
-
-
-def local_caller() -> Caller:
-    """Return the one caller of a server without tokens: everything is theirs."""
-    return Caller(LOCAL_TENANT, frozenset(ROLES), "local")
 
 
 def new_token(tenant: str, roles: Iterable[str], name: str = "", days: float | None = None) -> tuple[str, StoredToken]:
@@ -183,25 +179,18 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries: dict[str, StoredToken] = {}
-        self._callers: dict[str, Caller] = {}
         self._content, self._failure = _content_of(path), ""
-        self._take(_entries_of(path, self._content))
+        self._entries = _by_id(_entries_of(path, self._content))
         if not self._entries:
             raise ValueError(f"{path} holds no token, so every request is refused: run `hammemo tokens add {path}`.")
         threading.Thread(target=_keep_looking, args=(weakref.ref(self),), name="tokens", daemon=True).start()
-
-    def _take(self, entries: list[StoredToken]) -> None:
-        self._callers = {entry.id: _caller_of(entry) for entry in entries}
-        self._entries = {entry.id: entry for entry in entries}
 
     def look(self) -> None:
         """Read the file again, and take its tokens if it holds others than before."""
         try:
             content = _content_of(self.path)
             if content != self._content:
-                self._take(_entries_of(self.path, content))
-                self._content = content
+                self._entries, self._content = _by_id(_entries_of(self.path, content)), content
                 log.info("tokens_read", extra={"facts": {"tokens": len(self._entries)}})
             self._failure = ""
         except (OSError, ValueError) as error:
@@ -209,33 +198,29 @@ class Tokens:
                 self._failure = str(error)
                 log.error("tokens_not_read", extra={"facts": {"error": type(error).__name__, "reason": str(error)}})
 
-    @property
-    def tenants(self) -> frozenset[str]:
-        """All tenants that have a token."""
-        return frozenset(entry.tenant for entry in self._entries.values())
-
     def caller(self, token: str) -> Caller | None:
         """Return who has this token, or None; one that has expired is no token."""
         parts = _TOKEN.fullmatch(token)
         key, secret = parts.groups() if parts else ("", "")
-        entry = self._entries.get(key)
+        entry, caller = self._entries.get(key, (None, None))
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if entry is None or not right or (entry.expires is not None and time.time() >= entry.expires):
             return None
-        return self._callers.get(key)
+        return caller
 
 
 def _keep_looking(found: weakref.ref[Tokens]) -> None:
     """Read a file again every second, as long as its tokens are used."""
-    while True:
-        time.sleep(_LOOK_AGAIN)
-        tokens = found()
-        if tokens is None:
-            return
+    while (tokens := found()) is not None:
         tokens.look()
         del tokens
+        time.sleep(_LOOK_AGAIN)
 
 
-def _caller_of(entry: StoredToken) -> Caller:
-    implied = {"metrics"} if "admin" in entry.roles else set()
-    return Caller(entry.tenant, frozenset(entry.roles) | implied, entry.name)
+def _by_id(entries: list[StoredToken]) -> dict[str, tuple[StoredToken, Caller]]:
+    """Return tokens, and who has them, by their ids."""
+    return {entry.id: (entry, Caller(entry.tenant, _roles_of(entry), entry.name)) for entry in entries}
+
+
+def _roles_of(entry: StoredToken) -> frozenset[str]:
+    return frozenset((*entry.roles, "metrics") if "admin" in entry.roles else entry.roles)

@@ -28,22 +28,7 @@ from hammemo.models.editing import mute_forgetting_warning, take_state
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.models.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo_server.edits.operations import (
-    Content,
-    LoggedChange,
-    LoggedChoice,
-    LoggedDocuments,
-    LoggedRefit,
-    LoggedRows,
-    Malformed,
-    NothingKept,
-    NothingLearnt,
-    NotStored,
-    ServiceError,
-    Token,
-    UnknownKind,
-    decoded,
-)
+from hammemo_server.edits import operations as edits
 from hammemo_server.edits.refits import chooses_at_refit, packed, packed_choice, take, take_choice
 from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.store.log import LogDamaged, Overtaken
@@ -97,7 +82,7 @@ class Applier:
     model: Learner | None
     settings: Settings
     limits: Limits | None = None
-    refused: dict[int, ServiceError] = field(default_factory=dict)
+    refused: dict[int, edits.ServiceError] = field(default_factory=dict)
     logged: dict[int, bytes] = field(default_factory=dict)
     _is_refitted: bool = field(default=False, init=False)
     """Whether nothing was learnt or forgotten since the vote was fitted here."""
@@ -106,7 +91,7 @@ class Applier:
         if self.model is not None:
             self.model = self.model.snapshot()
 
-    def apply(self, bodies: Sequence[Content]) -> None:
+    def apply(self, bodies: Sequence[edits.Content]) -> None:
         """Apply edits in this order, as far as they are not refused."""
         for first, last in _runs(bodies):
             start = first
@@ -120,19 +105,19 @@ class Applier:
             return self.model.state.holds_nothing
         return self.model is None or bool(self.model.memory_.undecided())
 
-    def _try(self, bodies: Sequence[Content], start: int, stop: int) -> None:
+    def _try(self, bodies: Sequence[edits.Content], start: int, stop: int) -> None:
         first = bodies[start]
         try:
-            if isinstance(first, LoggedRefit):  # it is alone in its run
+            if isinstance(first, edits.LoggedRefit):  # it is alone in its run
                 self._refit(first, start)
-            elif isinstance(first, LoggedChoice):  # so is this
+            elif isinstance(first, edits.LoggedChoice):  # so is this
                 self._take_choice(first)
-            elif isinstance(first, LoggedChange):  # and this
+            elif isinstance(first, edits.LoggedChange):  # and this
                 self._apply(first)
-            elif isinstance(first, LoggedDocuments):
-                self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
+            elif isinstance(first, edits.LoggedDocuments):
+                self._change_documents([body for body in bodies[start:stop] if isinstance(body, edits.LoggedDocuments)])
             else:
-                self._change([body for body in bodies[start:stop] if isinstance(body, LoggedRows)])
+                self._change([body for body in bodies[start:stop] if isinstance(body, edits.LoggedRows)])
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the edits beside it are not at fault
@@ -143,10 +128,10 @@ class Applier:
             self._try(bodies, start, middle)
             self._try(bodies, middle, stop)
 
-    def _change(self, run: Sequence[LoggedRows]) -> None:
+    def _change(self, run: Sequence[edits.LoggedRows]) -> None:
         """Learn or forget a run of edits, all of them or none."""
         model, learn = self._for_rows(run[0]), run[0].kind == "learn"
-        rows: list[list[Token]] = [row for body in run for row in body.rows]
+        rows: list[list[edits.Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         rows = self._with_dates(rows)
         is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing  # it is fitted to these rows
@@ -158,14 +143,14 @@ class Applier:
             model.forget(rows, labels)
         self.model, self._is_refitted = model, False
 
-    def _for_rows(self, first: LoggedRows) -> Learner:
+    def _for_rows(self, first: edits.LoggedRows) -> Learner:
         """Return the model, opened if it was not, or refuse rows that it does not take."""
         if self.settings.documents is not None:
-            raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
+            raise edits.Malformed("This model learns documents: send these with learn-stream and forget-stream.")
         model = self.model or self._opened(first)
         columns = len(first.rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
-            raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+            raise edits.Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
         return model
 
     def _with_dates(self, rows: list[list[Any]]) -> list[list[Any]]:
@@ -179,12 +164,12 @@ class Applier:
                 row[j] = _date(row[j], i, j)
         return made
 
-    def _apply(self, change: LoggedChange) -> None:
+    def _apply(self, change: edits.LoggedChange) -> None:
         """Forget and learn in one step, both or none."""
         if change.n_rows:
             model = self._for_rows(change.forgotten if change.gone else change.learnt)
         elif self.model is None:
-            raise Malformed("It is not known how many columns this model has: name them when it is made.")
+            raise edits.Malformed("It is not known how many columns this model has: name them when it is made.")
         else:
             model = self.model
         gone: Any = (self._with_dates(change.gone), change.gone_labels) if change.gone else None
@@ -193,14 +178,14 @@ class Applier:
         model.apply(learnt, gone, position=change.position, choose=False)
         self.model, self._is_refitted = model, self._is_refitted and not change.n_rows and not change.everything
 
-    def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
+    def _change_documents(self, run: Sequence[edits.LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
         model, given = self.model, self.settings.documents
         if isinstance(model, MemoryRegressor):
-            raise Malformed("This model predicts numbers: send rows and labels, which are its targets.")
+            raise edits.Malformed("This model predicts numbers: send rows and labels, which are its targets.")
         cutting = None if model is None else model.cutting_ if given is None else given.cutting
         if model is None or cutting is None:
-            raise Malformed(
+            raise edits.Malformed(
                 "It is not known how this model cuts documents into examples: it was not fitted to documents, or not "
                 "all were cut alike, or its file is an old one. Send rows and labels, or fit a model with fit_stream, "
                 "and upload it under another name."
@@ -217,34 +202,32 @@ class Applier:
             (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents, **how)
         self._is_refitted = False
 
-    def _refit(self, edit: LoggedRefit, place: int) -> None:
+    def _refit(self, edit: edits.LoggedRefit, place: int) -> None:
         """Fit the vote again, or take what the writer of the log has fitted."""
         if self.model is None:
-            raise NothingLearnt(
+            raise edits.NothingLearnt(
                 "The model holds no example, so there is nothing to fit its vote to: let it learn first."
             )
         if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
             self.logged[place] = self._chosen_again(self.model).body()
         elif edit.fitted is None:
-            self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
+            self.logged[place] = edits.LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
-        if isinstance(self.model, MemoryClassifier):
-            take_state(
-                self.model, with_fitted_weights(self.model.settings(), self.model.state)
-            )  # also where they are as before
+        if isinstance(self.model, MemoryClassifier):  # also where the weights are as before
+            take_state(self.model, with_fitted_weights(self.model.settings(), self.model.state))
 
-    def _chosen_again(self, model: Learner) -> LoggedChoice:
+    def _chosen_again(self, model: Learner) -> edits.LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
-        choice = LoggedChoice("choice", packed_choice(model.snapshot().refit()))
+        choice = edits.LoggedChoice("choice", packed_choice(model.snapshot().refit()))
         self._take_choice(choice)
         self._is_refitted = True
         return choice
 
-    def _take_choice(self, choice: LoggedChoice) -> None:
+    def _take_choice(self, choice: edits.LoggedChoice) -> None:
         """Take the layout that was chosen by the rows of this version or of an earlier one."""
         if self.model is None:
-            raise NothingLearnt("The model holds no example, so no sites were chosen by any.")
+            raise edits.NothingLearnt("The model holds no example, so no sites were chosen by any.")
         take_choice(self.model, choice.chosen)
         take_state(self.model, self.model.state.but(stale=choice.late))
         self._is_refitted = False
@@ -254,7 +237,7 @@ class Applier:
         if self._is_refitted or (isinstance(model, MemoryClassifier) and not model.vote_.fits_weights):
             return b""
         if model.state.kept is None or isinstance(model, MemoryRegressor):
-            raise NothingKept(
+            raise edits.NothingKept(
                 "The model keeps no rows (keep=False or 'digests'), so its weights cannot be fitted again. Fit it "
                 "again where the examples are, and upload it under another name."
             )
@@ -263,10 +246,10 @@ class Applier:
         self.model, self._is_refitted = fitted, True
         return weights
 
-    def _opened(self, first: LoggedRows) -> Learner:
+    def _opened(self, first: edits.LoggedRows) -> Learner:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
-            raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
+            raise edits.NotStored("Nothing was learnt yet, so there is nothing to forget.")
         h = self.settings.width or len(first.rows[0])
         if self.limits is not None and not self.settings.predicts_numbers:
             check_parts(self.settings.model(), h, self.limits)
@@ -282,27 +265,27 @@ def _date(value: Any, i: int, j: int) -> datetime | None:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise Malformed(
+        raise edits.Malformed(
             f"Row {i}, column {j}: {str(value)[:40]!r} is not a date such as 2026-11-17 or 2026-11-17T08:00:00Z."
         ) from None
 
 
-def has_example(document: Sequence[Token], n_context: int) -> bool:
+def has_example(document: Sequence[edits.Token], n_context: int) -> bool:
     """Return whether something is learnt of a document: it has a token after the first `n_context`."""
     return any(token != NO_TOKEN for token in document[n_context:])
 
 
-def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
+def _check_long_enough(body: edits.LoggedDocuments, n_context: int) -> None:
     """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
 
     A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
     """
     if body.learns and not any(has_example(document, n_context) for document in body.documents):
         least = f"more than {n_context} tokens" if n_context else "a token other than NO_TOKEN"
-        raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
+        raise edits.Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
     shortest = min(map(len, body.documents))
     if not body.learns and shortest <= n_context:
-        raise Malformed(
+        raise edits.Malformed(
             f"A document has {shortest} tokens, and this model learns what comes after the first {n_context}: nothing "
             "of it would be forgotten. Nothing was changed; leave it out."
         )
@@ -349,11 +332,9 @@ def _replayed(log: Log, state: State, settings: Settings, journal: Journal | Non
             return state
         applier = Applier(state.model, settings)
         try:
-            contents = (
-                [decoded(body) for body in bodies] if journal is None else journal.contents(state.version, bodies)
-            )
+            contents = list(map(edits.decoded, bodies)) if journal is None else journal.contents(state.version, bodies)
             applier.apply(contents)
-        except UnknownKind as error:
+        except edits.UnknownKind as error:
             raise LogDamaged(
                 f"The log has an edit of the kind {str(error)!r} after position {state.version}, which this version of "
                 "hammemo does not know: use the version that wrote it, or a newer one."
@@ -366,7 +347,7 @@ def _replayed(log: Log, state: State, settings: Settings, journal: Journal | Non
         state = State(applier.model, state.version + len(bodies))
 
 
-def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
+def _runs(bodies: Sequence[edits.Content]) -> Iterator[tuple[int, int]]:
     """Yield the ends of runs of edits that can be applied together."""
     start, rows, before = 0, 0, None
     for i, body in enumerate(bodies):
@@ -379,11 +360,11 @@ def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
         yield start, len(bodies)
 
 
-def _group(body: Content) -> tuple[str, type, int] | None:
+def _group(body: edits.Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
-    if isinstance(body, (LoggedRefit, LoggedChoice, LoggedChange)):
+    if isinstance(body, (edits.LoggedRefit, edits.LoggedChoice, edits.LoggedChange)):
         return None
-    if isinstance(body, LoggedDocuments):
+    if isinstance(body, edits.LoggedDocuments):
         kinds, width = {type(token) for document in body.documents for token in document}, 0
     else:
         kinds, width = set(map(type, body.labels)), len(body.rows[0])
@@ -391,11 +372,11 @@ def _group(body: Content) -> tuple[str, type, int] | None:
     return (body.kind, kind, width) if kind is str or kind is int else None
 
 
-def _refusal(error: Exception) -> ServiceError:
-    if isinstance(error, ServiceError):
+def _refusal(error: Exception) -> edits.ServiceError:
+    if isinstance(error, edits.ServiceError):
         return error
     if isinstance(error, NotStoredError):
-        return NotStored(str(error))
+        return edits.NotStored(str(error))
     if isinstance(error, (ValueError, TypeError, OverflowError)):
-        return Malformed(str(error))
-    return Malformed(f"The model cannot take this edit ({type(error).__name__}).")
+        return edits.Malformed(str(error))
+    return edits.Malformed(f"The model cannot take this edit ({type(error).__name__}).")

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -59,10 +59,13 @@ from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_da
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
     from hammemo_server.store.base_log import Store
+
+    AnyPath = str | os.PathLike[str]
+    Frames = Iterator[tuple[str, list[tuple[Any, ...]]]]
 
 ENDING: Final = ".backup"
 _TRIES: Final = 5
@@ -92,13 +95,7 @@ class Restored(NamedTuple):
 
 
 def back_up(
-    store: Store,
-    tenant: str,
-    model: str,
-    target: str | os.PathLike[str],
-    *,
-    keys: str | os.PathLike[str] | None = None,
-    days: float = 30.0,
+    store: Store, tenant: str, model: str, target: AnyPath, *, keys: AnyPath | None = None, days: float = 30.0
 ) -> Written:
     """Write a backup of one model, which another process may write and serve, into a folder.
 
@@ -113,20 +110,18 @@ def back_up(
     days : float
         After how many days the key of the backup expires.
     """
-    log = store.open(tenant, model, replica=True)
-    try:
+    with closing(store.open(tenant, model, replica=True)) as log:
         if not Settings.read(log.settings).has_subjects:
             return _written(log, tenant, model, Path(target), None, 0.0)
         if keys is None:
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
         drop_expired(keys)
-        log.vault = vault_of(log, keys)
-        Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
-        return _written(log, tenant, model, Path(target), log.vault, days)
-    except KeyGone as error:
-        raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
-    finally:
-        log.close()
+        try:
+            log.vault = vault_of(log, keys)
+            Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
+            return _written(log, tenant, model, Path(target), log.vault, days)
+        except KeyGone as error:
+            raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
 
 
 def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float) -> Written:
@@ -188,7 +183,7 @@ def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tu
 # Restoring
 
 
-def newest_backups(folder: str | os.PathLike[str]) -> list[Path]:
+def newest_backups(folder: AnyPath) -> list[Path]:
     """Return the newest backup of each model in a folder and the folders in it."""
     newest: dict[tuple[str, str], tuple[str, str, Path]] = {}
     for path in sorted(Path(folder).rglob(f"*{ENDING}")):
@@ -204,12 +199,12 @@ def newest_backups(folder: str | os.PathLike[str]) -> list[Path]:
 
 def restore(
     store: Store,
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
-    keys: str | os.PathLike[str] | None = None,
+    keys: AnyPath | None = None,
     to: tuple[str, str] | None = None,
     original_lost: bool = False,
-    receipts: str | os.PathLike[str] | None = None,
+    receipts: AnyPath | None = None,
     again: Collection[str] = (),
 ) -> Restored:
     """Make a model of a backup.
@@ -252,9 +247,8 @@ def restore(
                 store.receive(hidden, name, copied)
                 version, erased = _finished(store, hidden, name, keys, header, key, copied, wanted)
                 if not store.rename(hidden, name, (tenant, name)):
-                    raise Exists(
-                        f"There is a model {name!r} meanwhile: delete it first, or restore under another name."
-                    )
+                    meanwhile = f"There is a model {name!r} meanwhile: delete it first, or restore under another name."
+                    raise Exists(meanwhile)
             except BaseException:
                 with suppress(LogError):
                     store.delete(hidden, name)
@@ -266,7 +260,7 @@ def restore(
     return Restored(tenant, name, version, erased)
 
 
-def _key_of(header: Header, keys: str | os.PathLike[str] | None) -> BackupKey | None:
+def _key_of(header: Header, keys: AnyPath | None) -> BackupKey | None:
     """Return the key of a backup; None for one that is not encrypted."""
     if header.expires is None:
         return None
@@ -282,9 +276,7 @@ def _key_of(header: Header, keys: str | os.PathLike[str] | None) -> BackupKey | 
     return found
 
 
-def _copied(
-    frames: Iterator[tuple[str, list[tuple[Any, ...]]]], keys: str | os.PathLike[str] | None, database: bytes
-) -> Copied:
+def _copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copied:
     """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
     kind, rows = next(frames)
     if kind != "about" or len(rows) != 1:
@@ -299,7 +291,7 @@ def _copied(
     return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
 
 
-def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[bytes, Iterator[Any]]:
+def _snapshot(frames: Frames) -> tuple[bytes, Frames]:
     parts: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
@@ -308,9 +300,7 @@ def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[byte
     return b"".join(parts), iter(())
 
 
-def _resealed(
-    frames: Iterable[tuple[str, list[tuple[Any, ...]]]], vault: Vault | None, database: bytes
-) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+def _resealed(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
     """Yield rows as the new database holds them."""
     wrapping, n = 0, BUCKET
     for kind, rows in frames:
@@ -336,7 +326,7 @@ def _finished(
     store: Store,
     tenant: str,
     name: str,
-    keys: str | os.PathLike[str] | None,
+    keys: AnyPath | None,
     header: Header,
     key: BackupKey | None,
     copied: Copied,
@@ -375,14 +365,14 @@ def _finished(
     return version, erased
 
 
-def remove_drafts(store: Store, keys: str | os.PathLike[str] | None) -> None:
+def remove_drafts(store: Store, keys: AnyPath | None) -> None:
     """Remove what killed restores have left, unless a restore runs now: it removes them itself."""
     if store.drafts():
         with suppress(InUse), store.restoring(0):
             _remove_drafts(store, keys)
 
 
-def _remove_drafts(store: Store, keys: str | os.PathLike[str] | None) -> None:
+def _remove_drafts(store: Store, keys: AnyPath | None) -> None:
     """Remove all drafts, and the keys that were made for them; no restore runs."""
     for tenant, name in store.drafts():
         with suppress(InUse):

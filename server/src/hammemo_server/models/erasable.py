@@ -15,18 +15,7 @@ import numpy as np
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.receipts.receipt import keyed_digest
 from hammemo.receipts.row_hash import RowHash
-from hammemo_server.edits.operations import (
-    Acknowledgement,
-    LoggedChange,
-    LoggedChoice,
-    LoggedRefit,
-    NoSuchSubject,
-    checked,
-    decoded,
-    digest,
-    parts_by_owner,
-    parts_of,
-)
+from hammemo_server.edits import operations as edits
 from hammemo_server.erasure.journal import ErasureFacts, destroy, opened_facts, sealed_body, sealed_facts
 from hammemo_server.erasure.receipts import Signing, issue
 from hammemo_server.models.applying import Applier, State
@@ -41,7 +30,6 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
-    from hammemo_server.edits.operations import Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log
 
@@ -82,42 +70,36 @@ class ErasableModel(WrittenModel):
                 self._journal.check_keys(self.name)
         super()._commit(group)
 
-    def _waiting(self, edit: Edit, token: str) -> Waiting:
-        content, body = checked(edit, self._limits)
+    def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
+        content, body = edits.checked(edit, self._limits)
         vault, key = self._journal.vault, self._log.key
         op = vault.hashed_op(edit.op)
-        if edit.kind == "refit":
-            return Waiting(op, body, content, digest(body, key), token=token, request=edit.op)
-        named, owners = parts_of(edit, content, body)
+        named, owners = edits.parts_of(edit, content, body)
         parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
         made = Waiting(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
         if edit.kind == "forget_subject":
             self._make_erasure(made, refit=edit.refit)
         elif not parts:
-            made.digest = digest(body, key)
+            made.digest = edits.digest(body, key)
         return made
 
     def _make_erasure(self, waiting: Waiting, *, refit: bool) -> None:
         waiting.refit = refit
-        waiting.digest = digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
+        waiting.digest = edits.digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
 
     def erase_again(self, erased: Sequence[ErasedSubject]) -> int:
         """Erase subjects that were erased after the backup from which the model was restored; return how many."""
-        content = LoggedRefit()
+        content = edits.LoggedRefit()
         body, futures = content.body(), []
         for one in erased:
             parts = {bytes.fromhex(one.subject): body}
             request = self._journal.vault.request_of(one)
             waiting = Waiting(one.op, body, content, b"", request=request, parts=parts)
             self._make_erasure(waiting, refit=one.refit)
-            futures.append(waiting.future)
-            with self._arrived:
-                self._queue.append(waiting)
-                self._queued_bytes += len(body)
-                self._arrived.notify()
+            futures.append(self._enqueue(waiting))
         refused = [future.exception() for future in futures]
         for error in refused:
-            if error is not None and not isinstance(error, NoSuchSubject):  # the backup need not hold all of them
+            if error is not None and not isinstance(error, edits.NoSuchSubject):  # the backup need not hold all of them
                 raise error
         self.finish_erasures()
         return refused.count(None)
@@ -126,12 +108,9 @@ class ErasableModel(WrittenModel):
         """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
         if not group:
             self._touched.clear()
-        elif (
-            not super()._may_join(waiting, group)
-            or waiting.erases != group[0].erases
-            or waiting.empties
-            or group[-1].empties
-        ):
+        elif waiting.erases != group[0].erases or waiting.empties or group[-1].empties:
+            return False
+        if not super()._may_join(waiting, group):
             return False
         if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
             return False
@@ -151,16 +130,18 @@ class ErasableModel(WrittenModel):
     def _name_everything(self, waiting: Waiting) -> None:
         """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
         content, sent = waiting.content, waiting.parts
-        assert isinstance(content, LoggedChange)
+        assert isinstance(content, edits.LoggedChange)
         with self._lease_kept():
             held = self._journal.held_by_all(self._state.version + 1)
         owners = [subject for subject, rows in held.items() for _ in rows.rows]
         owners += [list(sent)[owner] for owner in waiting.owners] or list(sent) * len(content.rows)
         gone = [row for rows in held.values() for row in rows.rows]
         labels = [label for rows in held.values() for label in rows.labels]
-        waiting.content = LoggedChange("apply", gone, labels, content.rows, content.labels, position=content.position)
+        waiting.content = edits.LoggedChange(
+            "apply", gone, labels, content.rows, content.labels, position=content.position
+        )
         waiting.body, waiting.sent = waiting.content.body(), sent
-        waiting.parts, waiting.owners = parts_by_owner(owners, waiting.content, waiting.body)
+        waiting.parts, waiting.owners = edits.parts_by_owner(owners, waiting.content, waiting.body)
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits without those that forget rows which are not their subject's; these are refused."""
@@ -190,10 +171,8 @@ class ErasableModel(WrittenModel):
         if not waiting.parts:
             return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
-        said, known_by = waiting.content, waiting.digest or digest
-        return Entry(
-            waiting.op, known_by, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
-        )
+        entry = entry_of(waiting, body, receipt)
+        return entry._replace(digest=waiting.digest or digest, journal=journal, new_keys=new_keys)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
         if not waiting.parts:  # a refit removes nothing
@@ -233,21 +212,21 @@ class ErasableModel(WrittenModel):
         with self._due:
             self._due.notify()
         for version, one in enumerate(removed, before.version + 1):
-            one.waiting.future.set_result(Acknowledgement(version, "applied"))
+            one.waiting.future.set_result(edits.Acknowledgement(version, "applied"))
 
     def _removed(self, applier: Applier, waiting: Waiting) -> Removed | None:
         """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
             if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
-                waiting.future.set_result(Acknowledgement(erasure.position, "repeated"))
+                waiting.future.set_result(edits.Acknowledgement(erasure.position, "repeated"))
             else:
                 waiting.refuse(reused(waiting.request))
             return None
         found = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
         if found is None:
             self._log.renew_lease()  # only the writer may refuse, too
-            waiting.refuse(NoSuchSubject("There is no such subject in this model."))
+            waiting.refuse(edits.NoSuchSubject("There is no such subject in this model."))
             return None
         key, content = found
         counts = _counts(applier.model)
@@ -270,29 +249,19 @@ class ErasableModel(WrittenModel):
         records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
         contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
-        digest_before = keyed_digest(vault.keys(), model.digest())
-        layout = refit is not None and isinstance(decoded(refit), LoggedChoice)
+        before = keyed_digest(vault.keys(), model.digest())
+        layout = refit is not None and isinstance(edits.decoded(refit), edits.LoggedChoice)
         entries = []
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
-            op, version = waiting.op, state.version
-            facts = ErasureFacts(
-                waiting.request,
-                version,
-                digest_before,
-                rows,
-                labels,
-                layout,
-                refit is not None,
-                self._hash_of(waiting),
-                contents,
-            )
+            op, version, whose, fitted = waiting.op, state.version, self._hash_of(waiting), refit is not None
+            facts = ErasureFacts(waiting.request, version, before, rows, labels, layout, fitted, whose, contents)
             erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
             body = journal.erasure_body(key)
             entries.append(Entry(op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure))
         if refit is not None:
             position = state.version + len(entries) + 1
             op = f"refit {position}"  # no id of a client has a space
-            entries.append(Entry(op, digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
+            entries.append(Entry(op, edits.digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
         return entries
 
     def _hash_of(self, waiting: Waiting) -> str:
@@ -349,7 +318,7 @@ def _record(vault: Vault, waiting: Waiting, position: int) -> ErasedSubject:
 def _refitted(applier: Applier) -> bytes | None:
     """Refit the model; return the body for the log, None where there is nothing to be fitted to."""
     applier.logged.clear()
-    applier.apply([LoggedRefit()])
+    applier.apply([edits.LoggedRefit()])
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 

@@ -9,83 +9,34 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
-
-from hammemo_server.edits.operations import ServiceError
-from hammemo_server.models.writer import WrittenModel
-from hammemo_server.store.log import LogError
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from hammemo_server.models.served import ServedModel
-    from hammemo_server.store.base_log import Store
 
 _KEPT_SECONDS: Final = 1.0
 
 Result = TypeVar("Result")
 
 
-class Probed(Protocol):
-    """What is known of a host here."""
-
-    replica: bool
-    store: Store
-
-    def opened(self) -> list[ServedModel]:
-        """Return the models that are open."""
-
-    def tenants(self) -> list[str]:
-        """Return all tenants."""
-
-    def names(self, tenant: str) -> list[str]:
-        """Return the names of a tenant's models."""
-
-    def get(self, tenant: str, name: str) -> ServedModel:
-        """Return a model, opened if it was not."""
-
-
 class Health:
-    """What probes ask of a host."""
+    """What probes ask of a host.
 
-    def __init__(self, host: Probed) -> None:
-        self._host = host
-        self.answers = _Looked(self._look_for_answers)
-        """Whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
-        self.unwritable = _Looked(self._look_for_edits)
-        """The open models, as tenant/name, whose edits cannot be made durable; None where the store takes none."""
+    Parameters
+    ----------
+    can_answer : function
+        Returns whether a question can be answered.
+    unwritable : function
+        Returns the open models, as tenant/name, whose edits cannot be made durable; None where the store takes none.
+    """
 
-    def _look_for_answers(self) -> bool:
-        host = self._host
-        if not host.store.is_there():
-            return False
-        if host.opened():
-            return True
-        try:
-            places = [(tenant, name) for tenant in host.tenants() for name in host.names(tenant)]
-        except ServiceError:
-            return False
-        for tenant, name in places:
-            with suppress(ServiceError):
-                host.get(tenant, name)
-                return True
-        return not places
-
-    def _look_for_edits(self) -> list[str] | None:
-        host = self._host
-        if host.replica or not host.store.is_there():
-            return None
-        try:
-            host.store.check_writable()
-        except LogError:
-            return None
-        written = [model for model in host.opened() if isinstance(model, WrittenModel)]
-        return sorted(f"{model.tenant}/{model.name}" for model in written if not model.can_edit)
+    def __init__(self, can_answer: Callable[[], bool], unwritable: Callable[[], list[str] | None]) -> None:
+        self.answers = _Looked(can_answer)
+        self.unwritable = _Looked(unwritable)
 
 
 class _Looked(Generic[Result]):
-    """A result that is found out again when it is older than a second."""
+    """A result that is found out again when it was asked for more than a second ago."""
 
     def __init__(self, look: Callable[[], Result]) -> None:
         self._look, self._lock = look, threading.Lock()
@@ -98,10 +49,6 @@ class _Looked(Generic[Result]):
         with self._lock:
             found = self._found
             if found is None or (found.done() and time.monotonic() - self._at > _KEPT_SECONDS):
-                found = self._found = self._threads.submit(self._looked)
+                found, self._at = self._threads.submit(self._look), time.monotonic()
+                self._found = found
             return found
-
-    def _looked(self) -> Result:
-        found = self._look()
-        self._at = time.monotonic()
-        return found

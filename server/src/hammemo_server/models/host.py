@@ -8,10 +8,9 @@ other tenants never wait for it. The lock of the host is held only while its dic
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,6 +31,7 @@ from hammemo_server.edits.operations import (
     NoSuchModel,
     NothingLearnt,
     QuotaReached,
+    ServiceError,
     TooLarge,
     Unavailable,
     check_name,
@@ -43,9 +43,9 @@ from hammemo_server.erasure.receipts import Signing
 from hammemo_server.models.backups import remove_drafts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.health import Health
-from hammemo_server.models.replica import ReplicaModel
+from hammemo_server.models.replica import ModelWithoutKeys, ReplicaModel
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.models.without_keys import ModelWithoutKeys
 from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
 from hammemo_server.store.log import ListFacts, LogError
@@ -55,11 +55,8 @@ from hammemo_server.store.vault import KeyGone, Vault
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo_server.models.served import ServedModel
     from hammemo_server.store.base_log import Log, Store
 
-
-_logger = logging.getLogger("hammemo_server")
 
 _LISTS: Final = ".lists"
 """Under which name a quota counts lists: no model can have it."""
@@ -111,7 +108,7 @@ class Host:
         self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
         if self.keys is not None and not replica:
             drop_expired(self.keys)
-        self.health = Health(self)
+        self.health = Health(self._can_answer, self._unwritable)
         with _reaching("The logs cannot be reached"):
             self.store = store_of(self.folder, log, replica=replica)
             if not replica:
@@ -121,7 +118,7 @@ class Host:
         self._quotas: dict[str, Quota] = {}
         self._tenants: dict[str, threading.RLock] = {}
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
 
     def __enter__(self) -> Host:
         return self
@@ -131,22 +128,18 @@ class Host:
 
     def create(self, tenant: str, name: str, settings: dict[str, Any]) -> ServedModel:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
-        _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
-        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be made", tenant, name):
             self._check_free(tenant, name)
             if name not in self.store.names(tenant):
                 self.quota(tenant).check(Usage(bytes=MODEL_BYTES))
-            if not self.store.create(tenant, name, checked.text(), None):
-                model = self.get(tenant, name)
-                if model.settings.uploaded or model.settings.given != checked.given:
-                    raise Exists(
-                        f"There is a model {name!r} with other settings: delete it first, or take another name."
-                    )
-                return model
-            return self.get(tenant, name)
+            is_new = self.store.create(tenant, name, checked.text(), None)
+            model = self.get(tenant, name)
+            if not is_new and (model.settings.uploaded or model.settings.given != checked.given):
+                raise Exists(f"There is a model {name!r} with other settings: delete it first, or take another name.")
+            return model
 
     def known(self, tenant: str, name: str) -> ServedModel | None:
         """Return a model if it is open; this takes no lock, so an event loop may call it."""
@@ -158,7 +151,8 @@ class Host:
         model = self.known(tenant, name)
         if model is not None:
             return model
-        _check_names(tenant, name)
+        check_name("tenant", tenant)
+        check_name("model", name)
         with self._of_tenant(tenant):
             model = self.known(tenant, name)
             if model is not None:
@@ -166,29 +160,49 @@ class Host:
             gone = self._models.pop((tenant, name), None)
             if gone is not None:
                 gone.close()
-            if self._closed:
-                raise _stops()
-            model = self._opened(tenant, name)
-            if not self._added(model):
-                model.close()
-                raise _stops()
-            return model
-
-    def _added(self, model: ServedModel) -> bool:
-        """Keep a model that was opened, unless the host was closed meanwhile."""
-        with self._lock:
-            if not self._closed:
-                self._models[model.tenant, model.name] = model
-            return not self._closed
+            if not self._closed.is_set():
+                model = self._opened(tenant, name)
+                with self._lock:
+                    if not self._closed.is_set():
+                        self._models[tenant, name] = model
+                        return model
+                model.close()  # the host was closed meanwhile
+            raise Unavailable("The service stops: try again later.")
 
     def _of_tenant(self, tenant: str) -> threading.RLock:
         """Return the lock under which models and lists of a tenant are opened, made and deleted."""
         return self._tenants.setdefault(tenant, threading.RLock())
 
+    def _can_answer(self) -> bool:
+        """Return whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
+        if not self.store.is_there():
+            return False
+        if self.opened():
+            return True
+        try:
+            places = [(tenant, name) for tenant in self.tenants() for name in self.names(tenant)]
+        except ServiceError:
+            return False
+        for tenant, name in places:
+            with suppress(ServiceError):
+                self.get(tenant, name)
+                return True
+        return not places
+
+    def _unwritable(self) -> list[str] | None:
+        """Return the open models, as tenant/name, whose edits cannot be durable; None if the store takes none."""
+        if self.replica or not self.store.is_there():
+            return None
+        try:
+            self.store.check_writable()
+        except LogError:
+            return None
+        written = [model for model in self.opened() if isinstance(model, WrittenModel)]
+        return sorted(f"{model.tenant}/{model.name}" for model in written if not model.can_edit)
+
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
-        check_name("tenant", tenant)
-        with _reaching("The logs cannot be reached"):
+        with _reaching("The logs cannot be reached", tenant):
             return self.store.names(tenant)
 
     def tenants(self) -> list[str]:
@@ -202,15 +216,13 @@ class Host:
 
     def aliases(self, tenant: str) -> dict[str, str]:
         """Return the names that stand for models of a tenant in questions, and these models."""
-        check_name("tenant", tenant)
-        with _reaching("The logs cannot be reached"):
+        with _reaching("The logs cannot be reached", tenant):
             return self.store.aliases(tenant)
 
     def set_alias(self, tenant: str, alias: str, model: str) -> None:
         """Let a name stand for a model in questions: in one step, so that none is without an answer."""
-        _check_names(tenant, alias)
         self.get(tenant, model)  # it is open when the first question comes
-        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept", tenant, alias):
             if alias in self.store.names(tenant):
                 raise Exists(f"There is a model {alias!r}: choose another name for the alias.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
@@ -219,22 +231,19 @@ class Host:
 
     def delete_alias(self, tenant: str, alias: str) -> None:
         """Let a name stand for no model any more."""
-        _check_names(tenant, alias)
-        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted", tenant, alias):
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
 
     def lists(self, tenant: str) -> dict[str, ListFacts]:
         """Return the named lists of labels of a tenant: their versions, and how many items they have."""
-        check_name("tenant", tenant)
-        with _reaching("The lists cannot be reached"):
+        with _reaching("The lists cannot be reached", tenant):
             return self.store.lists(tenant)
 
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
         """Return a named list of labels, its items as a JSON array."""
-        _check_list(tenant, name)
-        with _reaching(f"The list {name!r} cannot be read"):
+        with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
             found = self.store.read_list(tenant, name)
         if found is None:
             raise no_such_list(name)
@@ -242,10 +251,9 @@ class Host:
 
     def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
         """Keep a named list of labels in the place of the one of that name: in one step, durably."""
-        _check_list(tenant, name)
         tokens = checked_items(items, self.limits)
         data = encoded_items(tokens)
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept", tenant, name, "list"):
             held = self._held_by_lists(tenant)
             if len(held.keys() | {name}) > self.limits.lists:
                 raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
@@ -278,8 +286,7 @@ class Host:
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
-        _check_list(tenant, name)
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted", tenant, name, "list"):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
@@ -291,8 +298,7 @@ class Host:
 
     def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
         """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
-        _check_list(tenant, name)
-        with _reaching(f"The list {name!r} cannot be read"):
+        with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
             return self._lists.get(tenant, name, age)
 
     def _check_free(self, tenant: str, name: str) -> None:
@@ -302,8 +308,7 @@ class Host:
 
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
-        _check_names(tenant, name)
-        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted"):
+        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted", tenant, name):
             alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
             if alias is not None:
                 raise Exists(f"The alias {alias!r} stands for the model {name!r}: point it to another model first.")
@@ -319,7 +324,8 @@ class Host:
 
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> ServedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
-        _check_names(tenant, name)
+        check_name("tenant", tenant)
+        check_name("model", name)
         size = os.path.getsize(path)
         self.quota(tenant).check(Usage(bytes=size))  # before it is read
         model = self._loaded(path).snapshot()
@@ -348,7 +354,7 @@ class Host:
     def close(self) -> None:
         """Finish the edits that wait, refuse later ones, and close all models."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             models, self._models = list(self._models.values()), {}
         closers = [threading.Thread(target=model.close) for model in models]
         for closer in closers:
@@ -372,10 +378,14 @@ class Host:
                 journal = self._journal(name, log) if has_subjects else None
                 if self.replica:
                     return ReplicaModel(tenant, name, log, journal)
+                written: WrittenModel
                 if journal is not None:
-                    return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
-                signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
-                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing))
+                    written = ErasableModel(tenant, name, log, self.limits, self.upkeep, journal)
+                else:
+                    signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                    written = WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing)
+                written.count_in(self.quota(tenant))
+                return written
             except BaseException:
                 log.close()
                 raise
@@ -393,20 +403,12 @@ class Host:
         models = (model.usage() for model in self.opened() if model.tenant == tenant)
         return total((self._lists_usage(tenant), *models))
 
-    def _counted(self, model: WrittenModel) -> WrittenModel:
-        model.count_in(self.quota(model.tenant))
-        return model
-
     def _vault(self, tenant: str, name: str) -> Vault | None:
         """Return the secrets of a model that is about to be deleted, if it has any."""
         if self.keys is None:
             return None
-        with suppress(NoSuchModel, LogError):
-            log = self.store.open(tenant, name, replica=True)
-            try:
-                return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
-            finally:
-                log.close()
+        with suppress(NoSuchModel, LogError), closing(self.store.open(tenant, name, replica=True)) as log:
+            return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
         return None
 
     def _journal(self, name: str, log: Log) -> Journal:
@@ -444,8 +446,7 @@ def _refuse_half_characters(model: Learner) -> None:
     """Refuse a model whose answers or description could not be written as JSON."""
     pad = None if model.state.cutting is None else model.state.cutting.pad
     labels = model.memory_.labels.strings if isinstance(model, MemoryClassifier) else ()
-    named = chain(labels, getattr(model, "feature_names_in_", ()), [pad])
-    for text in named:
+    for text in chain(labels, getattr(model, "feature_names_in_", ()), [pad]):
         try:
             str(text).encode()
         except UnicodeEncodeError:
@@ -480,24 +481,14 @@ def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
 
 
 @contextmanager
-def _reaching(what: str) -> Iterator[None]:
-    """Turn a failure of the log into a refusal."""
+def _reaching(what: str, tenant: str | None = None, name: str | None = None, kind: str = "model") -> Iterator[None]:
+    """Refuse what can be no name, and turn a failure of the log into a refusal."""
+    if tenant is not None:
+        check_name("tenant", tenant)
+    if name is not None:
+        check_name(kind, name)
     try:
         yield
     except LogError as error:
-        _logger.error("%s: %s", what, error)  # which holds no example
+        logger.error("%s: %s", what, error)  # which holds no example
         raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
-
-
-def _check_names(tenant: str, name: str) -> None:
-    check_name("tenant", tenant)
-    check_name("model", name)
-
-
-def _check_list(tenant: str, name: str) -> None:
-    check_name("tenant", tenant)
-    check_name("list", name)
-
-
-def _stops() -> Unavailable:
-    return Unavailable("The service stops: try again later.")

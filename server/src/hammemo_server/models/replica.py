@@ -1,25 +1,26 @@
-"""A model that follows the log of another process, or of another node, and answers.
+"""Models that only answer: one that follows the log of another process or node, and one without its key file.
 
-It looks for new edits many times a second and applies them in groups. Where a snapshot has taken the place of bodies
-that it had not read yet, it loads the snapshot.
+A replica looks for new edits many times a second and applies them in groups. Where a snapshot has taken the place of
+bodies that it had not read yet, it loads the snapshot.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hammemo_server.models.applying import caught_up
-from hammemo_server.models.served import ServedModel
+from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, Unavailable
+from hammemo_server.models.applying import State
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.store.log import LogError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log
 
-_logger = logging.getLogger("hammemo_server")
 
 LOOKS: Final = 0.01
 """Seconds between two looks at the log."""
@@ -39,13 +40,12 @@ class ReplicaModel(ServedModel):
         self._stop = threading.Event()
         self._gone = False
         self._checked = time.monotonic()
-        self._thread = threading.Thread(target=self._follow, name=f"hammemo replica {tenant}/{name}", daemon=True)
-        self._thread.start()
+        self._following = self._thread("replica", self._follow)
 
     def close(self, *, last_snapshot: bool = True) -> None:
         """Stop following."""
         self._stop.set()
-        self._thread.join()
+        self._following.join()
         super().close(last_snapshot=last_snapshot)
 
     @property
@@ -63,21 +63,54 @@ class ReplicaModel(ServedModel):
                 pause = LOOKS
             except Exception as error:  # a log that is gone may come back
                 if pause != _LATER:
-                    shown = error if isinstance(error, LogError) else ""
-                    _logger.error(
-                        "cannot follow: %s %s",
-                        type(error).__name__,
-                        shown,
-                        extra={"tenant": self.tenant, "model": self.name, "version": self.version},
-                    )
+                    self._report("cannot follow", error)
                 pause = _LATER
 
     def _look(self) -> None:
         if time.monotonic() - self._checked >= _IDENTITY:
             self._gone, self._checked = not self._log.is_current(), time.monotonic()
-        if not self._log.has_changed():
-            return
-        state = caught_up(self._log, self._state, self.settings, self._journal)
-        if state is not self._state:
-            self._snapshot_version = self._log.base()
-            self._publish(state)
+        if self._log.has_changed():
+            self._catch_up()
+
+
+class ModelWithoutKeys(ServedModel):
+    """A model with subjects whose key file is not there: it answers from its newest snapshot.
+
+    Nothing else is possible. Edits after the snapshot are ciphertexts that nothing opens, and so is the journal: whose
+    each row is cannot be told any more, and no subject can be erased. In PostgreSQL snapshots are encrypted, too: such
+    a model cannot be opened. The parameters are those of `ServedModel`.
+    """
+
+    def __init__(self, tenant: str, name: str, log: Log) -> None:
+        super().__init__(tenant, name, log)
+        self._lost = log.head() - self.version
+        """How many edits after the snapshot cannot be read."""
+        logger.error("no key file: the journal and %d edits cannot be read", self._lost, extra=self._facts())
+
+    def _first_state(self) -> State:
+        try:
+            found = self._log.snapshot()
+        except LogError as error:
+            raise Unavailable(
+                f"The model {self.name!r} has subjects, and all of it is encrypted: name the key file, keys=. Without "
+                "it the model is lost."
+            ) from error
+        return State(*found) if found is not None else State(None, 0)
+
+    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:  # noqa: ARG002
+        """Refuse an edit."""
+        raise self._refusal()
+
+    def erasure(self, op: str) -> ErasureState | None:  # noqa: ARG002
+        """Refuse to say how far an erasure is."""
+        raise self._refusal()
+
+    def describe(self, *, digest: bool = False) -> dict[str, Any]:
+        """Return what is known of the model, and that its journal is lost."""
+        return {**super().describe(digest=digest), "journal": "lost", "unreadable_edits": self._lost}
+
+    def _refusal(self) -> Unavailable:
+        return Unavailable(
+            f"The model {self.name!r} has subjects, and the server has no key file (keys=): the journal cannot be "
+            f"read. Questions are answered from version {self.version}; {self._lost} later edits cannot be read."
+        )

@@ -10,6 +10,7 @@ follows the log of another process.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -32,12 +33,16 @@ from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from hammemo.models.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
     from hammemo_server.store.base_log import Log
+
+
+logger = logging.getLogger("hammemo_server")
 
 
 class ServedModel:
@@ -101,9 +106,13 @@ class ServedModel:
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """
+        wanted = min_version or 0
+        if wait > 0 and self._state.version < wanted:  # an event loop never waits, and takes no lock
+            with self._changed:
+                self._changed.wait_for(lambda: self._state.version >= wanted, timeout=wait)
         state = self._state
-        if min_version is not None and state.version < min_version:
-            state = self._waited(min_version, wait)
+        if state.version < wanted:
+            raise NotReached(f"Version {wanted} is not reached: this is version {state.version}. Ask later.")
         if state.model is None or state.is_empty:
             raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
         return state.model, state.version
@@ -213,16 +222,29 @@ class ServedModel:
         """Whether the model was deleted, by the process that writes it."""
         return False
 
+    def _catch_up(self) -> None:
+        """Apply what is new in the log."""
+        state = caught_up(self._log, self._state, self.settings, self._journal)
+        self._snapshot_version = self._log.base()
+        if state is not self._state:
+            self._publish(state)
+
+    def _thread(self, what: str, work: Callable[..., None], *given: Any) -> threading.Thread:
+        """Start a thread of this model."""
+        name = f"hammemo {what} {self.tenant}/{self.name}"
+        thread = threading.Thread(target=work, args=given, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _report(self, what: str, error: BaseException) -> None:
+        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
+        text: Any = error if isinstance(error, LogError) else ""
+        logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
+
     def _publish(self, state: State) -> None:
         with self._changed:
             self._state = state
             self._changed.notify_all()
-
-    def _waited(self, version: int, wait: float) -> State:
-        if wait > 0:  # an event loop never waits, and takes no lock
-            with self._changed:
-                self._changed.wait_for(lambda: self._state.version >= version, timeout=wait)
-        state = self._state
-        if state.version < version:
-            raise NotReached(f"Version {version} is not reached: this is version {state.version}. Ask later.")
-        return state

@@ -54,11 +54,11 @@ class Waiting:
     issued: SignedReceipt | None = None
     """The receipt."""
     future: Future[Acknowledgement] = field(default_factory=Future)
-
-    # Of a model with subjects, where `op` is a hash of the operation id
-
     request: str = ""
-    """The operation id as the client gave it."""
+    """The operation id as the client gave it; where a model has subjects, `op` is a hash of it."""
+
+    # Of a model with subjects
+
     parts: dict[bytes, bytes] = field(default_factory=dict)
     """The rows of each subject, by the subject's hash."""
     owners: list[int] = field(default_factory=list)
@@ -66,11 +66,6 @@ class Waiting:
     """Of an erasure: whether the model is refitted with it."""
     sent: dict[bytes, bytes] | None = None
     """Of an edit that forgets everything: the parts as they were sent; `parts` then has all subjects."""
-
-    @property
-    def given_op(self) -> str:
-        """The operation id as the client gave it."""
-        return self.request or self.op
 
     @property
     def erases(self) -> bool:

@@ -26,37 +26,22 @@ that closes does not wait for it: the first edit after a restart begins it again
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hammemo.receipts.receipt import SignedReceipt
+from hammemo_server.edits import operations as edits
 from hammemo_server.edits.limits import Limits
-from hammemo_server.edits.operations import (
-    Acknowledgement,
-    InUse,
-    LoggedChoice,
-    LoggedRefit,
-    LoggedRows,
-    Malformed,
-    OpReused,
-    QuotaReached,
-    ServiceError,
-    TooMany,
-    Unavailable,
-    checked,
-    digest,
-)
 from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
 from hammemo_server.edits.refits import chosen_quickly, is_choice_due
-from hammemo_server.edits.settings import check_parts
-from hammemo_server.models.applying import Applier, State, caught_up
-from hammemo_server.models.served import ServedModel
+from hammemo_server.edits.settings import Settings, check_parts
+from hammemo_server.models.applying import Applier, State
+from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep, Waiting
 from hammemo_server.store.log import Entry, IssuedReceipt, LogError, Seen
 
@@ -65,12 +50,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hammemo.models.learners import Learner
-    from hammemo_server.edits.operations import Content, Edit
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.receipts import Signing
     from hammemo_server.store.base_log import Log
 
-_logger = logging.getLogger("hammemo_server")
 
 _IDLE_SECONDS: Final = 1.0
 """Seconds after which a writer without work renews the lease of its log."""
@@ -83,6 +66,8 @@ _LONG_EDIT_ROWS: Final = 1_000
 
 _RETRY_SECONDS: Final = 30.0
 """Seconds before a snapshot that failed is tried again."""
+
+_NOT_WRITTEN: Final = "The edit could not be written now: send it again later, with the same id."
 
 
 class _Stale(Exception):  # noqa: N818
@@ -117,8 +102,8 @@ class WrittenModel(ServedModel):
         super().__init__(tenant, name, log, journal)
         self._signing = signing
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
-        self._quota: Quota | None = None
-        """What all models of the tenant may hold together."""
+        self._quota = Quota(Usage())
+        """What all models of the tenant may hold together; without bounds until `count_in` names it."""
         self._disk = 0, 0
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
         self._a_label: int | None = None
@@ -139,44 +124,44 @@ class WrittenModel(ServedModel):
         self._snapshots = threading.Lock()
         self._due = threading.Condition()
         self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
-        self._threads = [
-            threading.Thread(target=target, name=f"hammemo {what} {tenant}/{name}", daemon=True)
-            for what, target in (("writer", self._write), ("snapshots", self._make_snapshots))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = self._thread("writer", self._write), self._thread("snapshots", self._make_snapshots)
 
     # Edits, handed over by any thread
 
-    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:
+    def edit(self, edit: edits.Edit, token: str = "") -> Future[edits.Acknowledgement]:
         """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
         waiting = self._waiting(edit, token)
         if edit.receipt and edit.kind != "forget_subject":
             self._check_signed(edit)
             waiting.receipt = True
+        return self._enqueue(waiting, is_bounded=True)
+
+    def _enqueue(self, waiting: Waiting, *, is_bounded: bool = False) -> Future[edits.Acknowledgement]:
+        """Let an edit wait for the writer; edits of clients are bounded."""
         with self._arrived:
             if self._closing:
-                raise Unavailable("The service stops: send the edit again later.")
-            if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
-                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
+                raise edits.Unavailable("The service stops: send the edit again later.")
+            n = len(self._queue)
+            if is_bounded and (n >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes):
+                raise edits.TooMany(f"{n:,} edits of this model wait already: send this one again later.")
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
         return waiting.future
 
-    def _waiting(self, edit: Edit, token: str) -> Waiting:
+    def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
         if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
-            raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
-        content, body = checked(edit, self._limits)
-        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
+            raise edits.Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
+        content, body = edits.checked(edit, self._limits)
+        return Waiting(edit.op, body, content, edits.digest(body, self._log.key), token=token, request=edit.op)
 
-    def _check_signed(self, edit: Edit) -> None:
+    def _check_signed(self, edit: edits.Edit) -> None:
         """Refuse an edit that asks for a receipt and cannot have one."""
         if edit.kind not in ("forget", "refit"):
-            raise Malformed("receipt: only a forget or a refit has a receipt.")
+            raise edits.Malformed("receipt: only a forget or a refit has a receipt.")
         if self._signing is None:
-            raise Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
+            raise edits.Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
 
     @property
     def waiting(self) -> int:
@@ -215,10 +200,10 @@ class WrittenModel(ServedModel):
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
-                unavailable = Unavailable("The edit could not be written now: send it again later, with the same id.")
+                refusal = error if isinstance(error, edits.ServiceError) else edits.Unavailable(_NOT_WRITTEN)
                 for waiting in group:
                     if not waiting.future.done():
-                        waiting.refuse(error if isinstance(error, ServiceError) else unavailable)
+                        waiting.refuse(refusal)
 
     def _next_group(self) -> list[Waiting] | None:
         """Return what waits; nothing after a second without work; None when all is done and the model closes.
@@ -254,12 +239,9 @@ class WrittenModel(ServedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
-        self._apply(self._within(self._quota, fresh) if fresh and self._quota is not None else fresh)
-        if self._quota is not None and (
-            self._a_label is None
-            or self._quota.is_much(self._taken)
-            or any(not waiting.content.kind.startswith("learn") for waiting in fresh)
-        ):
+        self._apply(self._within_quota(fresh))
+        learns_only = all(waiting.content.kind.startswith("learn") for waiting in fresh)
+        if self._a_label is None or not learns_only or self._quota.is_much(self._taken):
             self._note_usage()
         for waiting in group:
             if waiting.op in seen:
@@ -272,24 +254,26 @@ class WrittenModel(ServedModel):
 
     def _measure(self) -> None:
         """Look how large the snapshot and the log are; between two looks edits are added up."""
-        if self._quota is not None:
-            snapshot, log = self._disk_bytes()
-            self._disk = snapshot, max(0, log - self._unsaved_bytes)
-            self._note_usage()
+        snapshot, log = self._disk_bytes()
+        self._disk = snapshot, max(0, log - self._unsaved_bytes)
+        self._note_usage()
 
     def _note_usage(self) -> None:
-        if self._quota is not None:
-            self._taken, (snapshot, log) = Usage(), self._disk
-            model = self._state.model
-            usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
-            self._a_label = None if model is None else a_label
-            self._quota.note(self.name, usage)
+        self._taken, (snapshot, log), model = Usage(), self._disk, self._state.model
+        usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
+        self._a_label = None if model is None else a_label
+        self._quota.note(self.name, usage)
 
-    def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
+    def _within_quota(self, fresh: list[Waiting]) -> list[Waiting]:
         """Return the edits that the quota of the tenant allows; the others are refused."""
-        a_label = self._first_label(fresh[0].content) if self._a_label is None else self._a_label
+        if not fresh:
+            return fresh
+        quota = self._quota
+        a_label = self._a_label
+        if a_label is None:
+            a_label = _first_label(self.settings, self._limits, fresh[0].content)
         most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
-        with suppress(QuotaReached):  # mostly there is room for much more, so labels need not be looked up
+        with suppress(edits.QuotaReached):  # mostly there is room for much more, so labels need not be looked up
             quota.take(self.name, most)
             self._taken = total((self._taken, most))
             return fresh
@@ -299,16 +283,9 @@ class WrittenModel(ServedModel):
             try:
                 quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model, a_label))
                 allowed.append(waiting)
-            except QuotaReached as error:
+            except edits.QuotaReached as error:
                 waiting.refuse(error)
         return allowed
-
-    def _first_label(self, first: Content) -> int:
-        """Return the bytes of a label in the sketch of a model that is made for its first edit."""
-        h = self.settings.width or (len(first.rows[0]) if isinstance(first, LoggedRows) else 1)
-        with suppress(ServiceError):  # then the edit is refused
-            return column_bytes(check_parts(self.settings.model(), h, self._limits))
-        return 0
 
     def _apply(self, fresh: list[Waiting]) -> None:
         """Apply edits, write those that were not refused, and answer all."""
@@ -324,7 +301,7 @@ class WrittenModel(ServedModel):
             entries = self._append_signed(accepted, bodies, applier.model)
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
-            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
+            self._refits += sum(isinstance(waiting.content, edits.LoggedRefit) for waiting in accepted)
             self._forgets += sum(waiting.forgets for waiting in accepted)
             self._choose_if_due()
         else:
@@ -344,14 +321,9 @@ class WrittenModel(ServedModel):
             before, after = self.named(state), self.named(State(model, state.version + 1))
             assert before is not None
             assert after is not None
-            waiting.issued = self._signing.signed(
-                waiting.given_op,
-                (before, state.version),
-                (after, state.version + 1),
-                body,
-                waiting.asked(),
-                self._backups_of(waiting),
-            )
+            moments = (before, state.version), (after, state.version + 1)
+            asked, backups = waiting.asked(), self._backups_of(waiting)
+            waiting.issued = self._signing.signed(waiting.request, *moments, body, asked, backups)
             return self._append(accepted, bodies)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
@@ -374,13 +346,15 @@ class WrittenModel(ServedModel):
 
     def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
         """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
-        op = waiting.given_op
+        op = waiting.request
         if not self._is_same(waiting, seen):
             waiting.refuse(reused(op))
         elif not waiting.receipt:
-            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
+            waiting.future.set_result(edits.Acknowledgement(seen.position, "repeated"))
         elif not self._has_receipt(waiting):
-            waiting.refuse(OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later."))
+            waiting.refuse(
+                edits.OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later.")
+            )
 
     def _has_receipt(self, waiting: Waiting) -> bool:
         """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
@@ -389,9 +363,9 @@ class WrittenModel(ServedModel):
         if found is None or signing is None:
             return False
         if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
-            waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+            waiting.future.set_result(edits.Acknowledgement(found[0], "repeated", found[1]))
         else:
-            waiting.refuse(reused(waiting.given_op))
+            waiting.refuse(reused(waiting.request))
         return True
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
@@ -406,37 +380,21 @@ class WrittenModel(ServedModel):
             return
         if is_choice_due(model, self._tried_at):
             self._tried_at = model.state.n_examples
-            name = f"hammemo choice {self.tenant}/{self.name}"
-            self._chooser = threading.Thread(
-                target=self._choose,
-                args=(model, self._state.version, (self._refits, self._forgets)),
-                name=name,
-                daemon=True,
-            )
-            self._chooser.start()
+            began = self._refits, self._forgets
+            self._chooser = self._thread("choice", self._choose, model, self._state.version, began)
 
     def _choose(self, model: Learner, version: int, began: tuple[int, int]) -> None:
         """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
         try:
-            with nullcontext() if self._quota is None else self._quota.long_edits:
-                content = LoggedChoice("choice", chosen_quickly(model))
+            with self._quota.long_edits:
+                content = edits.LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            waiting = Waiting(op, body, content, digest(body, self._log.key), began)
-            with self._arrived:
-                if self._closing:
-                    return
-                self._queue.append(waiting)
-                self._queued_bytes += len(body)
-                self._arrived.notify()
-            acknowledgement = waiting.future.result()
+            done = self._enqueue(Waiting(op, body, content, edits.digest(body, self._log.key), began)).result()
             self._tried_at = 0
-            _logger.info(
-                "sites and vote were chosen by version %d",
-                version,
-                extra=self._facts() | {"version": acknowledgement.version},
-            )
-        except (_Stale, Unavailable):  # the next edit begins another
+            facts = self._facts() | {"version": done.version}
+            logger.info("sites and vote were chosen by version %d", version, extra=facts)
+        except (_Stale, edits.Unavailable):  # the next edit begins another
             self._tried_at = 0
         except Exception as error:
             self._report("no sites were chosen", error)
@@ -452,10 +410,10 @@ class WrittenModel(ServedModel):
                 waiting.refuse(_Stale())
                 continue
             if waiting.began is not None and waiting.began[1] != n_forgets:
-                assert isinstance(waiting.content, LoggedChoice)
+                assert isinstance(waiting.content, edits.LoggedChoice)
                 waiting.content = msgspec.structs.replace(waiting.content, late=True)
                 waiting.body = waiting.content.body()
-            refits += isinstance(waiting.content, LoggedRefit)
+            refits += isinstance(waiting.content, edits.LoggedRefit)
             n_forgets += waiting.forgets
             current.append(waiting)
         return current
@@ -474,10 +432,9 @@ class WrittenModel(ServedModel):
                 while not done.wait(_IDLE_SECONDS):
                     self._log.renew_lease()
 
-        thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
-        thread.start()
+        thread = self._thread("lease", renew)
         try:
-            with nullcontext() if self._quota is None else self._quota.long_edits:
+            with self._quota.long_edits:
                 yield
         finally:
             done.set()
@@ -487,14 +444,13 @@ class WrittenModel(ServedModel):
         """Open the log again after a failure, and read from it what was written."""
         try:
             self._log.reopen()
-        except InUse:  # another process writes now: this one follows, and tries again
-            self._publish(caught_up(self._log, self._state, self.settings, self._journal))
+        except edits.InUse:  # another process writes now: this one follows, and tries again
+            self._catch_up()
             raise
-        self._publish(caught_up(self._log, self._state, self.settings, self._journal))
-        self._snapshot_version = self._log.base()
+        self._catch_up()
         self._refits += 1  # there may have been one
         self._must_recover = False
-        _logger.info("the log is open again", extra=self._facts())
+        logger.info("the log is open again", extra=self._facts())
 
     def _keep_log(self) -> None:
         if self._must_recover:
@@ -521,7 +477,7 @@ class WrittenModel(ServedModel):
                 self._keep(state)
             except LogError as error:
                 self._report("a snapshot failed", error)
-                raise Unavailable("The snapshot could not be written: try again later.") from error
+                raise edits.Unavailable("The snapshot could not be written: try again later.") from error
             return state.version
 
     def _keep(self, state: State) -> None:
@@ -573,14 +529,6 @@ class WrittenModel(ServedModel):
             with self._due:
                 self._due.notify()
 
-    def _report(self, what: str, error: BaseException) -> None:
-        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
-        text: Any = error if isinstance(error, LogError) else ""
-        _logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
-
-    def _facts(self) -> dict[str, object]:
-        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
-
 
 def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None) -> Entry:
     """Return an edit as the log takes it."""
@@ -588,11 +536,19 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
     return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
 
 
-def reused(op: str) -> OpReused:
+def reused(op: str) -> edits.OpReused:
     """Return the refusal of an id that was used for another edit."""
-    return OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
+    return edits.OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
 
 
-def _may_take_long(contents: list[Content]) -> bool:
-    is_refitted = any(isinstance(content, (LoggedRefit, LoggedChoice)) for content in contents)
+def _first_label(settings: Settings, limits: Limits, first: edits.Content) -> int:
+    """Return the bytes of a label in the sketch of a model that is made for its first edit."""
+    h = settings.width or (len(first.rows[0]) if isinstance(first, edits.LoggedRows) else 1)
+    with suppress(edits.ServiceError):  # then the edit is refused
+        return column_bytes(check_parts(settings.model(), h, limits))
+    return 0
+
+
+def _may_take_long(contents: list[edits.Content]) -> bool:
+    is_refitted = any(isinstance(content, (edits.LoggedRefit, edits.LoggedChoice)) for content in contents)
     return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS
