@@ -25,11 +25,10 @@ from hammemo.cli.keys import keys
 from hammemo.cli.learn import fit_files
 from hammemo.cli.merge import merge_models
 from hammemo.cli.plan import plan_files
-from hammemo.cli.predict import predict_rows
+from hammemo.cli.predict import predict_rows, top_k_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
 from hammemo.cli.sync import sync_table
-from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
 _FIRST, _MORE = "Begin here", "More"

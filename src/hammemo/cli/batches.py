@@ -6,6 +6,7 @@ Sequences are learnt and forgotten by whole documents or cases: what a mixture k
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import tee
@@ -133,7 +134,7 @@ def learn_batches(
         for batch in reading.examples():
             if isinstance(classes, int) and chosen is None:
                 chosen = most_frequent_labels(batch.y, classes)
-            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, set(chosen))
+            X, y = with_labels(batch, chosen)
             seen += len(batch.y)
             if not len(y):
                 continue
@@ -229,9 +230,9 @@ def _learn_sequences(
     return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
 
 
-def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
+def _chosen(model: Any, schema: Schema) -> list[Any] | None:
     """Return the labels that the model learns of sequences; None for all."""
-    return sorted(declared(model)) if schema.chosen else None
+    return sorted(declared(model)) if isinstance(schema, SequenceSchema) and schema.chosen else None
 
 
 def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> int:
@@ -242,12 +243,12 @@ def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note
     schema = reading.schema
     if _are_documents(schema, model, only):
         return _forget_documents(model, schema, CountedDocuments(reading, only, note))
-    chosen = _declared_only(model, schema)
+    chosen = _chosen(model, schema)
     seen = forgotten = 0
     with progress_bar("Forgetting") as tell:
         for batch in reading.examples():
             seen += len(batch.y)
-            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen)
+            X, y = with_labels(batch, chosen)
             if not len(y):
                 continue
             try:
@@ -288,18 +289,11 @@ def _forget_documents(model: Any, schema: SequenceSchema, documents: CountedDocu
 def read_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
     if _are_documents(reading.schema, model, only):
-        documents, _ = CountedDocuments(reading, only, note).through(lambda *_: None)
-        for _document in documents:
-            pass
+        deque(CountedDocuments(reading, only, note).through(lambda *_: None)[0], maxlen=0)  # reads them all
         return
-    chosen = _declared_only(model, reading.schema)
+    chosen = _chosen(model, reading.schema)
     for batch in reading.examples():
-        note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
-
-
-def _declared_only(model: Any, schema: Schema) -> set[Any] | None:
-    """Return the labels whose examples the model learns, one by one; None for all."""
-    return declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
+        note(_rows(*with_labels(batch, chosen)))
 
 
 def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
@@ -325,10 +319,13 @@ def _first_refused(model: Learner, X: Array, y: Array) -> int:
     return low
 
 
-def with_labels(X: Array, y: Array, labels: set[Any]) -> tuple[Array, Array]:
-    """Return the examples that have one of these labels."""
-    kept = np.array([label in labels for label in y.tolist()], bool)
-    return X[kept], y[kept]
+def with_labels(batch: Labelled, labels: Sequence[Any] | None) -> tuple[Array, Array]:
+    """Return the examples of a batch that have one of these labels; all where none are given."""
+    if labels is None:
+        return batch.X, batch.y
+    wanted = set(labels)
+    kept = np.array([label in wanted for label in batch.y.tolist()], bool)
+    return batch.X[kept], batch.y[kept]
 
 
 def _nothing(schema: Schema, seen: int, verb: str) -> str:

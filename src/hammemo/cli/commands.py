@@ -7,12 +7,12 @@ import sys
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations, signature
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hammemo.cli.console import print_error
+from hammemo.cli.console import one_line_errors, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ class Commands(typer.Typer):
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the options of a dataclass in place of a parameter that is one.
+    """Return a function with the options of a dataclass in place of a parameter that is one, and errors in one line.
 
     So several commands share options that are declared once: a parameter ``given: InputOptions`` stands for all fields
     of `InputOptions`, and the function gets them as one object.
@@ -99,7 +99,8 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**given: Any) -> Any:
         for name, bundle in bundles.items():
             given[name] = bundle(**{field.name: given.pop(field.name) for field in fields(bundle)})
-        return function(**given)
+        with one_line_errors():
+            return function(**given)
 
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -109,6 +110,9 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _options(bundle: Any) -> Iterator[Parameter]:
     """Yield the fields of a dataclass as parameters; what declares a `panel` has its options in it."""
     hints = get_type_hints(bundle, include_extras=True)
+    for field in fields(bundle):
+        if "shown" in field.metadata:
+            hints[field.name] = Annotated[hints[field.name], field.metadata["shown"]]
     for kind in bundle.__mro__:
         for name in get_annotations(kind).keys() - {"panel"} if "panel" in vars(kind) else ():
             hints[name].__metadata__[0].rich_help_panel = kind.panel

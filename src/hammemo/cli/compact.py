@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import counted, one_line_errors, print_result, progress_bar
+from hammemo.cli.console import counted, print_result, progress_bar
 from hammemo.cli.options import option
 
 
@@ -24,7 +24,7 @@ def compact_folder(
     """Write additions and removals into the segments of MODEL, a folder; then no file holds forgotten data."""
     from hammemo import files
 
-    with one_line_errors(), progress_bar("Compacting") as tell:
+    with progress_bar("Compacting") as tell:
         key, say = opt.read_key(key_file), partial(typer.echo, err=True)
         files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)

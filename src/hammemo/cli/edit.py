@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, counted, one_line_errors, print_result, say_where_from
+from hammemo.cli.console import UsageError, counted, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import argument, option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -24,18 +22,14 @@ if TYPE_CHECKING:
 class FileEdit(opt.ModelChange):
     """Which model file changes, by which examples."""
 
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
-    ] = None
+    files: Annotated[list[str] | None, argument("FILE", "Examples: rows or documents.", "standard input")] = None
     label: KnownLabel = None
     refit: opt.Refit = False
 
 
 def add_files(edit: FileEdit, given: InputOptions) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, otherwise it does not change."""
-    with one_line_errors():
-        _change(edit, given, "added", ReceiptFiles(edit))
+    _change(edit, given, "added", ReceiptFiles(edit))
 
 
 def forget_files(
@@ -57,7 +51,7 @@ def forget_files(
 
     --receipt adds a signed receipt to a file; hammemo verify checks it.
     """
-    with one_line_errors(), recording.evidence(edit) as evidence:
+    with recording.evidence(edit) as evidence:
         _change(edit, given, "forgotten", evidence, only or ())
 
 

@@ -10,20 +10,11 @@ import typer
 from rich.table import Table
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    check_writable,
-    console,
-    counted,
-    one_line_errors,
-    print_json,
-    progress_bar,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
 from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import argument, setting
 
 if TYPE_CHECKING:
     from hammemo.evaluation.measures import Evaluation, NumberEvaluation
@@ -40,17 +31,14 @@ _LAST: Final = 0.2
 class MeasuringOptions:
     """What is held out, and what is measured and drawn beside the model."""
 
-    folds: Annotated[int | None, option("N", "The number of folds; each is predicted from the others.", "5", min=2)] = (
-        None
+    folds: int | None = setting("N", "The number of folds; each is predicted from the others.", "5", min=2)
+    holdout: float | None = setting(
+        "SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"
     )
-    holdout: Annotated[
-        float | None,
-        option("SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"),
-    ] = None
-    plot: Annotated[
-        Path | None, option("FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf.")
-    ] = None
-    peer: Annotated[str | None, option("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")] = None
+    plot: Path | None = setting(
+        "FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
+    )
+    peer: str | None = setting("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")
 
     def check(self, schema: Schema) -> None:
         """Refuse what cannot be done, before any work."""
@@ -82,7 +70,7 @@ class MeasuringOptions:
 
 
 def evaluate_files(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
+    files: Annotated[list[str], argument("FILE", "All the data, as for fit; - for standard input.")],
     *,
     measured: MeasuringOptions,
     given: NewInputOptions,
@@ -96,25 +84,22 @@ def evaluate_files(
     examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
     mean.
     """
-    with one_line_errors():
-        if parameters.layout is not None:
-            raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
-        schema, classes = sequences.refined(given.schema())
-        measured.check(schema)
-        model, _ = parameters.learners(schema)
-        say_where_from(files)
-        material = _material(model, schema, files, given.file_format, classes)
-        split = _split(material, measured.folds, measured.holdout, parameters.seed)
-        from hammemo.evaluation.measures import evaluate, evaluate_numbers
+    if parameters.layout is not None:
+        raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
+    schema, classes = sequences.refined(given.schema())
+    measured.check(schema)
+    model, _ = parameters.learners(schema)
+    say_where_from(files)
+    material = _material(model, schema, files, given.file_format, classes)
+    split = _split(material, measured.folds, measured.holdout, parameters.seed)
+    from hammemo.evaluation.measures import evaluate, evaluate_numbers
 
-        is_target = getattr(material, "is_target", False)
-        measure: Any = evaluate if not is_target else evaluate_numbers
-        with progress_bar("Evaluating") as tell:
-            found: Evaluation | NumberEvaluation = measure(
-                model, material, split, tell, measured.peers(model, is_target)
-            )
-        if measured.plot is not None:
-            found.plot().savefig(measured.plot, dpi=150)
+    is_target = getattr(material, "is_target", False)
+    measure: Any = evaluate_numbers if is_target else evaluate
+    with progress_bar("Evaluating") as tell:
+        found = measure(model, material, split, tell, measured.peers(model, is_target))
+    if measured.plot is not None:
+        found.plot().savefig(measured.plot, dpi=150)
     if as_json:
         print_json(found.to_dict())
         return

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import NAME_A_MODEL, one_line_errors, print_error, print_result
+from hammemo.cli.console import NAME_A_MODEL, print_error, print_result
 
 
 def inspect_file(
@@ -45,11 +45,10 @@ def _digest(file: Path, key_file: Path | None) -> str:
     from hammemo.files import load
     from hammemo.models.predictor import Predictor
 
-    with one_line_errors():
-        model = load(file, key=opt.read_key(key_file))
-        if isinstance(model, Predictor):
-            raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
-        return str(model.digest())
+    model = load(file, key=opt.read_key(key_file))
+    if isinstance(model, Predictor):
+        raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
+    return str(model.digest())
 
 
 def _facts_table(facts: dict[str, Any]) -> Table:

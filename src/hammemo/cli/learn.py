@@ -8,21 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-import typer
-
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    check_model_writable,
-    counted,
-    one_line_errors,
-    print_result,
-    progress_bar,
-    say_where_from,
-)
+from hammemo.cli.console import UsageError, check_model_writable, counted, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import argument, option, setting
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
@@ -32,8 +22,6 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
-_ENGINE = "Large files"
-
 
 @dataclass(frozen=True)
 class SequenceOptions(WindowOptions):
@@ -41,10 +29,8 @@ class SequenceOptions(WindowOptions):
 
     panel: ClassVar = SEQUENCES
 
-    classes_top: Annotated[
-        int | None, option("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
-    ] = None
-    classes_file: Annotated[Path | None, option("FILE", "Predict only the tokens in this file, one per line.")] = None
+    classes_top: int | None = setting("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
+    classes_file: Path | None = setting("FILE", "Predict only the tokens in this file, one per line.")
 
     def refined(self, schema: Schema) -> tuple[Schema, Any]:
         """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
@@ -62,23 +48,18 @@ class SequenceOptions(WindowOptions):
 class EngineOptions:
     """How large files are learnt."""
 
-    panel: ClassVar = _ENGINE
+    panel: ClassVar = "Large files"
 
-    engine: Annotated[str, option("NAME", "local, threads, processes or ray.")] = "local"
-    workers: Annotated[int | None, option("N", "Number of workers.", "all cores", min=1)] = None
-    address: Annotated[str | None, option("ADDRESS", "Ray: address of the cluster.", "this machine")] = None
-    resume: Annotated[str | None, option("FOLDER", "Store finished work here; the same command continues from it.")] = (
-        None
+    engine: str = setting("NAME", "local, threads, processes or ray.", default="local")
+    workers: int | None = setting("N", "Number of workers.", "all cores", min=1)
+    address: str | None = setting("ADDRESS", "Ray: address of the cluster.", "this machine")
+    resume: str | None = setting("FOLDER", "Store finished work here; the same command continues from it.")
+    segments: int | None = setting(
+        "N",
+        "Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
+        "It also stores finished work.",
+        min=1,
     )
-    segments: Annotated[
-        int | None,
-        option(
-            "N",
-            "Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
-            "It also stores finished work.",
-            min=1,
-        ),
-    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -89,10 +70,10 @@ class EngineOptions:
 def fit_files(
     source: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for "
-            "sequences, and with --engine, also folders and globs.",
+        argument(
+            "FILE",
+            "Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences, and "
+            "with --engine, also folders and globs.",
         ),
     ],
     out: Annotated[Path, option("MODEL", "The model file to write; a folder with --segments.")],
@@ -115,22 +96,21 @@ def fit_files(
     from hammemo.sources.schemas import TableSchema
 
     started = time.perf_counter()
-    with one_line_errors():
-        _check_before_work(out, sequences, machines)
-        schema, classes = sequences.refined(given.schema())
-        model, layout = parameters.learners(schema)
-        if isinstance(schema, TableSchema):
-            schema = _for_layout(schema, layout, given.numeric)
-            set_table_parameters(model, schema)
-        reading = Reading(schema, source, given.file_format)
-        is_table = isinstance(schema, TableSchema)
-        if machines.given if is_table else _can_be_cut(schema, source, given.file_format):
-            model, schema, facts = _learn_with_engine(model, reading, classes, layout, machines, out)
-        else:
-            refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
-            say_where_from(source)
-            schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
-        OpenModel(model, schema, {}).write(out, wait)
+    _check_before_work(out, sequences, machines)
+    schema, classes = sequences.refined(given.schema())
+    model, layout = parameters.learners(schema)
+    if isinstance(schema, TableSchema):
+        schema = _for_layout(schema, layout, given.numeric)
+        set_table_parameters(model, schema)
+    reading = Reading(schema, source, given.file_format)
+    is_table = isinstance(schema, TableSchema)
+    if machines.given if is_table else _can_be_cut(schema, source, given.file_format):
+        model, schema, facts = _learn_with_engine(model, reading, classes, layout, machines, out)
+    else:
+        refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
+        say_where_from(source)
+        schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
+    OpenModel(model, schema, {}).write(out, wait)
     facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
     print_result(facts, f"{_learnt(facts)}. Written to {out}", as_json=as_json)

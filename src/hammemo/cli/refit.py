@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import counted, one_line_errors, print_result
+from hammemo.cli.console import counted, print_result
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def refit_model(change: opt.ModelChange, recording: ReceiptOptions) -> None:
 
     After hammemo forget and hammemo refit, the model is the one that never learnt the forgotten examples.
     """
-    with one_line_errors(), recording.evidence(change) as evidence, change.opened() as opened:
+    with recording.evidence(change) as evidence, change.opened() as opened:
         if evidence.is_done(opened):
             return
         refitted = refit(opened.learner(change.model), change.model)

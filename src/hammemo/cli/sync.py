@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, one_line_errors, print_result, say_where_from
+from hammemo.cli.console import UsageError, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import argument, setting, switch
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -24,39 +22,33 @@ if TYPE_CHECKING:
     from hammemo.sources.databases import RowSource
     from hammemo.sources.schemas import TableSchema
 
-_DATABASE: Final = "A database or a lake"
+
+@dataclass(frozen=True)
+class DatabaseOptions:
+    """Where the rows are in a database or a lake."""
+
+    panel: ClassVar = "A database or a lake"
+
+    query: str | None = setting("SQL", "The rows are those of this query.")
+    database: str | None = setting(
+        "ADDRESS",
+        "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the environment "
+        "variable, or PostgreSQL's .pgpass.",
+        envvar="HAMMEMO_DATABASE",
+    )
+    at: int | None = setting("VERSION", "The version of the Delta table.", "the newest", min=0)
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(DatabaseOptions):
     """Where the rows of the table are."""
 
     files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TABLE", help="All rows: files, or the folder of a Delta table.", show_default="standard input"
-        ),
+        list[str] | None, argument("TABLE", "All rows: files, or the folder of a Delta table.", "standard input")
     ] = None
-    query: Annotated[str | None, option("SQL", "The rows are those of this query.", rich_help_panel=_DATABASE)] = None
-    database: Annotated[
-        str | None,
-        option(
-            "ADDRESS",
-            "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the "
-            "environment variable, or PostgreSQL's .pgpass.",
-            envvar="HAMMEMO_DATABASE",
-            rich_help_panel=_DATABASE,
-        ),
-    ] = None
-    at: Annotated[
-        int | None, option("VERSION", "The version of the Delta table.", "the newest", min=0, rich_help_panel=_DATABASE)
-    ] = None
-    position: Annotated[
-        str | None,
-        option(
-            "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
-        ),
-    ] = None
+    position: str | None = setting(
+        "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
+    )
 
     def sources(self, file_format: str | None) -> tuple[list[str | RowSource], str | None]:
         """Return what the rows are read from, and the position to store."""
@@ -85,8 +77,8 @@ class FileSync(opt.ModelChange):
     """Which model file is compared, and what is done with it."""
 
     label: KnownLabel = None
-    dry_run: Annotated[bool, opt.flag("--dry-run", "Only say what would change.")] = False
-    refit: Annotated[bool, opt.flag("--refit", "Then fit the model to the table, as hammemo fit does.")] = False
+    dry_run: bool = switch("--dry-run", "Only say what would change.")
+    refit: bool = switch("--refit", "Then fit the model to the table, as hammemo fit does.")
 
 
 def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recording: ReceiptOptions) -> None:
@@ -103,7 +95,7 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     from hammemo.cli.models import left_to_do
 
     model, target = sync.model, sync.target
-    with one_line_errors(), recording.evidence(sync) as evidence:
+    with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
         with sync.opened() as opened:
@@ -140,14 +132,12 @@ def _all_rows(
     """Return all rows of a table and their labels."""
     import numpy as np
 
+    from hammemo.tokens.contexts import joined
+
     batches = list(schema.examples(sources, file_format))
     if not batches:
         return np.empty((0, h), object), np.empty(0, object)
-    tables, labels = [batch.X for batch in batches], [batch.y for batch in batches]
-    for parts in (tables, labels):
-        if len({part.dtype.kind for part in parts}) > 1:  # NumPy would make floats, or texts, of whole numbers
-            parts[:] = [part.astype(object) for part in parts]
-    return np.concatenate(tables), np.concatenate(labels)
+    return joined([batch.X for batch in batches]), joined([batch.y for batch in batches])
 
 
 def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
