@@ -185,9 +185,8 @@ class Explanation:
         else:
             lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
         if not self.has_evidence:
-            return (
-                f"no token of this context has a vote: {lead}{'' if self.margin else ', so the first label is given'}"
-            )
+            given = "" if self.margin else ", so the first label is given"
+            return f"no token of this context has a vote: {lead}{given}"
         if self.certified is None or self.precision == "exact":  # there is nothing to prove
             return lead
         return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
@@ -390,21 +389,9 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
         return explanation
     of_positions = cells.column_shares(row)[0]
     shares = np.array([of_positions[list(site)].mean(axis=0) for site in explanation.sites])  # a tuple's are even
-
-    def summed(of_sites: Floats | None) -> Floats | None:
-        return None if of_sites is None else np.asarray(shares.T @ of_sites)
-
-    contributions = summed(explanation.contributions)
-    assert contributions is not None
-    return replace(
-        explanation,
-        sites=tuple((j,) for j in range(h)),
-        kinds=("",) * h,
-        contributions=contributions,
-        low=summed(explanation.low),
-        high=summed(explanation.high),
-        errors=None,
-    )
+    of_sites = {name: getattr(explanation, name) for name in ("contributions", "low", "high")}
+    summed: dict[str, Any] = {name: None if part is None else shares.T @ part for name, part in of_sites.items()}
+    return replace(explanation, sites=tuple((j,) for j in range(h)), kinds=("",) * h, errors=None, **summed)
 
 
 def one_context(tokens: Any, names: Array | None = None, call: str = "explain") -> list[Any]:
