@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from functools import cache
 from math import log2, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +82,8 @@ class Sizes:
         self.sample = sample
         self.n_labels = n_labels
         self.times = sample.n / sample.m
-        self._sites: dict[int, tuple[float, float]] = {}
-        self._known: dict[tuple[int, ...], int] = {}
+        self._reserved = cache(self._reserved_bytes)
+        self._grown_site = cache(self._expected_at)
 
     @property
     def frame(self) -> int:
@@ -107,15 +107,11 @@ class Sizes:
         rest = self._reserved(tuple(reserved)) + self.frame
         return Estimate(value + rest, low + rest, high + rest, "computed")
 
-    def _reserved(self, numbers: tuple[int, ...]) -> int:
+    def _reserved_bytes(self, numbers: tuple[int, ...]) -> int:
         """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
-        if numbers not in self._known:
-            sample = self.sample
-            found = most_frequent(self.examples, sample.sites, sample.seed, None, numbers)
-            missing = sum(numbers) - sum(map(len, found.hashes))
-            known = sum(part.nbytes for part in found.arrays().values())
-            self._known[numbers] = known + missing * self.reserved_token
-        return self._known[numbers]
+        found = most_frequent(self.examples, self.sample.sites, self.sample.seed, None, numbers)
+        missing = sum(numbers) - sum(map(len, found.hashes))
+        return sum(part.nbytes for part in found.arrays().values()) + missing * self.reserved_token
 
     @property
     def reserved_token(self) -> int:
@@ -169,13 +165,11 @@ class Sizes:
             total += entries * (width(self.n_labels - 1) + width(largest_count))
         return total
 
-    def _grown_site(self, k: int) -> tuple[float, float]:
+    def _expected_at(self, k: int) -> tuple[float, float]:
         """Return how many features, and how many pairs of feature and label, site k will hold."""
-        if k not in self._sites:
-            features = self.sample.features_at(k, self.sample.n)
-            entries = max(self.sample.entries_at(k, self.sample.n), features)
-            self._sites[k] = features, min(entries, features * self.n_labels)
-        return self._sites[k]
+        features = self.sample.features_at(k, self.sample.n)
+        entries = max(self.sample.entries_at(k, self.sample.n), features)
+        return features, min(entries, features * self.n_labels)
 
     def _prefixes(self, positions: tuple[int, ...]) -> float:
         """Return how many distinct beginnings of tuples there will be."""
@@ -208,50 +202,49 @@ _MAXIMUM_BIAS = 0.6  # times the standard deviation of a count in the sample, by
 _MAX_D = 512  # of Gaussian memories that are tried
 
 
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is for; the fields are parameters of `hammemo.planning.plan`."""
-
-    kernel: SiteKernel | None
-    vote: str
-    n_examples: int | None
-    n_labels: int | None
-    sample: int
-    random_state: int
-    confidence: float
-
-
 class Predictions:
     """The sample, what it says, and what is predicted of each memory that is tried on it.
 
     Parameters
     ----------
-    X, y
+    X, y, vote, n_examples, n_labels, sample, random_state, confidence
         As in `hammemo.planning.plan`.
-    settings : PlanSettings
+    kernel : SiteKernel or None
     """
 
-    def __init__(self, X: Any, y: Any, settings: PlanSettings) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        kernel: SiteKernel | None,
+        vote: str,
+        *,
+        n_examples: int | None,
+        n_labels: int | None,
+        sample: int,
+        random_state: int,
+        confidence: float,
+    ) -> None:
         self.X, self.y = token_array(X), label_array(y)
         if len(self.X) < 2 or len(self.X) != len(self.y):
             raise ValueError(f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels.")
-        self.n = len(self.X) if settings.n_examples is None else int(settings.n_examples)
+        self.n = len(self.X) if n_examples is None else int(n_examples)
         if self.n < len(self.X):
             raise ValueError(
-                f"n_examples={settings.n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
+                f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
             )
         self.is_all = self.n == len(self.X)
-        self.kernel, self.vote, self.confidence = settings.kernel, settings.vote, settings.confidence
-        self.seed = int(settings.random_state)
+        self.kernel, self.vote, self.confidence = kernel, vote, confidence
+        self.seed = int(random_state)
         self.rng = np.random.default_rng([self.seed % 2**63, 9])
-        rows = self.rng.permutation(len(self.X))[: max(int(settings.sample), 2)]
+        rows = self.rng.permutation(len(self.X))[: max(int(sample), 2)]
         self.examples = Examples.of(self.X[rows], self.y[rows])
         self.sampled = rows
         self.sites = (self.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
         self.sample = HashedSample(self.examples, self.sites, self.seed, self.n)
         self.notes: list[str] = []
         self._sketch: MemoryClassifier  # the Gaussian memory that was tried
-        self.n_labels = self._number_of_labels(settings.n_labels)
+        self.n_labels = self._number_of_labels(n_labels)
         self.sizes = Sizes(self.examples, self.sample, self.n_labels)
 
     def _number_of_labels(self, given: int | None) -> int:
@@ -315,9 +308,8 @@ class Predictions:
 
     def reserved(self, number: int) -> list[int]:
         """Return how many features each group of sites reserves where `number` are requested."""
-        return [
-            min(number, round(self.sample.features_in_group(group, self.n))) for group in range(len(self.sample.pooled))
-        ]
+        groups = range(len(self.sample.pooled))
+        return [min(number, round(self.sample.features_in_group(group, self.n))) for group in groups]
 
     def hashed(self, buckets: int, reserved: int) -> Option:
         """Return what is predicted of one hashed memory, from all growths."""
@@ -362,10 +354,8 @@ class Predictions:
             d -= 1
         rows = self.sampled[:2500]
         learnt, asked = rows[len(rows) // 5 :], rows[: len(rows) // 5]
-        exact, sketch = (
-            self.estimator(memory).fit(self.X[learnt], self.y[learnt]) for memory in (Exact(), Gaussian(d))
-        )
-        self._sketch = sketch
+        exact = self.estimator(Exact()).fit(self.X[learnt], self.y[learnt])
+        self._sketch = sketch = self.estimator(Gaussian(d)).fit(self.X[learnt], self.y[learnt])
         scores = np.sort(exact.class_scores(self.X[asked]), axis=1)
         clear = scores[:, -1] > scores[:, -2] if scores.shape[1] > 1 else np.ones(len(scores), bool)
         same = (sketch.predict(self.X[asked]) == exact.predict(self.X[asked]))[clear]

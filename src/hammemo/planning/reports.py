@@ -99,9 +99,8 @@ class Plan:
         return {**report, "options": [option.to_dict() for option in self.options]}
 
     def __str__(self) -> str:
-        header = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
-        rows = [header, *(_cells(option) for option in self.options)]
-        widths = [max(len(row[j]) for row in rows) for j in range(len(header))]
+        rows = [_COLUMNS, *(_cells(option) for option in self.options)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
         reasons = [f"{option.name}: {option.why}" for option in self.options]
         return "\n".join([self._title(), "", *lines, "", *reasons, *self.notes])
@@ -111,7 +110,7 @@ class Plan:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("", "memory", "state", "agreement (%)", "certified (%)", "queries per second", "why")
+        table = Table("", *_COLUMNS, "why")
         for option in self.options:
             table.add_row("→" if option.chosen else "", *(Text(cell) for cell in _cells(option)), Text(option.why))
         return Group(Text(self._title()), table, *(Text(note) for note in self.notes))
@@ -121,6 +120,9 @@ class Plan:
             f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; planned in {self.seconds:.1f} s "
             f"from {self.n_sampled:,} examples; intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
         )
+
+
+_COLUMNS = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
 
 
 def _cells(option: Option) -> tuple[str, ...]:
@@ -149,6 +151,6 @@ def size_text(size: float) -> str:
     >>> size_text(500), size_text(2048), size_text(3 * 2**20)
     ('500 B', '2.0 KiB', '3.00 MiB')
     """
-    return (
-        f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
-    )
+    if size >= 2**20:
+        return f"{size / 2**20:.2f} MiB"
+    return f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"

@@ -9,6 +9,7 @@ collisions, what it would answer and prove.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -56,13 +57,11 @@ class HashedSample:
         self.m = len(examples)
         self.n = max(n, self.m)
         self.groups = site_groups(sites)
-        self._in_group: dict[tuple[int, int], float] = {}
+        self.features_in_group = cache(self._features_in_group)
         self.labels = examples.label_ranks
         self.label_counts = np.bincount(self.labels, minlength=len(examples.labels))
-        self.parts = [
-            _site_sample(hashes, held, self.labels)
-            for hashes, held in site_hashes(examples.contexts, sites, seed, None)
-        ]
+        found = site_hashes(examples.contexts, sites, seed, None)
+        self.parts = [_site_sample(hashes, held, self.labels) for hashes, held in found]
 
     @property
     def n_labels(self) -> int:
@@ -79,11 +78,9 @@ class HashedSample:
             pools.append((words, np.bincount(place, np.concatenate([part.counts for part in parts])).astype(np.int64)))
         return pools
 
-    def features_in_group(self, group: int, n: int) -> float:
+    def _features_in_group(self, group: int, n: int) -> float:
         """Return how many distinct features all sites of a group together are expected to hold in n examples."""
-        if (group, n) not in self._in_group:
-            self._in_group[group, n] = expected_features(self.pooled[group][1], n / self.m)
-        return self._in_group[group, n]
+        return expected_features(self.pooled[group][1], n / self.m)
 
     def features_at(self, k: int, n: int) -> float:
         """Return how many distinct features site k is expected to hold in n examples.
@@ -190,7 +187,7 @@ class Trial:
         self._asked = [self._asked_at(k, rng) for k in range(len(sites))]
         self._some_asked = [_every_fourth(read) for read in self._asked]
         self._divisor = self._divisors(label_totals) if mean else None
-        self._outcomes: dict[tuple[int, int, bool], Outcome] = {}
+        self.hashed = cache(self._hashed)
         self._shares = self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
         scores = _divided(self._exact_scores(), self._divisor)
         self.winners = scores.argmax(axis=1)
@@ -199,17 +196,11 @@ class Trial:
         self.unambiguous = np.broadcast_to(best[:, 1] > best[:, 0], self.winners.shape)
         self._reserved_order = self._order()
 
-    def hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
+    def _hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
         """Return what a hashed memory of this size would do; what it proves, only if asked for.
 
         Without proofs a quarter of the queries is used, which is enough to choose between memories.
         """
-        key = (buckets, reserved, certify)
-        if key not in self._outcomes:
-            self._outcomes[key] = self._tried(buckets, reserved, certify=certify)
-        return self._outcomes[key]
-
-    def _tried(self, buckets: int, reserved: int, *, certify: bool) -> Outcome:
         sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
         own = [np.sort(words[:reserved]) for words in self._reserved_order]
         scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
