@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
-from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import UsageError, console, one_line_errors, print_result, progress_bar
 from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hammemo.paper.experiments.synthetic import Claim
-    from hammemo.paper.experiments.wikitext import Task
 
 reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times are for two cores.")
-
-WikiText: TypeAlias = Annotated[
-    Path | None, option("FOLDER", "Folder with wiki.train.tokens and others.", "the Hugging Face hub")
-]
-DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]
-Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")]
-ResultsAsJson: TypeAlias = Annotated[bool, flag("--json", "Print all results as JSON.")]
-
-SEED: Final = 20270
-ALL_CORES: Final = os.cpu_count() or 1
-
-
-def _out(holds: str) -> Any:
-    """Return the option of the folder that an experiment writes its results to."""
-    return typer.Option(metavar="FOLDER", help=f"Folder for {holds}.")
 
 
 @reproduce.callback(invoke_without_command=True)
@@ -50,10 +32,10 @@ def everything(
     run_all: Annotated[
         bool, flag("--all", "Run synthetic, bounds and wikitext, and write one report: 20 minutes.")
     ] = False,
-    out: Annotated[Path | None, _out("report.md, its figures, and all results (with --all)")] = None,
-    data: WikiText = None,
+    out: Annotated[Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")] = None,
+    data: opt.WikiText = None,
     quick: Annotated[bool, flag("--quick", "Fewer draws, with --all: a few minutes.")] = False,
-    jobs: Jobs = ALL_CORES,
+    jobs: opt.Jobs = opt.ALL_CORES,
 ) -> None:
     """Reproduce the paper: tables, figures, claims. Times are for two cores."""
     if context.invoked_subcommand is not None:
@@ -92,13 +74,13 @@ def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
 
 @reproduce.command()
 def synthetic(
-    out: Annotated[Path, _out("results.json, results.csv, manifest.json and the figure")],
+    out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")],
     quick: Annotated[bool, flag("--quick", "h = 8 and d up to 1024 only, 1,000 realisations: minutes.")] = False,
     realisations: Annotated[
         int | None, option("N", "Draws of the codes per point; the paper has 160.", "160", min=2)
     ] = None,
-    seed: DataSeed = SEED,
-    jobs: Jobs = ALL_CORES,
+    seed: opt.DataSeed = opt.SEED,
+    jobs: opt.Jobs = opt.ALL_CORES,
     check: Annotated[bool, flag("--check", "Exit with 1 if one of the paper's claims does not hold.")] = False,
     as_json: Annotated[bool, flag("--json", "Print the claims as JSON.")] = False,
 ) -> None:
@@ -107,9 +89,9 @@ def synthetic(
     from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
-    settings = _settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
-    folder = _ResultsFolder(out)
-    _say_expected(experiment.expected_seconds(settings, jobs), jobs)
+    settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
+    folder = opt.ResultsFolder(out)
+    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, points)
@@ -124,19 +106,19 @@ def synthetic(
 
 @reproduce.command()
 def bounds(
-    out: Annotated[Path, _out("results.json, results.csv, manifest.json and bounds.md")],
+    out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")],
     quick: Annotated[bool, flag("--quick", "A few draws only, for a first look.")] = False,
     draws: Annotated[int | None, option("N", "Draws of the codes per data set.", "2000", min=1)] = None,
-    seed: DataSeed = SEED,
-    jobs: Jobs = ALL_CORES,
-    as_json: ResultsAsJson = False,
+    seed: opt.DataSeed = opt.SEED,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Compare every bound with independent draws: 2 minutes."""
     from hammemo.paper.experiments import bounds as experiment
 
-    settings = _settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
-    folder = _ResultsFolder(out)
-    _say_expected(experiment.expected_seconds(settings, jobs), jobs)
+    settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
+    folder = opt.ResultsFolder(out)
+    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, rows)
@@ -148,13 +130,13 @@ def bounds(
 
 @reproduce.command()
 def wikitext(
-    out: Annotated[Path, _out("reproduction.md, results.json, results.csv and the figure")],
-    data: WikiText = None,
+    out: Annotated[Path, opt.results_folder("reproduction.md, results.json, results.csv and the figure")],
+    data: opt.WikiText = None,
     quick: Annotated[bool, flag("--quick", "A smaller sample, two draws, h = 8: two minutes.")] = False,
-    draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
-    seed: Annotated[int, option("N", "Seed of draws and codes.")] = SEED,
-    jobs: Jobs = ALL_CORES,
-    as_json: ResultsAsJson = False,
+    draws: opt.Draws = None,
+    seed: Annotated[int, option("N", "Seed of draws and codes.")] = opt.SEED,
+    jobs: opt.Jobs = opt.ALL_CORES,
+    as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 15 minutes."""
     from hammemo.paper.experiments import throughput
@@ -163,10 +145,10 @@ def wikitext(
     from hammemo.paper.experiments.report import reproduction
 
     require_matplotlib()
-    settings = _settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
-    folder = _ResultsFolder(out)
-    task = _wikitext_task(data)
-    _say_measured("wikitext", quick=quick, share=(draws or 5) / 5, jobs=jobs)
+    settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
+    folder = opt.ResultsFolder(out)
+    task = opt.wikitext_task(data)
+    opt.say_measured("wikitext", quick=quick, share=(draws or 5) / 5, jobs=jobs)
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
     sample = experiment.draw_sample(task, settings, 0)
@@ -191,7 +173,7 @@ def wikitext(
 @reproduce.command()
 def inference(
     device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
-    data: Annotated[Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")] = None,
+    data: opt.TextOrDrawn = None,
     threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
     as_json: Annotated[bool, flag("--json", "Print the rows as JSON.")] = False,
 ) -> None:
@@ -200,8 +182,8 @@ def inference(
 
     if device not in throughput.DEVICES:
         raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
-    X, y, queries, n_tokens = throughput.paper_examples(None if data is None else _wikitext_task(data))
-    _say_measured("inference")
+    X, y, queries, n_tokens = throughput.paper_examples(None if data is None else opt.wikitext_task(data))
+    opt.say_measured("inference")
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
     lines = throughput.table_lines(rows, beside_paper=device == "cuda")
@@ -216,65 +198,3 @@ def _table_of(claims: list[Claim]) -> Table:
         answer = {True: "yes", False: "[bold red]no[/]", None: "too few draws to say"}[claim.holds]
         table.add_row(claim.text, claim.figures, answer)
     return table
-
-
-def _settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick: bool) -> Any:
-    """Return an experiment's settings: those of a first look, or those with this number of draws."""
-    if quick and number is not None:
-        raise UsageError(f"{name} {number} does not go with --quick, which sets another number: leave out one of them.")
-    if quick:
-        return kind.quick(seed)
-    return kind(seed) if number is None else kind(seed, number)
-
-
-def _say_expected(expected: float, jobs: int = 1) -> None:
-    """Say on standard error how long an experiment will take here."""
-    from hammemo.paper.experiments.expected import told
-
-    how = "" if jobs == 1 else f" with {jobs} processes"
-    Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
-
-
-def _say_measured(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
-    """Say how long a command will take here, from what it took once; `share` is how much of its draws is made."""
-    from hammemo.paper.experiments.expected import by_probe
-
-    _say_expected(by_probe(f"{name}, quick" if quick else name, share, jobs), jobs)
-
-
-@dataclass
-class _ResultsFolder:
-    """The folder of an experiment's results, made before any work is done; the clock starts then."""
-
-    out: Path
-    started: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / "results.json").touch()
-        except OSError as error:
-            raise UsageError(
-                f"--out {self.out} is not a folder to write to ({error.strerror}): name another one."
-            ) from error
-
-    def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
-        """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
-        from hammemo.paper.experiments.measuring import write_records
-
-        named = {name: results[name] for name in tables}
-        write_records(self.out, results, named, seconds=time.perf_counter() - self.started)
-        for name, text in pages.items():
-            (self.out / name).write_text(text, encoding="utf-8")
-        names = [*pages, "results.json", "results.csv", "manifest.json", *written]
-        Console(stderr=True).print(f"Written to {self.out}: {', '.join(names)}")
-
-
-def _wikitext_task(data: Path | None) -> Task:
-    """Return the paper's task, from a folder or from the hub."""
-    from hammemo.paper.experiments import wikitext as experiment
-
-    try:
-        return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error
