@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from hammemo.explain.explanations import Explanation
 
-    Row = Sequence[Any]
+    Rows = Iterable[Sequence[Any]]
+    Part = Sequence[Any] | None
 
 _RETRIED_STATUSES: Final = frozenset((425, 429, 502, 503, 504))
 _FIRST_PAUSE: Final = 0.05
@@ -149,13 +150,7 @@ class Client:
     # Edits
 
     def learn(
-        self,
-        model: str,
-        rows: Iterable[Row],
-        labels: Iterable[Any],
-        *,
-        op: str | None = None,
-        subjects: Iterable[str] = (),
+        self, model: str, rows: Rows, labels: Iterable[Any], *, op: str | None = None, subjects: Iterable[str] = ()
     ) -> Acknowledgement:
         """Learn examples, all or none, once; `op` is the id of the edit, made here if you give none.
 
@@ -167,7 +162,7 @@ class Client:
     def forget(
         self,
         model: str,
-        rows: Iterable[Row],
+        rows: Rows,
         labels: Iterable[Any],
         *,
         op: str | None = None,
@@ -182,13 +177,7 @@ class Client:
         return self._edit(model, "forget", op, **_examples(rows, labels, subjects), receipt=receipt or None)
 
     def apply(
-        self,
-        model: str,
-        learn: Sequence[Any] | None = None,
-        forget: Sequence[Any] | None = None,
-        *,
-        position: str | None = None,
-        op: str | None = None,
+        self, model: str, learn: Part = None, forget: Part = None, *, position: str | None = None, op: str | None = None
     ) -> Acknowledgement:
         """Forget examples and learn examples in one step, once: no answer comes from the moment between.
 
@@ -223,7 +212,7 @@ class Client:
                 return found
 
     def learn_stream(
-        self, model: str, documents: Iterable[Row], *, op: str | None = None, subjects: Iterable[str] = ()
+        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = ()
     ) -> Acknowledgement:
         """Learn whole documents, all or none, once: every token from the tokens before it.
 
@@ -234,13 +223,7 @@ class Client:
         return self._edit(model, "learn-stream", op, **_documents(documents, subjects))
 
     def forget_stream(
-        self,
-        model: str,
-        documents: Iterable[Row],
-        *,
-        op: str | None = None,
-        subjects: Iterable[str] = (),
-        receipt: bool = False,
+        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = (), receipt: bool = False
     ) -> Acknowledgement:
         """Forget whole documents, as they were learnt, all or none, once; status 409 if one is not stored.
 
@@ -269,12 +252,12 @@ class Client:
 
     # Questions
 
-    def predict(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[Any]:
+    def predict(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[Any]:
         """Return the most likely label or the expected number of each row, of `min_version` or newer."""
         return cast("list[Any]", self.ask(model, "predict", rows, min_version=min_version)["labels"])
 
     def predict_interval(
-        self, model: str, rows: Iterable[Row], coverage: float = 0.8, *, min_version: int | None = None
+        self, model: str, rows: Rows, coverage: float = 0.8, *, min_version: int | None = None
     ) -> list[list[float]]:
         """Return the lower and the upper end of an interval that holds the number of each row."""
         found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)["intervals"]
@@ -283,7 +266,7 @@ class Client:
     def top_k(
         self,
         model: str,
-        rows: Iterable[Row],
+        rows: Rows,
         k: int = 5,
         *,
         exclude: Any = None,
@@ -301,13 +284,13 @@ class Client:
         return (found["labels"], found["scores"]) if return_scores else found["labels"]
 
     def probabilities(
-        self, model: str, rows: Iterable[Row], *, min_version: int | None = None
+        self, model: str, rows: Rows, *, min_version: int | None = None
     ) -> tuple[list[Any], list[list[float]]]:
         """Return all labels, and for each row the probability of each of them."""
         answer = self.ask(model, "probabilities", rows, min_version=min_version)
         return answer["classes"], answer["probabilities"]
 
-    def explain(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
+    def explain(self, model: str, rows: Rows, k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
         """Return for each row what each part of it adds to the scores of the k leading labels.
 
         Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
@@ -315,11 +298,11 @@ class Client:
         explanations = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
         return ExplainedRows(map(Explained, explanations))
 
-    def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
+    def certify(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
         return cast("list[bool]", self.ask(model, "certify", rows, min_version=min_version)["certified"])
 
-    def ask(self, model: str, question: str, rows: Iterable[Row], **more: Any) -> dict[str, Any]:
+    def ask(self, model: str, question: str, rows: Rows, **more: Any) -> dict[str, Any]:
         """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
         return self._answer("POST", _path(model, question), {"rows": _token_lists("rows", rows), **_without_none(more)})
 

@@ -70,11 +70,12 @@ class CountedDocuments:
         What the tokens are.
     missing : set of str
         Cases of `only` that were not met yet.
+    schema : SequenceSchema
     """
 
     def __init__(self, reading: Reading, only: Sequence[str] = (), note: Note = lambda _: None) -> None:
         assert isinstance(reading.schema, SequenceSchema)
-        self._schema, self._reading, self._note = reading.schema, reading, note
+        self.schema, self._reading, self._note = reading.schema, reading, note
         self._only = set(only)
         self.missing = set(only)
         self.n_examples, self.kinds = 0, ""
@@ -82,11 +83,11 @@ class CountedDocuments:
     def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[Array], Iterator[Any] | None]:
         """Return the documents and, for an event log, their cases; each is read as the other is."""
         documents, cases = tee(self._counted(tell))
-        return (tokens for _, tokens in documents), (name for name, _ in cases) if self._schema.is_log else None
+        return (tokens for _, tokens in documents), (name for name, _ in cases) if self.schema.is_log else None
 
     def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, Array]]:
-        context_only = 0 if self._schema.short == "pad" else self._schema.h
-        for name, tokens in self._schema.documents(self._reading.files, self._reading.file_format):
+        context_only = 0 if self.schema.short == "pad" else self.schema.h
+        for name, tokens in self.schema.documents(self._reading.files, self._reading.file_format):
             if self._only and str(name) not in self._only:
                 continue
             self.missing.discard(str(name))
@@ -120,7 +121,7 @@ def learn_batches(
     if isinstance(model, MemoryRegressor):
         return _learn_targets(model, reading)
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
-        return _learn_sequences(model, schema, CountedDocuments(reading), layout, classes)
+        return _learn_sequences(model, reading, layout, classes)
     chooses = fresh and layout is None and _chooses(model)
     if chooses and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
@@ -140,7 +141,7 @@ def learn_batches(
                 continue
             if known_state(model) is None:
                 check_column_names(batch.columns)
-                with _numbers_of(model, batch.kinds, X):
+                with numbers_of(model, batch.kinds, _types_of(X, batch.kinds)):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
                 model.partial_fit(X, y, choose=once)
@@ -179,7 +180,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         columns = read[0].columns
         check_column_names(columns)
         X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
-        with _numbers_of(model, kinds, X):
+        with numbers_of(model, kinds, _types_of(X, kinds)):
             model.fit(X, y)
         schema = _as_learnt(schema, model, columns, kinds)
     return schema, {"examples": learnt}
@@ -193,27 +194,29 @@ def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | N
 
 
 @contextmanager
-def _numbers_of(model: Learner, kinds: str, X: Array) -> Iterator[None]:
-    """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
+def numbers_of(model: Learner, kinds: str, types: Any) -> Iterator[None]:
+    """Tell the model which columns are numbers, and their types; its parameter is what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
-    yield
-    model.set_params(numeric=said)
-    is_table = len(kinds) > 1  # the tokens of documents are names
-    types = Evidence.of_columns(list(X.T), has_types=True).types if is_table else None  # as of a frame
-    state = model.state
-    take_state(model, state.but(columns=replace(state.columns, types=types)))
+    try:
+        yield
+    finally:
+        model.set_params(numeric=said)
+    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+
+
+def _types_of(X: Array, kinds: str) -> Any:
+    """Return the types of the columns of a table, as of a frame; the tokens of documents are names."""
+    return Evidence.of_columns(list(X.T), has_types=True).types if len(kinds) > 1 else None
 
 
 def _learn_sequences(
-    model: MemoryClassifier,
-    schema: SequenceSchema,
-    documents: CountedDocuments,
-    layout: MemoryClassifier | None,
-    classes: list[Any] | None,
+    model: MemoryClassifier, reading: Reading, layout: MemoryClassifier | None, classes: list[Any] | None
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn documents, then fit the vote of a new model."""
-    fresh, short = not hasattr(model, "memory_"), cast("Any", schema.short)
+    documents = CountedDocuments(reading)
+    schema, fresh = documents.schema, not hasattr(model, "memory_")
+    short = cast("Any", schema.short)
     before = 0 if fresh else int(model.memory_.label_counts.sum())
     chosen, learn = (classes, model.fit_stream) if fresh else (_chosen(model, schema), model.partial_fit_stream)
     try:

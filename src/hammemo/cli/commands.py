@@ -167,11 +167,9 @@ def _bad_value(error: Any) -> str:
     if error.param is None:
         return f"{error.param_hint}: {message}." if error.param_hint else f"{message}."
     name = f"{_shown_name(error.param).split()[0]} {_given(error)}".strip()
-    least = getattr(error.param, "min", None)
-    if least is None:
-        least = getattr(error.param.type, "min", None)
     if "greater than" in message or "not in the range" in message:
-        return f"{name} is too small: use {least} or more."
+        bounded = error.param if getattr(error.param, "min", None) is not None else error.param.type
+        return f"{name} is too small: use {bounded.min} or more."
     if "valid int" in message:
         return f"{name} is not a whole number."
     if "valid number" in message or "valid float" in message:
@@ -191,8 +189,6 @@ def _plainer(message: str) -> str:
     """Return a message of click with the way out, where there is one."""
     if match := re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)\.?", message):
         return f"{match[1]!r} is one argument too many: put quotes around a value with spaces, or leave it out."
-    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? requires an argument\.?", message):
-        return f"{match[1]} needs a value after it."
-    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? does not take a value\.?", message):
-        return f"{match[1]} takes no value: leave it out."
+    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? (requires an argument|does not take a value)\.?", message):
+        return f"{match[1]} {'needs a value after it' if 'requires' in match[2] else 'takes no value: leave it out'}."
     return message if message.endswith((".", "?")) else f"{message}."

@@ -15,8 +15,6 @@ from hammemo.sources.formats import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.sources.schemas import Schema
-
 
 @dataclass(frozen=True)
 class FileEdit(opt.ModelChange):
@@ -55,13 +53,6 @@ def forget_files(
         _change(edit, given, "forgotten", evidence, only or ())
 
 
-def _check_only(only: Sequence[str], schema: Schema) -> None:
-    from hammemo.sources.schemas import TableSchema
-
-    if only and (isinstance(schema, TableSchema) or not schema.is_log):
-        raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
-
-
 def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFiles, only: Sequence[str] = ()) -> None:
     from hammemo.cli.batches import Reading, forget_batches, held_facts, learn_batches, read_batches, shown_facts
     from hammemo.cli.models import left_to_do
@@ -71,7 +62,8 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
     with edit.opened() as opened:
         learner: Any = opened.learner(edit.model)
         reading = Reading(given.changed(opened.rows_schema, edit.label), files, given.file_format)
-        _check_only(only, reading.schema)
+        if only and not getattr(reading.schema, "is_log", False):
+            raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
         by_id = bool(only) and not edit.files
         if not by_id:
             say_where_from(files)

@@ -203,11 +203,8 @@ def _cells(measures: Any) -> dict[str, str]:
         found = {title: getattr(measures, name) for name, title in titles.items()}
         return {title: "none" if number is None else f"{number:.4g}" for title, number in found.items()}
     spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
-    numbers = {} if measures.top_5 is None else {"top-5": measures.top_5}
-    if measures.roc_auc is not None:
-        numbers["ROC AUC"] = measures.roc_auc
-    if measures.top_20 is not None and measures.reciprocal_rank_20 is not None:
-        numbers |= {"top-20": measures.top_20, "MRR@20": measures.reciprocal_rank_20}
-    losses = {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
-    cells = {title: "none" if number is None else f"{number:.4f}" for title, number in (numbers | losses).items()}
-    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **cells}
+    titles = {"top_5": "top-5", "roc_auc": "ROC AUC", "top_20": "top-20", "reciprocal_rank_20": "MRR@20"}
+    cells = {title: getattr(measures, name) for name, title in titles.items() if getattr(measures, name) is not None}
+    cells |= {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
+    texts = {title: "none" if number is None else f"{number:.4f}" for title, number in cells.items()}
+    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **texts}

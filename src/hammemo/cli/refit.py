@@ -7,7 +7,7 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import counted, print_result
@@ -16,10 +16,7 @@ from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads ann
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo._arrays.types import Array
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.tokens.contexts import Contexts
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Refitted:
 
 NOT_ASKED: Final = Refitted("", "")
 _ASKED_ROWS: Final = 1000
-"""Kept rows whose labels are compared."""
+"""Kept rows whose labels are compared: the last ones, and these lie in the order of their hashes."""
 
 
 def refit_model(change: opt.ModelChange, recording: ReceiptOptions) -> None:
@@ -66,43 +63,29 @@ def refit(learner: Learner, path: Path) -> Refitted:
     """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model."""
     from hammemo.models.regressor import MemoryRegressor
 
-    if isinstance(learner, MemoryRegressor):
-        check_can_refit(learner, path)
-        before = learner.digest(parts=True)["weights"]
-        is_same = learner.refit().digest(parts=True)["weights"] == before
-        kept = counted(len(learner.state.kept or ()), "kept example")
-        return _fitted_to(kept, "unchanged" if is_same else "changed")
-    if not learner.vote_.fits_weights:
-        return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
-    vote, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
-    asked, kinds = _last_rows(learner), learner.state.columns.kinds
-    labels = None if asked is None else _labels(learner, asked)
+    kept = counted(len(learner.state.kept or ()), "kept example")
+    if isinstance(learner, MemoryRegressor):
+        before = learner.digest(parts=True)["weights"]
+        return _fitted_to(kept, is_same=learner.refit().digest(parts=True)["weights"] == before)
+    vote, rows, kinds = learner.vote_, learner.state.rows, learner.state.columns.kinds
+    if not vote.fits_weights:
+        return Refitted("none", "The vote has no weights to fit.")
+    asked = rows.examples().contexts[-_ASKED_ROWS:] if rows is not None and len(rows) else None
+    labels = None if asked is None else learner.classes_[learner.view().scorer.winners(asked)]
     after = learner.refit().vote_
-    weights = "unchanged" if after.is_fitted_like(vote) else "changed"
+    found = _fitted_to(kept, is_same=after.is_fitted_like(vote))
     if not after.state():
-        return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
-    found = _fitted_to(kept, weights)
-    if asked is None or labels is None or learner.state.columns.kinds != kinds:
+        return replace(found, sentence=f"There are too few examples to fit weights to ({kept}): all are the same.")
+    if asked is None or learner.state.columns.kinds != kinds:
         return found
-    return replace(found, changed_labels=float((labels != _labels(learner, asked)).mean()))
+    now: Any = learner.classes_[learner.view().scorer.winners(asked)]
+    return replace(found, changed_labels=float((now != labels).mean()))
 
 
-def _fitted_to(kept: str, weights: str) -> Refitted:
-    how = "are as they were" if weights == "unchanged" else "have changed"
+def _fitted_to(kept: str, *, is_same: bool) -> Refitted:
+    weights, how = ("unchanged", "are as they were") if is_same else ("changed", "have changed")
     return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
-
-
-def _last_rows(learner: MemoryClassifier) -> Contexts | None:
-    """Return the last of the kept rows, which lie in the order of their hashes; None where there are none."""
-    kept = learner.state.rows
-    return kept.examples().contexts[-_ASKED_ROWS:] if kept is not None and len(kept) else None
-
-
-def _labels(learner: MemoryClassifier, rows: Contexts) -> Array:
-    view = learner.view()
-    found: Array = learner.classes_[view.scorer.winners(rows)]
-    return found
 
 
 def check_can_refit(learner: Learner, path: Path) -> None:

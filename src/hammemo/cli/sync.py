@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hammemo.cli import options as opt
@@ -142,17 +142,10 @@ def _all_rows(
 
 def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
-    from hammemo.models.editing import take_state
-    from hammemo.sources.kinds import ordered_columns
+    from hammemo.cli.batches import numbers_of
 
-    said, types = model.numeric, model.state.columns.types
-    model.set_params(numeric=ordered_columns(schema.kinds))
-    try:
-        synced = model.sync(*rows, **how)
-    finally:
-        model.set_params(numeric=said)
-    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
-    return synced
+    with numbers_of(model, schema.kinds, model.state.columns.types):
+        return model.sync(*rows, **how)
 
 
 def _note(synced: Synced, evidence: ReceiptFiles) -> None:

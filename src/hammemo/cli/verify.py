@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.table import Table
@@ -81,7 +81,9 @@ def verify_model(
     stated = _stated(given, receipts)
     if as_json:
         receipt = {} if signed is None else {"receipt": signed.receipt.to_json(), "public_key": signed.public_key}
-        print_json({**_facts(verdict, learner), "stated": stated, **receipt})
+        digests = {"digest": learner.digest(), "rows": verdict.rows, "parts": learner.digest(parts=True)}
+        found = {"result": verdict.result, "sentence": verdict.sentence, **digests, "same": verdict.same}
+        print_json({**found, "stated": stated, **receipt})
     else:
         _print(verdict, learner, signed, stated)
     if verdict.problem:
@@ -161,17 +163,6 @@ def _stated(given: Given, receipts: list[SignedReceipt]) -> list[str]:
     if given.public_key is None:
         found.append(f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)")
     return found
-
-
-def _facts(verdict: Verdict, learner: Learner) -> dict[str, Any]:
-    return {
-        "result": verdict.result,
-        "sentence": verdict.sentence,
-        "digest": learner.digest(),
-        "rows": verdict.rows,
-        "parts": learner.digest(parts=True),
-        "same": verdict.same,
-    }
 
 
 def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, stated: list[str]) -> None:

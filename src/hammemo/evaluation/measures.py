@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from hammemo.evaluation.splits import Material, Split, TableMaterial
     from hammemo.models.regressor import MemoryRegressor
 
+    Told = Callable[[int, int], None]
+    Peers = Mapping[str, Any]
+
 BINS: Final = 15
 SHORT_LIST: Final = 5
 LONG_LIST: Final = 20
@@ -150,17 +153,15 @@ class Evaluation:
         """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
         from hammemo.evaluation import figure
 
-        error = next(iter(self.measures.values())).calibration_error
-        counts, names = self.confusion, self.confusion_labels
-        return figure.draw(counts, names, self.n_asked, self.calibration, error, self.peer_calibration)
+        return figure.draw(self)
 
 
 def evaluate(
     model: MemoryClassifier,
     material: Material,
     split: Split,
-    on_progress: Callable[[int, int], None] | None = None,
-    peers: Mapping[str, Any] | None = None,
+    on_progress: Told | None = None,
+    peers: Peers | None = None,
 ) -> Evaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -226,7 +227,7 @@ def evaluate(
 
 
 def _fits(
-    model: Any, material: Material, split: Split, on_progress: Callable[[int, int], None] | None
+    model: Any, material: Material, split: Split, on_progress: Told | None
 ) -> Iterator[tuple[Any, float, Ints, Ints]]:
     """Yield for each part of a split a copy of the model that has learnt it, in how many seconds, and the part."""
     for number, (learnt, asked) in enumerate(split.parts):
@@ -439,16 +440,15 @@ class NumberEvaluation:
         """Return a figure of predictions against targets, and of coverage; it needs the ``plot`` extra."""
         from hammemo.evaluation import figure
 
-        rmse = self.measures[MODEL].rmse
-        return figure.draw_numbers(self.targets, self.predicted, self.coverage, rmse, self.peers)
+        return figure.draw_numbers(self, self.measures[MODEL].rmse)
 
 
 def evaluate_numbers(
     model: MemoryRegressor,
     material: TableMaterial,
     split: Split,
-    on_progress: Callable[[int, int], None] | None = None,
-    peers: Mapping[str, Any] | None = None,
+    on_progress: Told | None = None,
+    peers: Peers | None = None,
 ) -> NumberEvaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 

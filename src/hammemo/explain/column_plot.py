@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Floats, Ints
 
+    Names = Sequence[str]
+
 MISSING: Final = "missing"
 OTHERS: Final = "others"
 """How missing values, and values that are not shown one by one, are called."""
@@ -32,9 +34,9 @@ _TILTED: Final[dict[str, Any]] = {"rotation": 60, "horizontalalignment": "right"
 def draw_one(
     ax: Axes | None,
     column: str,
-    values: Sequence[str],
+    values: Names,
     counts: Ints,
-    labels: Sequence[str],
+    labels: Names,
     label: int | None,
     source: str,
     *,
@@ -79,7 +81,7 @@ def draw_one(
 def draw_means(
     ax: Axes | None,
     column: str,
-    values: Sequence[str],
+    values: Names,
     totals: Ints,
     means: Floats,
     errors: Floats,
@@ -99,7 +101,7 @@ def draw_means(
     return ax
 
 
-def _name_values(ax: Axes, column: str, values: Sequence[str]) -> None:
+def _name_values(ax: Axes, column: str, values: Names) -> None:
     """Write the values of a column below the axis."""
     ax.set_xticks(
         range(len(values)), [shortened(value, 24) for value in values], **(_TILTED if len(values) > 3 else {})
@@ -109,10 +111,10 @@ def _name_values(ax: Axes, column: str, values: Sequence[str]) -> None:
 
 def draw_pair(
     ax: Axes | None,
-    columns: Sequence[str],
-    values: Sequence[Sequence[str]],
+    columns: Names,
+    values: Sequence[Names],
     counts: Ints,
-    labels: Sequence[str],
+    labels: Names,
     label: int | None,
     source: str,
 ) -> Axes:
@@ -139,8 +141,7 @@ def draw_pair(
         ax.text(column, row, f"{totals[row, column]:,}", ha="center", va="center", color=colour, fontsize=7)
     ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], **_TILTED)
     ax.set_yticks(range(height), [shortened(value, 20) for value in values[0]])
-    ax.set_xlabel(columns[1])
-    ax.set_ylabel(columns[0])
+    ax.set(xlabel=columns[1], ylabel=columns[0])
     name = shortened(labels[place], 32)
     ax.set_title(f"share of {name}; in each field its rows ({source})", loc="left", fontsize=10)
     ax.figure.colorbar(image, ax=ax, label=f"share of {name}")
@@ -156,7 +157,7 @@ def _shown_labels(counts: Ints, label: int | None) -> list[int]:
     return list(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_LINES].tolist())
 
 
-def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> None:
+def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Names) -> None:
     """Draw how many rows have each value, behind the shares; the bar of many values together may be cut off."""
     single = [total for total, value in zip(totals.tolist(), values, strict=True) if not value.endswith(OTHERS)]
     most = max(single) or int(totals.max())
@@ -171,7 +172,7 @@ def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> N
 
 
 def _draw_points(
-    ax: Axes, held: Ints, heights: Floats, errors: Floats, joined: Sequence[str] | None, colour: str, label: str = ""
+    ax: Axes, held: Ints, heights: Floats, errors: Floats, joined: Names | None, colour: str, label: str = ""
 ) -> None:
     """Draw one value, with one standard error, where there are rows; join those of `joined` values in order."""
     style: dict[str, Any] = {"markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}

@@ -100,15 +100,8 @@ def _write_numbers(ax: Axes, starts: Floats, lengths: Floats) -> None:
     for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         is_last = place == len(starts) - 1
         text = f"{length:.{digits}f}" if is_last else f"{length:+.{digits}f}"
-        ax.annotate(
-            text,
-            (max(start, start + length), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            fontweight="bold" if is_last else "normal",
-        )
+        weight, end = "bold" if is_last else "normal", (max(start, start + length), place)
+        ax.annotate(text, end, (4, 0), textcoords="offset points", va="center", fontsize=8, fontweight=weight)
 
 
 def _draw_interval(ax: Axes, place: int, name: str, low: float, high: float) -> None:

@@ -184,9 +184,8 @@ class SignedReceipt:
 
     def encoded(self) -> bytes:
         """Return one line of JSON, in canonical form, without the line end."""
-        return strict.canonical(
-            {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
-        )
+        held = {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
+        return strict.canonical(held)
 
     @classmethod
     def decoded(cls, line: bytes) -> SignedReceipt:
@@ -225,9 +224,9 @@ def _message(receipt: Receipt) -> bytes:
 def _checked_libraries(given: Any) -> dict[str, str]:
     if not isinstance(given, dict) or not 1 <= len(given) <= 32:
         raise ValueError("libraries is not a JSON object of 1 to 32 versions")
+    pairs = given.items()
     return {
-        strict.check_line(name, "a library", 64): strict.check_line(found, "a version", 64)
-        for name, found in given.items()
+        strict.check_line(name, "a library", 64): strict.check_line(found, "a version", 64) for name, found in pairs
     }
 
 
@@ -235,10 +234,6 @@ def _checked_backups(given: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list) or len(given) > _MAX_BACKUPS:
         raise ValueError(f"backups is not a list of at most {_MAX_BACKUPS:,}")
     listed = [strict.check_names(backup, ("name", "expires"), "a backup") for backup in given]
-    return tuple(
-        (
-            strict.check_line(backup["name"], "the name of a backup"),
-            strict.check_time(backup["expires"], "the expiry of a backup"),
-        )
-        for backup in listed
-    )
+    names = [strict.check_line(backup["name"], "the name of a backup") for backup in listed]
+    ends = [strict.check_time(backup["expires"], "the expiry of a backup") for backup in listed]
+    return tuple(zip(names, ends, strict=True))
