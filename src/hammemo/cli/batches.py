@@ -22,7 +22,7 @@ from hammemo.models.names import is_auto
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
-from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
+from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.sources.schemas import Labelled
 
 
 @dataclass(frozen=True)

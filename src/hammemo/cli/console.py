@@ -47,6 +47,8 @@ OPTIONS: Final = {
 }
 """From a parameter of the library to the option that sets it."""
 
+_FLAGS: Final = {("header", "False"): "--no-header", ("refit", "True"): "--refit"}
+
 _SYMBOLS: Final = ("h", "d")
 """Symbols of the paper: with a number they are read as mathematics (``more than h=9 tokens``) and stay."""
 
@@ -76,10 +78,8 @@ def as_options(message: str) -> str:
 
 def _as_option(mention: re.Match[str]) -> str:
     name, value = mention["name"] or mention["hinted"], mention["value"]
-    if name == "header" and value == "False":
-        return "--no-header"
-    if name == "refit" and value == "True":
-        return "--refit"
+    if (name, value) in _FLAGS:
+        return _FLAGS[name, value]
     if name not in OPTIONS or (name in _SYMBOLS and value is not None):
         return mention[0]
     if value in (None, "…", "..."):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, counted, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import argument, option
+from hammemo.cli.options import ModelChange, Refit, argument, option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FileEdit(opt.ModelChange):
+class FileEdit(ModelChange):
     """Which model file changes, by which examples."""
 
     files: Annotated[list[str] | None, argument("FILE", "Examples: rows or documents.", "standard input")] = None
     label: KnownLabel = None
-    refit: opt.Refit = False
+    refit: Refit = False
 
 
 def add_files(edit: FileEdit, given: InputOptions) -> None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
 from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import argument, setting
+from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
     from hammemo.evaluation.measures import Evaluation, NumberEvaluation
@@ -76,7 +75,7 @@ def evaluate_files(
     given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
-    as_json: opt.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 

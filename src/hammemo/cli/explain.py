@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import check_writable, console, counted, say_where_from
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import argument, option, setting
+from hammemo.cli.options import KeyFile, Model, argument, flag, option, read_key, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.cli.models import OpenModel
 
+_WORDS = "One context: a value for each column, or the text or events before the predicted token."
 _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 
 
@@ -41,27 +41,20 @@ class ExplainOptions:
 
 
 def explain_contexts(
-    model: opt.Model,
-    words: Annotated[
-        list[str] | None,
-        argument(
-            "TOKENS",
-            "One context: a value for each column, or the text or events before the predicted token.",
-            "the rows or documents of --file",
-        ),
-    ] = None,
+    model: Model,
+    words: Annotated[list[str] | None, argument("TOKENS", _WORDS, "the rows or documents of --file")] = None,
     file: Annotated[str, option("FILE", "Rows or documents to explain.", "standard input")] = "-",
     *,
     shown: ExplainOptions,
     given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: Annotated[bool, opt.flag("--json", "Print one JSON object per context, one per line.")] = False,
+    key_file: KeyFile = None,
+    as_json: Annotated[bool, flag("--json", "Print one JSON object per context, one per line.")] = False,
 ) -> None:
     """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
     from hammemo.cli.models import open_model, say_what_is_left
 
     shown.check()
-    opened = open_model(model, opt.read_key(key_file))
+    opened = open_model(model, read_key(key_file))
     say_what_is_left(opened, model)
     opened.schema = given.changed(opened.schema)
     contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))

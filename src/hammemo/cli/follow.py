@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, check_writable, print_json, print_result
 from hammemo.cli.input_options import column_list
-from hammemo.cli.options import argument, option, setting
+from hammemo.cli.options import AsJson, argument, flag, option, setting
 
 if TYPE_CHECKING:
     from hammemo.follow.follower import Follower
@@ -105,10 +104,10 @@ def follow_table(
     table: FollowedOptions,
     target: TargetOptions,
     times: TimeOptions,
-    status: Annotated[bool, opt.flag("--status", "Show how far the model is behind, and stop.")] = False,
-    once: Annotated[bool, opt.flag("--once", "Read the log to its end, and stop.")] = False,
-    drop_slot: Annotated[bool, opt.flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
-    as_json: opt.AsJson = False,
+    status: Annotated[bool, flag("--status", "Show how far the model is behind, and stop.")] = False,
+    once: Annotated[bool, flag("--once", "Read the log to its end, and stop.")] = False,
+    drop_slot: Annotated[bool, flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.
 

@@ -9,15 +9,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import NAME_A_MODEL, print_error, print_result
+from hammemo.cli.options import AsJson, KeyFile, Model, flag, read_key
 
 
 def inspect_file(
-    file: opt.Model,
-    digest: Annotated[bool, opt.flag("--digest", "Load the model and also show its digest.")] = False,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
+    file: Model,
+    digest: Annotated[bool, flag("--digest", "Load the model and also show its digest.")] = False,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the contents of a model file without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
@@ -45,7 +45,7 @@ def _digest(file: Path, key_file: Path | None) -> str:
     from hammemo.files import load
     from hammemo.models.predictor import Predictor
 
-    model = load(file, key=opt.read_key(key_file))
+    model = load(file, key=read_key(key_file))
     if isinstance(model, Predictor):
         raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
     return str(model.digest())

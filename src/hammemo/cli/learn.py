@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_model_writable, counted, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import argument, option, setting
+from hammemo.cli.options import AsJson, Wait, argument, option, setting
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
+
+
+_SOURCE = (
+    "Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences, and with "
+    "--engine, also folders and globs."
+)
 
 
 @dataclass(frozen=True)
@@ -68,22 +73,15 @@ class EngineOptions:
 
 
 def fit_files(
-    source: Annotated[
-        list[str],
-        argument(
-            "FILE",
-            "Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences, and "
-            "with --engine, also folders and globs.",
-        ),
-    ],
+    source: Annotated[list[str], argument("FILE", _SOURCE)],
     out: Annotated[Path, option("MODEL", "The model file to write; a folder with --segments.")],
     *,
     given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     machines: EngineOptions,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
+    wait: Wait = None,
+    as_json: AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 

@@ -6,9 +6,8 @@ import warnings
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import check_model_writable, print_result
-from hammemo.cli.options import argument, option
+from hammemo.cli.options import AsJson, KeyFile, Refit, Wait, argument, option, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +17,10 @@ def merge_models(
     models: Annotated[list[Path], argument("MODEL", "Model files of the same layout.")],
     out: Annotated[Path, option("FILE", "The model file to write.")],
     minus: Annotated[list[Path] | None, option("MODEL", "Subtract this model (repeatable).")] = None,
-    refit: opt.Refit = False,
-    key_file: opt.KeyFile = None,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
+    refit: Refit = False,
+    key_file: KeyFile = None,
+    wait: Wait = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
     from hammemo.cli.batches import held_facts, shown_facts
@@ -45,7 +44,7 @@ def merge_models(
             ) from error
 
     check_model_writable(out)
-    key = opt.read_key(key_file)
+    key = read_key(key_file)
     with changing(out, [*models, *(minus or ())], wait), warnings.catch_warnings():
         if refit:  # then it does not matter whose weights are kept
             warnings.filterwarnings("ignore", "The two models have different fitted weights")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, as_options, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import ExampleOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
-from hammemo.cli.options import argument, setting
+from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
@@ -38,7 +37,7 @@ def plan_files(
     wanted: PlanOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
-    as_json: opt.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict which memory fits a budget or reaches an agreement, with its size and speed.
 

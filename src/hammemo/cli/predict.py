@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_writable, counted, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
-from hammemo.cli.options import argument, flag, setting, switch
+from hammemo.cli.options import AsJson, KeyFile, Model, argument, flag, read_key, setting, switch
 from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
@@ -161,13 +160,13 @@ _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 class Questions:
     """The question that a command sends to a model, and where its answers go."""
 
-    model: opt.Model
+    model: Model
     files: Annotated[list[str] | None, argument("FILE", "Rows or documents to predict.", "standard input")] = None
     out: Path | None = setting(
         "FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."
     )
-    key_file: opt.KeyFile = None
-    as_json: opt.AsJson = False
+    key_file: KeyFile = None
+    as_json: AsJson = False
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
     """Answer all that is in files, batch by batch, and write the answers."""
     from hammemo.cli.models import open_model, say_what_is_left
 
-    opened = open_model(asked.model, opt.read_key(asked.key_file))
+    opened = open_model(asked.model, read_key(asked.key_file))
     say_what_is_left(opened, asked.model)
     schema = given.changed(opened.schema)
     files, out = asked.files or [STANDARD_INPUT], asked.out

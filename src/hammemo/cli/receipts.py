@@ -11,11 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hammemo.cli.console import UsageError, check_writable, counted, print_result
-from hammemo.cli.options import setting
+from hammemo.cli.options import ModelChange, setting
 
 if TYPE_CHECKING:
     from hammemo.cli.models import OpenModel
-    from hammemo.cli.options import ModelChange
     from hammemo.receipts.chains import ReceiptFile
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import counted, print_result
+from hammemo.cli.options import ModelChange  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _ASKED_ROWS: Final = 1000
 """Kept rows whose labels are compared: the last ones, and these lie in the order of their hashes."""
 
 
-def refit_model(change: opt.ModelChange, recording: ReceiptOptions) -> None:
+def refit_model(change: ModelChange, recording: ReceiptOptions) -> None:
     """Choose sites and fit weights again from the rows that MODEL keeps; no data is needed.
 
     After hammemo forget and hammemo refit, the model is the one that never learnt the forgotten examples.

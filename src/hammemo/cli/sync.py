@@ -6,17 +6,15 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import argument, setting, switch
-from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import ModelChange, argument, setting, switch
+from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.cli.models import OpenModel
-    from hammemo.cli.receipts import ReceiptFiles
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
@@ -73,7 +71,7 @@ class TableOptions(DatabaseOptions):
 
 
 @dataclass(frozen=True)
-class FileSync(opt.ModelChange):
+class FileSync(ModelChange):
     """Which model file is compared, and what is done with it."""
 
     label: KnownLabel = None

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 from rich.table import Table
 
-from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, console, counted, print_error, print_json
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import setting
+from hammemo.cli.options import AsJson, KeyFile, Model, read_key, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +57,7 @@ class Verdict:
 
 
 def verify_model(
-    model: opt.Model, given: Given, read: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False
+    model: Model, given: Given, read: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 
@@ -73,7 +72,7 @@ def verify_model(
     """
     from hammemo.cli.models import open_model
 
-    opened = open_model(model, opt.read_key(key_file))
+    opened = open_model(model, read_key(key_file))
     learner = opened.as_written(model)  # with the names of its columns, which are part of the digest
     receipts = _checked_receipts(given, learner.digest())
     signed = receipts[-1] if receipts else None

@@ -189,14 +189,13 @@ def evaluate(
     [1.0, 0.7, 0.7]
     """
     read = {name: value for name, value in model.get_params(deep=False).items() if name in ("missing", "numeric")}
-    beside = {**(peers or {}), BAYES: naive_bayes(material.n_tokens).set_params(**read)}
-    answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *beside, MAJORITY)}
+    answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *(peers or {}), BAYES, MAJORITY)}
     truths, sizes, seconds = [], [], []
     labels: set[Any] = set()
     for fitted, taken, learnt, asked in _fits(model, material, split, on_progress):
         (_, known), (X, y) = material.examples(learnt), material.examples(asked)
         answers[MODEL].append(asked_of(fitted, X, y))
-        for name, learner in beside.items():
+        for name, learner in {**(peers or {}), BAYES: naive_bayes(X.shape[1]).set_params(**read)}.items():
             answers[name].append(asked_of(material.learnt_by(learner, learnt), X, y))
         answers[MAJORITY].append(_most_frequent(known, y))
         truths.append(y)

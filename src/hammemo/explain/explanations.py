@@ -125,12 +125,12 @@ class Explanation:
     scores: Floats
     base: Floats
     contributions: Floats
-    low: Floats | None
-    high: Floats | None
-    errors: Floats | None
-    score_errors: Floats | None
-    margin: float | None
-    certified: bool | None
+    low: Floats | None = None
+    high: Floats | None = None
+    errors: Floats | None = None
+    score_errors: Floats | None = None
+    margin: float | None = None
+    certified: bool | None = None
     names: tuple[str, ...] | None = None
     kinds: tuple[str, ...] = ()
     probabilities: Floats | None = None
@@ -484,10 +484,6 @@ class NumberExplanation(Explanation):
             contributions=added,
             low=added,
             high=added,
-            errors=None,
-            score_errors=None,
-            margin=None,
-            certified=None,
             names=tuple(names) if names is not None else tuple(f"column {j}" for j in range(len(values))),
             interval=interval,
         )

@@ -45,13 +45,12 @@ from hammemo.planning.reports import Estimate, Option
 from hammemo.planning.trials import Grower, HashedSample, Outcome, Trial
 from hammemo.tokens.contexts import Examples, token_array
 from hammemo.tokens.labels import label_array
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.tokens.vocabulary import Vocabulary
 
 
 def width(largest: float) -> int:
