@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
-from hammemo.cli.console import counted, progress_bar
+from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.editing import known_state, take_state
@@ -28,7 +28,7 @@ from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
@@ -336,15 +336,3 @@ def _nothing(schema: Schema, seen: int, verb: str) -> str:
     if isinstance(schema, TableSchema):
         return f"There is nothing to {verb}: the input has no row beyond its header."
     return f"There is nothing to {verb}: no document has more than h={schema.h} tokens. Fit with a smaller --h."
-
-
-def held_facts(model: Learner) -> dict[str, int]:
-    """Return how many examples a model holds and, where it predicts labels, of how many labels."""
-    labels = {} if isinstance(model, MemoryRegressor) else {"labels": len(model.classes_)}
-    return {"examples": model.state.n_examples, **labels}
-
-
-def shown_facts(facts: Mapping[str, Any]) -> str:
-    """Return the same in words."""
-    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
-    return f"{counted(facts['examples'], 'example')}{of_labels}"

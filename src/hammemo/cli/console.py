@@ -23,7 +23,7 @@ from rich.console import Console
 from hammemo._progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
@@ -127,6 +127,12 @@ def counted(number: int, what: str) -> str:
     ('1 example', '2,000 examples')
     """
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def shown_facts(facts: Mapping[str, Any]) -> str:
+    """Return in words how many examples a model holds and, where it predicts labels, of how many labels."""
+    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
+    return f"{counted(facts['examples'], 'example')}{of_labels}"
 
 
 def check_writable(out: Path, option: str = "--out") -> None:

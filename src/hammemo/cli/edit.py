@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli.console import UsageError, counted, print_result, say_where_from
+from hammemo.cli.console import UsageError, counted, print_result, say_where_from, shown_facts
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import ModelChange, Refit, argument, option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions
@@ -53,8 +53,7 @@ def forget_files(
 
 
 def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFiles, only: Sequence[str] = ()) -> None:
-    from hammemo.cli.batches import Reading, forget_batches, held_facts, learn_batches, read_batches, shown_facts
-    from hammemo.cli.models import left_to_do
+    from hammemo.cli.batches import Reading, forget_batches, learn_batches, read_batches
     from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
     files = edit.files or [STANDARD_INPUT]
@@ -87,15 +86,10 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
             changed = forget_batches(learner, reading, only, evidence.note)
         refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
         evidence.write(opened)
-    facts: dict[str, Any] = {
-        verb: changed,
-        **held_facts(learner),
-        **refitted.facts,
-        **({"stale": learner.state.stale} if verb == "forgotten" else {}),
-        "out": str(edit.target),
-        **evidence.facts,
-    }
+    stale = {"stale": learner.state.stale} if verb == "forgotten" else {}
+    what: dict[str, Any] = {verb: changed, **opened.held_facts, **refitted.facts, **stale}
+    facts = {**what, "out": str(edit.target), **evidence.facts}
     did = f"{counted(changed, 'example')} {verb}; the model holds {shown_facts(facts)}."
     told = " ".join(filter(None, (did, refitted.sentence, f"Written to {edit.target}")))
-    left = left_to_do(learner, edit.target) if verb == "forgotten" else ""
+    left = opened.left_to_do(edit.target) if verb == "forgotten" else ""
     print_result(facts, told, left, evidence.sentence, as_json=edit.as_json)

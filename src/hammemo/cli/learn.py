@@ -8,7 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from hammemo.cli.console import UsageError, check_model_writable, counted, print_result, progress_bar, say_where_from
+from hammemo.cli.console import (
+    UsageError,
+    check_model_writable,
+    counted,
+    print_result,
+    progress_bar,
+    say_where_from,
+    shown_facts,
+)
 from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import AsJson, Wait, argument, option, setting
@@ -89,7 +97,7 @@ def fit_files(
 
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.cli.batches import Reading, held_facts, learn_batches
+    from hammemo.cli.batches import Reading, learn_batches
     from hammemo.cli.models import OpenModel
     from hammemo.sources.schemas import TableSchema
 
@@ -108,8 +116,9 @@ def fit_files(
         refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
         say_where_from(source)
         schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
-    OpenModel(model, schema, {}).write(out, wait)
-    facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
+    opened = OpenModel(model, schema, {})
+    opened.write(out, wait)
+    facts |= {**opened.held_facts, "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
     print_result(facts, f"{_learnt(facts)}. Written to {out}", as_json=as_json)
 
@@ -182,8 +191,6 @@ def _learn_with_engine(
 
 def _learnt(facts: dict[str, Any]) -> str:
     """Return what was learnt; how, where the files were so large that they were cut into groups."""
-    from hammemo.cli.batches import shown_facts
-
     learnt = shown_facts(facts)
     groups, resumed = facts.get("groups", 1), facts.get("groups_resumed", 0)
     if facts.get("tokens"):

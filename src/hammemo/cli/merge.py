@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli.console import check_model_writable, print_result
+from hammemo.cli.console import check_model_writable, print_result, shown_facts
 from hammemo.cli.options import AsJson, KeyFile, Refit, Wait, argument, option, read_key
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def merge_models(
     as_json: AsJson = False,
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
-    from hammemo.cli.batches import held_facts, shown_facts
-    from hammemo.cli.models import changing, left_to_do, open_model
+    from hammemo.cli.models import changing, open_model
     from hammemo.cli.refit import NOT_ASKED
     from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
@@ -56,6 +55,6 @@ def merge_models(
             combine(path, learner.unmerge)
         refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
         whole.write(out, wait)
-    facts = {**held_facts(learner), **refitted.facts, "out": str(out)}
+    facts = {**whole.held_facts, **refitted.facts, "out": str(out)}
     told = " ".join(filter(None, (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")))
-    print_result(facts, told, left_to_do(learner, out), as_json=as_json)
+    print_result(facts, told, whole.left_to_do(out), as_json=as_json)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hammemo.cli.console import UsageError, print_result, say_where_from
+from hammemo.cli.console import UsageError, print_result, say_where_from, shown_facts
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import ModelChange, argument, setting, switch
 from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
@@ -89,9 +89,6 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
-    from hammemo.cli.batches import shown_facts
-    from hammemo.cli.models import left_to_do
-
     model, target = sync.model, sync.target
     with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
@@ -109,9 +106,11 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
                 _note(synced, evidence)
                 evidence.write(opened, synced.learnt or 0)
         digest = opened.as_written(model).digest()
-    facts = {**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts}
+    what = {name: getattr(synced, name) for name in ("forgotten", "learnt", "unchanged", "how")}
+    state = {"stale": learner.state.stale, "position": learner.position_, "digest": digest, "out": str(target)}
+    facts: dict[str, Any] = {**what, "dry_run": sync.dry_run, **opened.held_facts, **state, **evidence.facts}
     done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
-    left = left_to_do(learner, target) if writes else ""
+    left = opened.left_to_do(target) if writes else ""
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
@@ -158,19 +157,3 @@ def _note(synced: Synced, evidence: ReceiptFiles) -> None:
     if synced.gone is not None:
         X, y = synced.forgotten_rows()
         evidence.note([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
-
-
-def _facts(synced: Synced, learner: Learner, digest: str, *, dry_run: bool) -> dict[str, Any]:
-    from hammemo.cli.batches import held_facts
-
-    return {
-        "forgotten": synced.forgotten,
-        "learnt": synced.learnt,
-        "unchanged": synced.unchanged,
-        "how": synced.how,
-        "dry_run": dry_run,
-        **held_facts(learner),
-        "stale": learner.state.stale,
-        "position": learner.position_,
-        "digest": digest,
-    }
