@@ -173,7 +173,7 @@ def wikitext(
 @reproduce.command()
 def inference(
     device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
-    data: opt.TextOrDrawn = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")] = None,
     threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
     as_json: Annotated[bool, flag("--json", "Print the rows as JSON.")] = False,
 ) -> None:

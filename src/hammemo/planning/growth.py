@@ -129,16 +129,18 @@ class Urn:
         values, repeats = np.unique(counts, return_counts=True)
         known, m = len(counts), int(counts.sum())
 
+        def parameters(at: Floats) -> tuple[float, float]:
+            return 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
+
         def surprise(at: Floats) -> float:
-            d, strength = 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
+            d, strength = parameters(at)
             new = (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
             old = (repeats * (gammaln(values - d) - gammaln(1 - d))).sum()
             return float(gammaln(strength + m) - gammaln(strength + 1) - new - old)
 
-        best = minimize(
-            surprise, [0.0, np.log(1 + known / 4)], method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2}
-        ).x
-        return cls(1e-6 + (1 - 2e-6) * float(expit(best[0])), float(np.exp(np.clip(best[1], -20, 20))))
+        start = [0.0, np.log(1 + known / 4)]
+        best = minimize(surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2})
+        return cls(*parameters(best.x))
 
     def expected_features(self, known: int, m: int, n: int) -> float:
         """Return how many features n cells are expected to hold, m of which hold `known`."""

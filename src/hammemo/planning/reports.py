@@ -46,14 +46,9 @@ class Option:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
+        told = asdict(self)
         figures = ("state_bytes", "agreement", "certified", "queries_per_second")
-        values = {name: getattr(self, name) for name in figures}
-        return {
-            "memory": self.name,
-            "chosen": self.chosen,
-            "why": self.why,
-            **{name: None if value is None else asdict(value) for name, value in values.items()},
-        }
+        return {"memory": self.name, "chosen": self.chosen, "why": self.why, **{name: told[name] for name in figures}}
 
 
 @dataclass(frozen=True)

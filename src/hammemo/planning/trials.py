@@ -24,6 +24,8 @@ from hammemo.memories.reader import proven
 from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
@@ -71,12 +73,7 @@ class HashedSample:
     @cached_property
     def pooled(self) -> list[tuple[Words, Ints]]:
         """The features of all sites of each group together, ascending, and their counts."""
-        pools = []
-        for group in range(max(self.groups) + 1):
-            parts = [part for part, own in zip(self.parts, self.groups, strict=True) if own == group]
-            words, place = np.unique(np.concatenate([part.words for part in parts]), return_inverse=True)
-            pools.append((words, np.bincount(place, np.concatenate([part.counts for part in parts])).astype(np.int64)))
-        return pools
+        return _pooled(self.groups, [(part.words, part.counts) for part in self.parts])
 
     def _features_in_group(self, group: int, n: int) -> float:
         """Return how many distinct features all sites of a group together are expected to hold in n examples."""
@@ -104,6 +101,16 @@ class HashedSample:
     def cells_at(self, k: int, n: int) -> int:
         """Return how many of n examples hold something at site k."""
         return max(round(len(self.parts[k].features) * n / self.m), len(self.parts[k].features))
+
+
+def _pooled(groups: Sequence[int], counted: list[tuple[Words, Ints]]) -> list[tuple[Words, Ints]]:
+    """Return for each group of sites all features of its sites, ascending, and how often each occurs."""
+    pools = []
+    for group in range(max(groups) + 1):
+        parts = [part for part, own in zip(counted, groups, strict=True) if own == group]
+        words, place = np.unique(np.concatenate([words for words, _ in parts]), return_inverse=True)
+        pools.append((words, np.bincount(place, np.concatenate([n for _, n in parts])).astype(np.int64)))
+    return pools
 
 
 def _site_sample(hashes: Words, held: Bools, labels: Ints) -> SiteSample:
@@ -299,14 +306,9 @@ class Trial:
 
     def _order(self) -> list[Words]:
         """Return for each group of sites its features, the most frequent ones first, equals by hash."""
-        ordered = []
-        for group in range(max(self.sample.groups) + 1):
-            parts = [site for site, own in zip(self.sites, self.sample.groups, strict=True) if own == group]
-            counts = [np.bincount(grown.features, minlength=grown.n_features) for grown, _ in parts]
-            words, place = np.unique(np.concatenate([words for _, words in parts]), return_inverse=True)
-            totals = np.bincount(place, np.concatenate(counts))
-            ordered.append(words[np.lexsort((words, -totals))][: int((totals > 0).sum())])
-        return ordered
+        counted = [(words, np.bincount(grown.features, minlength=grown.n_features)) for grown, words in self.sites]
+        pools = _pooled(self.sample.groups, counted)
+        return [words[np.lexsort((words, -totals))][: int((totals > 0).sum())] for words, totals in pools]
 
 
 def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buckets: int) -> Ints:
