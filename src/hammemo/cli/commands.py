@@ -24,10 +24,6 @@ _Usage: Any = typer.BadParameter.__base__
 _Shown: Any = _Usage.__base__
 
 
-def _no_type(**_: Any) -> None:
-    """Return what is shown as the type of an argument."""
-
-
 class _PlainHelp:
     """A command or a group whose help shows no Python types, as newer versions of typer do (``<list[str]>``)."""
 
@@ -36,7 +32,7 @@ class _PlainHelp:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if param.param_type_name == "argument":
-                param.display_type_rich = _no_type
+                param.display_type_rich = lambda **_: None
             elif param.metavar is None:
                 param.metavar = "" if getattr(param, "is_flag", False) else "N"
         return params

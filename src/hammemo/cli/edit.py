@@ -54,7 +54,7 @@ def forget_files(
 
 def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFiles, only: Sequence[str] = ()) -> None:
     from hammemo.cli.batches import Reading, forget_batches, learn_batches, read_batches
-    from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
+    from hammemo.cli.refit import check_can_refit, refit
 
     files = edit.files or [STANDARD_INPUT]
     with edit.opened() as opened:
@@ -84,12 +84,12 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
             changed = before - learner.forget_cases(only).state.n_examples
         else:
             changed = forget_batches(learner, reading, only, evidence.note)
-        refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
+        refitted, said = refit(learner, edit.model) if edit.refit else ({}, "")
         evidence.write(opened)
     stale = {"stale": learner.state.stale} if verb == "forgotten" else {}
-    what: dict[str, Any] = {verb: changed, **opened.held_facts, **refitted.facts, **stale}
+    what: dict[str, Any] = {verb: changed, **opened.held_facts, **refitted, **stale}
     facts = {**what, "out": str(edit.target), **evidence.facts}
     did = f"{counted(changed, 'example')} {verb}; the model holds {shown_facts(facts)}."
-    told = " ".join(filter(None, (did, refitted.sentence, f"Written to {edit.target}")))
+    told = " ".join(filter(None, (did, said, f"Written to {edit.target}")))
     left = opened.left_to_do(edit.target) if verb == "forgotten" else ""
     print_result(facts, told, left, evidence.sentence, as_json=edit.as_json)

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
-from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.learn import SequenceOptions, set_table_parameters
+from hammemo.cli.input_options import NewInputOptions, SequenceOptions  # noqa: TC001  (read at run time)
+from hammemo.cli.learn import set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import AsJson, argument, setting
 
@@ -83,13 +83,19 @@ def evaluate_files(
     examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
     mean.
     """
+    from hammemo.sources.schemas import TableSchema
+
     if parameters.layout is not None:
         raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
     schema, classes = sequences.refined(given.schema())
     measured.check(schema)
     model, _ = parameters.learners(schema)
     say_where_from(files)
-    material = _material(model, schema, files, given.file_format, classes)
+    material: Material
+    if isinstance(schema, TableSchema):
+        material = _rows(model, schema, files, given.file_format)
+    else:
+        material = _documents(schema, files, given.file_format, classes)
     split = _split(material, measured.folds, measured.holdout, parameters.seed)
     from hammemo.evaluation.measures import evaluate, evaluate_numbers
 
@@ -105,14 +111,6 @@ def evaluate_files(
     _print(found)
     if measured.plot is not None:
         typer.echo(f"Drawn in {measured.plot}")
-
-
-def _material(model: Learner, schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
-    from hammemo.sources.schemas import TableSchema
-
-    if isinstance(schema, TableSchema):
-        return _rows(model, schema, files, file_format)
-    return _documents(schema, files, file_format, classes)
 
 
 def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:

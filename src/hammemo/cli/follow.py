@@ -116,31 +116,29 @@ def follow_table(
     """
     from hammemo.follow.follower import Follower, FollowOptions
 
+    def tell(sentence: str, event: dict[str, Any]) -> None:
+        if as_json:
+            typer.echo(json.dumps(event))
+        else:
+            typer.echo(sentence, err=event["event"] in ("warning", "retry"))
+
     seconds = (times.refit_after, times.check, times.check_timeout)
     columns = None if table.columns is None else column_list(table.columns)
     given = FollowOptions(
         table.predicted, columns, table.where, target.subject, *seconds, is_target=table.target is not None
     )
     with target.opened() as opened:
-        follower = Follower(address, table.table, opened, given, _teller(as_json=as_json), table.publication)
+        follower = Follower(address, table.table, opened, given, tell, table.publication)
         with closing(follower.source):
             if status:
                 _show_status(follower, as_json=as_json)
             elif drop_slot:
-                _drop(follower, as_json=as_json)
+                dropped, slot = follower.drop(), follower.source.slot
+                told = f"Slot {slot}: {'dropped' if dropped else 'there is none'}."
+                print_result({"slot": slot, "dropped": dropped}, told, as_json=as_json)
             else:
                 with suppress(KeyboardInterrupt):
                     follower.run(once=once)
-
-
-def _teller(*, as_json: bool) -> Any:
-    def tell(sentence: str, facts: dict[str, Any]) -> None:
-        if as_json:
-            typer.echo(json.dumps(facts))
-        else:
-            typer.echo(sentence, err=facts["event"] in ("warning", "retry"))
-
-    return tell
 
 
 def _show_status(follower: Follower, *, as_json: bool) -> None:
@@ -159,9 +157,3 @@ def _show_status(follower: Follower, *, as_json: bool) -> None:
         typer.echo(f"{facts['deleted_since_refit']:,} rows were deleted since the last refit.")
     if facts["keeps_without_limit"]:
         typer.echo("Warning: max_slot_wal_keep_size is not set: PostgreSQL keeps its log without a limit.", err=True)
-
-
-def _drop(follower: Follower, *, as_json: bool) -> None:
-    dropped = follower.drop()
-    told = f"Slot {follower.source.slot}: {'dropped' if dropped else 'there is none'}."
-    print_result({"slot": follower.source.slot, "dropped": dropped}, told, as_json=as_json)

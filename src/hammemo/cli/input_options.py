@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
 
@@ -12,16 +13,11 @@ from hammemo.cli.console import UsageError
 from hammemo.cli.options import option, setting, switch
 
 if TYPE_CHECKING:
-    from hammemo.sources.schemas import Schema
-
-AnySchema = TypeVar("AnySchema", bound="Schema")
+    from hammemo.sources.schemas import Schema, SequenceSchema
 
 _PANEL: Final = "How the input is read (a model file remembers it)"
 
-SEQUENCES: Final = "Sequences"
-"""The panel of options that say what is learnt of sequences."""
-
-NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
+_NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
 
 _COLUMN = "The column with the labels or targets (its number with --no-header)."
 KnownLabel: TypeAlias = Annotated[
@@ -111,7 +107,7 @@ class ExampleOptions(InputOptions):
             for_tables = {**self._for_tables, "numeric": numeric}
             refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
             return SequenceSchema(self.h, **self._for_both, **self._for_sequences)
-        refuse(self._for_sequences, NOT_FOR_TABLES)
+        refuse(self._for_sequences, _NOT_FOR_TABLES)
         listed: Any = numeric or "auto"
         if listed not in ("auto", "none"):
             listed = column_list(listed, "--numeric")
@@ -137,22 +133,27 @@ class NewInputOptions(ExampleOptions):
 
 
 @dataclass(frozen=True)
-class WindowOptions:
-    """How new sequences are cut into examples."""
+class SequenceOptions:
+    """What is learnt of sequences, and how they are cut into examples."""
 
-    panel: ClassVar = SEQUENCES
+    panel: ClassVar = "Sequences"
 
     end: str | None = setting("TOKEN", "Append this token to each document.")
     short: str = setting("WHAT", "Tokens with fewer than h tokens before them: drop or pad.", default="drop")
+    classes_top: int | None = setting("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
+    classes_file: Path | None = setting("FILE", "Predict only the tokens in this file, one per line.")
 
-    def cut(self, schema: AnySchema) -> AnySchema:
-        """Return the schema with these options; they have no meaning for the rows of a table."""
+    def refined(self, schema: Schema) -> tuple[Schema, Any]:
+        """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            refuse({"end": self.end}, NOT_FOR_TABLES)
-            return schema
-        return replace(schema, end=self.end, short=self.short)
+            given = {"classes-top": self.classes_top, "classes-file": self.classes_file, "end": self.end}
+            refuse(given, _NOT_FOR_TABLES)
+            return schema, None
+        chosen = self.classes_top is not None or self.classes_file is not None
+        schema = replace(schema, end=self.end, short=self.short, chosen=chosen)
+        return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:
@@ -175,3 +176,16 @@ def column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     if not names or not all(names):
         raise UsageError(f"{option} {text!r} contains an empty name: separate names by single commas, as in A,B.")
     return names
+
+
+def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
+    """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
+    if schema.is_log or schema.tokens in ("words", "characters"):
+        return lines
+    try:
+        return [int(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(
+            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens words."
+        ) from error

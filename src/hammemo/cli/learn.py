@@ -17,7 +17,7 @@ from hammemo.cli.console import (
     say_where_from,
     shown_facts,
 )
-from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
+from hammemo.cli.input_options import NewInputOptions, SequenceOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import AsJson, Wait, argument, option, setting
 from hammemo.sources.formats import STANDARD_INPUT, format_of
@@ -27,34 +27,13 @@ if TYPE_CHECKING:
     from hammemo.engines import GroupReport
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
+    from hammemo.sources.schemas import Schema, TableSchema
 
 
 _SOURCE = (
     "Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences, and with "
     "--engine, also folders and globs."
 )
-
-
-@dataclass(frozen=True)
-class SequenceOptions(WindowOptions):
-    """What is learnt of sequences."""
-
-    panel: ClassVar = SEQUENCES
-
-    classes_top: int | None = setting("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
-    classes_file: Path | None = setting("FILE", "Predict only the tokens in this file, one per line.")
-
-    def refined(self, schema: Schema) -> tuple[Schema, Any]:
-        """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
-        from hammemo.sources.schemas import TableSchema
-
-        if isinstance(schema, TableSchema):
-            refuse({"classes-top": self.classes_top, "classes-file": self.classes_file}, NOT_FOR_TABLES)
-            return self.cut(schema), None
-        chosen = self.classes_top is not None or self.classes_file is not None
-        schema = replace(self.cut(schema), chosen=chosen)
-        return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
 
 
 @dataclass(frozen=True)
@@ -198,16 +177,3 @@ def _learnt(facts: dict[str, Any]) -> str:
     if groups > 1:
         learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB per worker"
     return f"{learnt}; {resumed:,} of {counted(groups, 'group')} done before" if resumed else learnt
-
-
-def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
-    """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-    if schema.is_log or schema.tokens in ("words", "characters"):
-        return lines
-    try:
-        return [int(line) for line in lines]
-    except ValueError as error:
-        raise ValueError(
-            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens words."
-        ) from error

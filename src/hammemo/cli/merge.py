@@ -24,7 +24,6 @@ def merge_models(
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
     from hammemo.cli.models import changing, open_model
-    from hammemo.cli.refit import NOT_ASKED
     from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
 
@@ -53,8 +52,8 @@ def merge_models(
             combine(path, learner.merge)
         for path in minus or ():
             combine(path, learner.unmerge)
-        refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
+        refitted, said = fit_again(learner, models[0]) if refit else ({}, "")
         whole.write(out, wait)
-    facts = {**whole.held_facts, **refitted.facts, "out": str(out)}
-    told = " ".join(filter(None, (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")))
+    facts = {**whole.held_facts, **refitted, "out": str(out)}
+    told = " ".join(filter(None, (f"{shown_facts(facts)}.", said, f"Written to {out}")))
     print_result(facts, told, whole.left_to_do(out), as_json=as_json)

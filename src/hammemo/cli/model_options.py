@@ -56,11 +56,13 @@ class ModelOptions:
     seed: int = setting("N", "Models with the same seed and layout can be merged.", default=0)
     layout: Path | None = setting("MODEL", "Use the layout of this model, so both can be merged.")
 
-    def classifiers(self) -> tuple[MemoryClassifier, MemoryClassifier | None]:
+    def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
         """Return the model that is to learn, and the one whose layout it uses, if there is one."""
         from hammemo.cli.models import open_model
         from hammemo.models.classifiers import MemoryClassifier
 
+        if getattr(schema, "is_target", False):
+            return self._regressor(), None
         key = read_key(self.key_file)
         keep, memory = keep_of(self.keep, key), self._memory(key)
         part_of("vote", self.vote)  # refuses a name that is not known
@@ -91,10 +93,8 @@ class ModelOptions:
         memory.set_params(**parameters.get(name, {}))
         return memory
 
-    def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
-        """Return what `classifiers` does; for a schema with targets, a model that predicts numbers."""
-        if not getattr(schema, "is_target", False):
-            return self.classifiers()
+    def _regressor(self) -> MemoryRegressor:
+        """Return a model that predicts numbers."""
         from hammemo.models.regressor import MemoryRegressor
 
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("keep", "seed")}
@@ -102,7 +102,7 @@ class ModelOptions:
         refuse(changed, "is for labels: leave it out, or use --label instead of --target")
         if _has_digests(self.keep):
             raise UsageError(f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of rows.")
-        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep)), None
+        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep))
 
 
 def part_of(kind: str, text: str) -> Any:

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hammemo.cli.console import UsageError, as_options, print_result, progress_bar, say_where_from
-from hammemo.cli.input_options import ExampleOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import ExampleOptions, SequenceOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
 from hammemo.cli.options import AsJson, argument, setting
 

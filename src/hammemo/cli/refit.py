@@ -6,7 +6,6 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.cli.console import counted, print_result
@@ -19,23 +18,6 @@ if TYPE_CHECKING:
     from hammemo.models.learners import Learner
 
 
-@dataclass(frozen=True)
-class Refitted:
-    """What became of the weights: "changed", "unchanged", or "none" where the vote has none; and that as a sentence."""
-
-    weights: str
-    sentence: str
-    changed_labels: float | None = None
-    """The share of labels that changed on the last kept rows; None where rows are not kept, or columns changed."""
-
-    @property
-    def facts(self) -> dict[str, str | float]:
-        """The same for JSON; nothing where it was not asked for."""
-        found: dict[str, str | float] = {"weights": self.weights} if self.weights else {}
-        return found if self.changed_labels is None else found | {"changed_labels": self.changed_labels}
-
-
-NOT_ASKED: Final = Refitted("", "")
 _ASKED_ROWS: Final = 1000
 """Kept rows whose labels are compared: the last ones, and these lie in the order of their hashes."""
 
@@ -48,19 +30,23 @@ def refit_model(change: ModelChange, recording: ReceiptOptions) -> None:
     with recording.evidence(change) as evidence, change.opened() as opened:
         if evidence.is_done(opened):
             return
-        refitted = refit(opened.learner(change.model), change.model)
-        writes = refitted.weights != "none" or change.out is not None or evidence.is_signed
+        refitted, said = refit(opened.learner(change.model), change.model)
+        writes = refitted["weights"] != "none" or change.out is not None or evidence.is_signed
         if writes:
             evidence.write(opened)
-    done = f"{refitted.sentence} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
-    share = refitted.changed_labels
+    done = f"{said} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
+    share = refitted.get("changed_labels")
     changed = "" if share is None else f"The refit changed {100 * share:.1f} % of the labels of the last kept rows."
-    facts = {**refitted.facts, "out": str(change.target), **evidence.facts}
+    facts = {**refitted, "out": str(change.target), **evidence.facts}
     print_result(facts, done, changed, evidence.sentence, as_json=change.as_json)
 
 
-def refit(learner: Learner, path: Path) -> Refitted:
-    """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model."""
+def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
+    """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model.
+
+    Return, as facts and as a sentence, what became of the weights: "changed", "unchanged", or "none" where the vote has
+    none; and the share of labels that changed on the last kept rows, unless rows are not kept or columns changed.
+    """
     from hammemo.models.regressor import MemoryRegressor
 
     check_can_refit(learner, path)
@@ -70,22 +56,22 @@ def refit(learner: Learner, path: Path) -> Refitted:
         return _fitted_to(kept, is_same=learner.refit().digest(parts=True)["weights"] == before)
     vote, rows, kinds = learner.vote_, learner.state.rows, learner.state.columns.kinds
     if not vote.fits_weights:
-        return Refitted("none", "The vote has no weights to fit.")
+        return {"weights": "none"}, "The vote has no weights to fit."
     asked = rows.examples().contexts[-_ASKED_ROWS:] if rows is not None and len(rows) else None
     labels = None if asked is None else learner.classes_[learner.view().scorer.winners(asked)]
     after = learner.refit().vote_
-    found = _fitted_to(kept, is_same=after.is_fitted_like(vote))
+    facts, sentence = _fitted_to(kept, is_same=after.is_fitted_like(vote))
     if not after.state():
-        return replace(found, sentence=f"There are too few examples to fit weights to ({kept}): all are the same.")
-    if asked is None or learner.state.columns.kinds != kinds:
-        return found
-    now: Any = learner.classes_[learner.view().scorer.winners(asked)]
-    return replace(found, changed_labels=float((now != labels).mean()))
+        return facts, f"There are too few examples to fit weights to ({kept}): all are the same."
+    if asked is not None and learner.state.columns.kinds == kinds:
+        now: Any = learner.classes_[learner.view().scorer.winners(asked)]
+        facts["changed_labels"] = float((now != labels).mean())
+    return facts, sentence
 
 
-def _fitted_to(kept: str, *, is_same: bool) -> Refitted:
+def _fitted_to(kept: str, *, is_same: bool) -> tuple[dict[str, Any], str]:
     weights, how = ("unchanged", "are as they were") if is_same else ("changed", "have changed")
-    return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
+    return {"weights": weights}, f"The weights were fitted to {kept} and {how}."
 
 
 def check_can_refit(learner: Learner, path: Path) -> None:

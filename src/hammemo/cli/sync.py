@@ -14,7 +14,6 @@ from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
-    from hammemo.cli.models import OpenModel
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
@@ -89,12 +88,18 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
+    from hammemo.sources.schemas import TableSchema
+
     model, target = sync.model, sync.target
     with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
         with sync.opened() as opened:
-            learner, schema = opened.learner(model), _table_schema(opened, given, sync)
+            learner, schema = opened.learner(model), given.changed(opened.rows_schema, sync.label)
+            if not isinstance(schema, TableSchema):
+                raise ValueError(
+                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
+                )
             sources, position = table.sources(given.file_format)
             rows = _all_rows(schema, sources, given.file_format, opened.h)
             if evidence.is_done(opened, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
@@ -112,15 +117,6 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
     left = opened.left_to_do(target) if writes else ""
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
-
-
-def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> TableSchema:
-    from hammemo.sources.schemas import TableSchema
-
-    schema = given.changed(opened.rows_schema, sync.label)
-    if not isinstance(schema, TableSchema):
-        raise ValueError(f"{sync.model} learnt sequences, and sync compares the rows of a table: use hammemo forget.")
-    return schema
 
 
 def _all_rows(

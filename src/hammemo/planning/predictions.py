@@ -167,7 +167,7 @@ class Sizes:
     def _expected_at(self, k: int) -> tuple[float, float]:
         """Return how many features, and how many pairs of feature and label, site k will hold."""
         features = self.sample.features_at(k, self.sample.n)
-        entries = max(self.sample.entries_at(k, self.sample.n), features)
+        entries = max(expected_distinct(self.sample.parts[k].entry_counts(self.sample.n_labels), self.times), features)
         return features, min(entries, features * self.n_labels)
 
     def _prefixes(self, positions: tuple[int, ...]) -> float:

@@ -21,7 +21,7 @@ from hammemo.memories.hashed.layout import hash_buckets
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
 from hammemo.memories.reader import proven
-from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
+from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,10 +93,6 @@ class HashedSample:
         later = expected_features(counts, cells * n / self.m / counts.sum())
         whole = self.features_in_group(self.groups[k], n)
         return float(np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words))))
-
-    def entries_at(self, k: int, n: int) -> float:
-        """Return how many distinct pairs of feature and label site k is expected to hold in n examples."""
-        return expected_distinct(self.parts[k].entry_counts(self.n_labels), n / self.m)
 
     def cells_at(self, k: int, n: int) -> int:
         """Return how many of n examples hold something at site k."""
