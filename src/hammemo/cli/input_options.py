@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _PANEL: Final = "How the input is read (a model file remembers it)"
 
+_FOR_BOTH: Final = ("header", "delimiter", "time")
+_FOR_TABLES: Final = ("columns", "missing")
+_FOR_SEQUENCES: Final = ("tokens", "column", "case", "event")
+"""Which parameters of a schema these options set, by the kind of input."""
+
 _NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
 
 _COLUMN = "The column with the labels or targets (its number with --no-header)."
@@ -53,30 +58,19 @@ class InputOptions:
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            for name in self._for_sequences:
+            for name in self._given(*_FOR_SEQUENCES):
                 raise UsageError(f"This model learnt rows of a table: --{name} is for sequences. Leave it out.")
             labelled: dict[str, Any] = {} if label is None else {"label": label}
-            return replace(schema, **self._for_both, **self._for_tables, **labelled)
+            return replace(schema, **self._given(*_FOR_BOTH, *_FOR_TABLES), **labelled)
         if label is not None or self.columns is not None:
             raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
-        return replace(schema, **self._for_both, **self._for_sequences)
-
-    @property
-    def _for_both(self) -> dict[str, Any]:
-        header = {"header": False} if self.no_header else {}
-        return {**header, **self._given("delimiter", "time")}
-
-    @property
-    def _for_tables(self) -> dict[str, Any]:
-        columns = {} if self.columns is None else {"columns": column_list(self.columns)}
-        return {**columns, **self._given("missing")}
-
-    @property
-    def _for_sequences(self) -> dict[str, Any]:
-        return self._given("tokens", "column", "case", "event")
+        return replace(schema, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
 
     def _given(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        """Return which of these parameters of a schema are given, and their values."""
+        columns = None if self.columns is None else column_list(self.columns)
+        values = {**vars(self), "columns": columns, "header": False if self.no_header else None}
+        return {name: values[name] for name in names if values[name] is not None}
 
 
 @dataclass(frozen=True)
@@ -104,14 +98,14 @@ class ExampleOptions(InputOptions):
         if target is not None and (self.label is not None or self.h is not None):
             raise UsageError("--target predicts numbers, --label names and --h sequences: give one of them.")
         if self.h is not None:
-            for_tables = {**self._for_tables, "numeric": numeric}
+            for_tables = {**self._given(*_FOR_TABLES), "numeric": numeric}
             refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
-            return SequenceSchema(self.h, **self._for_both, **self._for_sequences)
-        refuse(self._for_sequences, _NOT_FOR_TABLES)
+            return SequenceSchema(self.h, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
+        refuse(self._given(*_FOR_SEQUENCES), _NOT_FOR_TABLES)
         listed: Any = numeric or "auto"
         if listed not in ("auto", "none"):
             listed = column_list(listed, "--numeric")
-        reading = {**self._for_both, **self._for_tables, "numeric": listed}
+        reading = {**self._given(*_FOR_BOTH, *_FOR_TABLES), "numeric": listed}
         return TableSchema(self.label if target is None else target, **reading, is_target=target is not None)
 
 

@@ -257,14 +257,11 @@ def top_k_rows(asked: Questions, wanted: TopKOptions, given: InputOptions) -> No
         if not hasattr(model, "top_k"):
             raise ValueError("The model predicts numbers, not labels: use hammemo predict --interval.")
         seen = queries.documents or "seen"
-        gone, only = (
-            None if path is None else _listed(path, model.classes_) for path in (wanted.exclude, wanted.allow)
-        )
+        gone, only = _listed(wanted.exclude, model.classes_), _listed(wanted.allow, model.classes_)
         if wanted.unseen and gone is not None:
             only = np.setdiff1d(model.classes_ if only is None else only, gone)
-        best, of_best = model.top_k(
-            queries.X, wanted.k, exclude=seen if wanted.unseen else gone, allow=only, return_scores=True
-        )
+        lists = {"exclude": seen if wanted.unseen else gone, "allow": only}
+        best, of_best = model.top_k(queries.X, wanted.k, **lists, return_scores=True)
         best = [[label for label in row if label is not None] for row in best.tolist()]
         answers: Answers = {"top": best}
         if wanted.scores:
@@ -278,8 +275,10 @@ def top_k_rows(asked: Questions, wanted: TopKOptions, given: InputOptions) -> No
     answer_files(asked, given, answer)
 
 
-def _listed(path: Path, classes: Array) -> Array:
-    """Return the labels that a file names, one a line; whole numbers where those of the model are."""
+def _listed(path: Path | None, classes: Array) -> Any:
+    """Return the labels that a file names, one a line; whole numbers where those of the model are; None for no file."""
+    if path is None:
+        return None
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if classes.dtype.kind not in "iu":
         return np.array(lines, object)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, VOTES, is_auto
 from hammemo.planning.predictions import MIN_SPREAD, Predictions, width
 from hammemo.planning.reports import Estimate, Option, Plan, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike
 
     from hammemo.kernels import SiteKernel
@@ -92,8 +92,8 @@ def plan(
     compared = None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
     vote = "sum" if is_auto(vote) else vote
     goal = _checked(budget, agreement, vote, random_state, confidence)
-    known: Any = {"n_examples": n_examples, "n_labels": n_labels, "sample": sample}
-    predicted = Predictions(X, y, compared, vote, **known, random_state=random_state, confidence=confidence)
+    model = MemoryClassifier(compared, vote=vote, random_state=int(random_state))
+    predicted = Predictions(X, y, model, n_examples, n_labels, sample, confidence)
     search = _MemorySearch(predicted)
     options = search.for_agreement(agreement or 0.0) if budget is None else search.for_budget(parse_bytes(budget))
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
@@ -239,7 +239,7 @@ class _MemorySearch:
         most = int(exact.state_bytes.value)
         least = 4 * len(self.predicted.sites.positions) * self.predicted.n_labels + self.predicted.sizes.frame
         ladder = [most / _SMALLER ** (j + 1) for j in range(200) if most / _SMALLER ** (j + 1) > least][::-1]
-        start = _first(len(ladder), lambda j: self._looks_enough(int(ladder[j]), target))
+        start = bisect_left(ladder, True, key=lambda size: self._looks_enough(int(size), target))
         best: Option | None = None
         for size in ladder[start : start + 5]:
             best = self.best_hashed(int(size)) or best
@@ -260,12 +260,3 @@ class _MemorySearch:
     def _short_of(self, option: Option, text: str) -> list[Option]:
         rival = self._rival(int(option.state_bytes.value))
         return [] if rival is None else [replace(rival, why=f"of the same size; it is not sure to reach {text}.")]
-
-
-def _first(number: int, holds: Callable[[int], bool]) -> int:
-    """Return the first index at which something holds, by halving; `number` where it does not."""
-    low, high = 0, number
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low

@@ -35,11 +35,10 @@ from scipy import stats
 from sklearn.base import clone
 
 from hammemo._versions import cached_property
-from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Gaussian, Hashed, Memory
 from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.planning.growth import expected_distinct, expected_features
 from hammemo.planning.reports import Estimate, Option
 from hammemo.planning.trials import Grower, HashedSample, Outcome, Trial
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.models.classifiers import MemoryClassifier
 
 
 def width(largest: float) -> int:
@@ -206,23 +206,14 @@ class Predictions:
 
     Parameters
     ----------
-    X, y, vote, n_examples, n_labels, sample, random_state, confidence
+    X, y, n_examples, n_labels, sample, confidence
         As in `hammemo.planning.plan`.
-    kernel : SiteKernel or None
+    model : MemoryClassifier
+        With the kernel, the vote and the seed of all memories.
     """
 
     def __init__(
-        self,
-        X: Any,
-        y: Any,
-        kernel: SiteKernel | None,
-        vote: str,
-        *,
-        n_examples: int | None,
-        n_labels: int | None,
-        sample: int,
-        random_state: int,
-        confidence: float,
+        self, X: Any, y: Any, model: Any, n_examples: int | None, n_labels: int | None, sample: int, confidence: float
     ) -> None:
         self.X, self.y = token_array(X), label_array(y)
         if len(self.X) < 2 or len(self.X) != len(self.y):
@@ -233,14 +224,13 @@ class Predictions:
                 f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
             )
         self.is_all = self.n == len(self.X)
-        self.kernel, self.vote, self.confidence = kernel, vote, confidence
-        self.seed = int(random_state)
-        self.rng = np.random.default_rng([self.seed % 2**63, 9])
+        self.model, self.confidence, seed = model, confidence, model.random_state
+        self.rng = np.random.default_rng([seed % 2**63, 9])
         rows = self.rng.permutation(len(self.X))[: max(int(sample), 2)]
         self.examples = Examples.of(self.X[rows], self.y[rows])
         self.sampled = rows
-        self.sites = (self.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
-        self.sample = HashedSample(self.examples, self.sites, self.seed, self.n)
+        self.sites = (model.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
+        self.sample = HashedSample(self.examples, self.sites, seed, self.n)
         self.notes: list[str] = []
         self._sketch: MemoryClassifier  # the Gaussian memory that was tried
         self.n_labels = self._number_of_labels(n_labels)
@@ -264,8 +254,8 @@ class Predictions:
 
     def estimator(self, memory: Memory) -> MemoryClassifier:
         """Return an unfitted classifier with this memory."""
-        kernel = None if self.kernel is None else clone(self.kernel)
-        return MemoryClassifier(kernel, clone(memory), self.vote, self.seed)
+        estimator: MemoryClassifier = clone(self.model)
+        return estimator.set_params(memory=clone(memory))
 
     # Growths
 
@@ -275,18 +265,13 @@ class Predictions:
         return max(self.sample.m, min(self.n, GROWN_CELLS // len(self.sites.positions)))
 
     @cached_property
-    def _grower(self) -> Grower:
-        if self.grown_to < self.n:
-            self.notes.append(
-                f"Agreement was simulated with {self.grown_to:,} examples; intervals are wider for the rest."
-            )
-        return Grower(self.sample, self.grown_to)
-
-    @cached_property
     def trials(self) -> list[Trial]:
         """All growths; one where nothing is grown."""
-        number = GROWTHS if self.grown_to > self.sample.m else 1
-        return [self._grower.draw(self.rng, self.sites.weights, mean=self.vote == "mean") for _ in range(number)]
+        if self.grown_to < self.n:
+            grown = f"Agreement was simulated with {self.grown_to:,} examples"
+            self.notes.append(f"{grown}; intervals are wider for the rest.")
+        grower, number = Grower(self.sample, self.grown_to), GROWTHS if self.grown_to > self.sample.m else 1
+        return [grower.draw(self.rng, self.sites.weights, mean=self.model.vote == "mean") for _ in range(number)]
 
     # Memories
 
