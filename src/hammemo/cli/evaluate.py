@@ -7,7 +7,7 @@ from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
 from hammemo.cli.input_options import NewInputOptions, SequenceOptions  # noqa: TC001  (read at run time)
@@ -178,11 +178,8 @@ def _print(found: Evaluation | NumberEvaluation) -> None:
         f"{counted(found.n_asked, 'answer')}, {found.split}; {labels}"
         f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s per fit."
     )
-    table = Table()
-    table.add_column("")
     shown = {name: _cells(measures) for name, measures in found.measures.items()}
-    for title in next(iter(shown.values())):
-        table.add_column(title, justify="right")
+    table = Table("", *(Column(title, justify="right") for title in next(iter(shown.values()))))
     for name, cells in shown.items():
         table.add_row(name, *cells.values())
     console().print(table)

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from hammemo.evaluation.splits import Material, Split, TableMaterial
     from hammemo.models.regressor import MemoryRegressor
 
-    Told = Callable[[int, int], None]
-    Peers = Mapping[str, Any]
+    Told = Callable[[int, int], None] | None
+    Peers = Mapping[str, Any] | None
 
 BINS: Final = 15
 SHORT_LIST: Final = 5
@@ -157,11 +157,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: MemoryClassifier,
-    material: Material,
-    split: Split,
-    on_progress: Told | None = None,
-    peers: Peers | None = None,
+    model: MemoryClassifier, material: Material, split: Split, on_progress: Told = None, peers: Peers = None
 ) -> Evaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -225,9 +221,7 @@ def evaluate(
     )
 
 
-def _fits(
-    model: Any, material: Material, split: Split, on_progress: Told | None
-) -> Iterator[tuple[Any, float, Ints, Ints]]:
+def _fits(model: Any, material: Material, split: Split, on_progress: Told) -> Iterator[tuple[Any, float, Ints, Ints]]:
     """Yield for each part of a split a copy of the model that has learnt it, in how many seconds, and the part."""
     for number, (learnt, asked) in enumerate(split.parts):
         if on_progress is not None:
@@ -443,11 +437,7 @@ class NumberEvaluation:
 
 
 def evaluate_numbers(
-    model: MemoryRegressor,
-    material: TableMaterial,
-    split: Split,
-    on_progress: Told | None = None,
-    peers: Peers | None = None,
+    model: MemoryRegressor, material: TableMaterial, split: Split, on_progress: Told = None, peers: Peers = None
 ) -> NumberEvaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 

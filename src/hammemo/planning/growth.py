@@ -34,6 +34,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, gammaln
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
@@ -254,7 +255,7 @@ class SiteModel:
         cumulated = np.cumsum(posterior, axis=1)
         return cumulated / cumulated[:, -1:], np.cumsum(rare)
 
-    def grow(self, n: int, label_totals: Ints | None, rng: np.random.Generator) -> GrownSite:
+    def grow(self, n: int, label_totals: Ints | None, rng: Generator) -> GrownSite:
         """Return n cells; with `label_totals`, this many of each label."""
         m = len(self.sample.features)
         if n <= m:
@@ -273,7 +274,7 @@ class SiteModel:
             labels = _with_totals(labels, m, label_totals, rng)
         return GrownSite(features, labels, roots, n_features)
 
-    def _pointers(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], Bools]:
+    def _pointers(self, n: int, rng: Generator) -> tuple[NDArray[np.int32], Bools]:
         """Return the cell that each cell copies (itself: none), and which grown cells bring a new feature."""
         m, cells = len(self.sample.features), np.arange(n, dtype=np.int32)
         pointer, strength = cells.copy(), self.urn.strength
@@ -293,7 +294,7 @@ class SiteModel:
         brings_new[:m] = False
         return np.where(brings_new, cells, pointer), brings_new
 
-    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: np.random.Generator) -> Ints:
+    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: Generator) -> Ints:
         m, n = len(self.sample.features), len(features)
         known = (rng.random(len(self._counts))[:, None] > self._posteriors).sum(axis=1)
         new = (rng.random(n_features - len(known))[:, None] > self._new).sum(axis=1)
@@ -318,7 +319,7 @@ def _followed(pointer: NDArray[np.int32]) -> NDArray[np.int32]:
         pointer = further
 
 
-def _with_totals(labels: Ints, m: int, totals: Ints, rng: np.random.Generator) -> Ints:
+def _with_totals(labels: Ints, m: int, totals: Ints, rng: Generator) -> Ints:
     """Return labels with some beyond the first m exchanged, so that each is expected to occur as often as it should."""
     grown = labels[m:]
     surplus = np.bincount(labels, minlength=len(totals)) - totals

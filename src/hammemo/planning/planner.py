@@ -226,9 +226,8 @@ class _MemorySearch:
             raise ValueError(f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes.")
         best = max(fitting, key=lambda option: option.agreement.value)
         reason = {True: f"it agrees most often of what fits in {text}.", False: "it fits, and agrees less often."}
-        return sorted(
-            [*(replace(o, chosen=o is best, why=reason[o is best]) for o in fitting), exact], key=lambda o: not o.chosen
-        )
+        told = [replace(option, chosen=option is best, why=reason[option is best]) for option in fitting]
+        return [*sorted(told, key=lambda option: not option.chosen), exact]
 
     def _rival(self, size: int) -> Option | None:
         return self.predicted.gaussian(size) if self.predicted.sizes.gaussian(1) <= size else None

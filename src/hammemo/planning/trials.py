@@ -26,12 +26,17 @@ from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_f
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.random import Generator
+
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 
 ReadFeatures: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
 """The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
+
+Grown: TypeAlias = "list[tuple[GrownSite, Words]]"
+"""The cells of each site, and the hashes of its features."""
 
 SHARE_DRAWS = 7
 """How often the labels' shares, which decide close calls and which a sample says only so well, are drawn in a trial."""
@@ -127,7 +132,7 @@ class Grower:
         ]
         self._vocabularies = [round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))]
 
-    def draw(self, rng: np.random.Generator, weights: Floats, *, mean: bool) -> Trial:
+    def draw(self, rng: Generator, weights: Floats, *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
         totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
@@ -143,7 +148,7 @@ class Grower:
             sites.append((grown, np.concatenate([model.sample.words, self._new_words(k, new, words[group], rng)])))
         return Trial(sample, sites, totals, weights, rng, mean=mean)
 
-    def _new_words(self, k: int, number: int, unseen: Words, rng: np.random.Generator) -> Words:
+    def _new_words(self, k: int, number: int, unseen: Words, rng: Generator) -> Words:
         """Return hashes of features that are new to site k: those that other sites of its group hold, then others."""
         sample = self.sample
         words, counts = sample.pooled[sample.groups[k]]
@@ -173,14 +178,7 @@ class Trial:
     """One growth of a sample, and the exact classifier's answers to the sample's examples."""
 
     def __init__(
-        self,
-        sample: HashedSample,
-        sites: list[tuple[GrownSite, Words]],
-        label_totals: Ints,
-        weights: Floats,
-        rng: np.random.Generator,
-        *,
-        mean: bool,
+        self, sample: HashedSample, sites: Grown, label_totals: Ints, weights: Floats, rng: Generator, *, mean: bool
     ) -> None:
         self.sample = sample
         self.sites = sites
@@ -236,7 +234,7 @@ class Trial:
         same = (scores.argmax(axis=1) == winners)[self.unambiguous[asked]]
         return float(same.mean()) if len(same) else 1.0
 
-    def _share_draws(self, rng: np.random.Generator) -> list[Floats]:
+    def _share_draws(self, rng: Generator) -> list[Floats]:
         """Return factors by which the labels' shares, and with them all their counts, may differ from the sample's."""
         counts = np.maximum(self.sample.label_counts, 1e-3)
         return [rng.dirichlet(counts) * counts.sum() / counts for _ in range(SHARE_DRAWS)]
@@ -272,7 +270,7 @@ class Trial:
             totals[query, label] -= self.weights[k] * count
         return totals
 
-    def _asked_at(self, k: int, rng: np.random.Generator) -> ReadFeatures:
+    def _asked_at(self, k: int, rng: Generator) -> ReadFeatures:
         """Return what each query reads at site k, and what grew from it."""
         part, (grown, _) = self.sample.parts[k], self.sites[k]
         m, n_labels = len(part.features), self.sample.n_labels

@@ -140,10 +140,7 @@ def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]])
 
 
 def check_documents(
-    model: MemoryClassifier,
-    documents: Iterable[Any],
-    classes: Sequence[Any] | None = None,
-    cases: Iterable[Any] | None = None,
+    model: MemoryClassifier, documents: Any, classes: Sequence[Any] | None = None, cases: Iterable[Any] | None = None
 ) -> Check:
     """Compare a model of documents with one that is made of the documents that should remain.
 
