@@ -102,7 +102,7 @@ class ExampleOptions(InputOptions):
             refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
             return SequenceSchema(self.h, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
         refuse(self._given(*_FOR_SEQUENCES), _NOT_FOR_TABLES)
-        listed: Any = numeric or "auto"
+        listed: Any = "auto" if numeric is None else numeric
         if listed not in ("auto", "none"):
             listed = column_list(listed, "--numeric")
         reading = {**self._given(*_FOR_BOTH, *_FOR_TABLES), "numeric": listed}

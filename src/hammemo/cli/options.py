@@ -42,7 +42,7 @@ def switch(name: str, text: str) -> Any:
     return field(default=False, metadata={"shown": flag(name, text)})
 
 
-Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
+Model: TypeAlias = Annotated[Path, argument("MODEL", "A model file.")]
 KeyFile: TypeAlias = Annotated[
     Path | None, option("FILE", "File with the secret key of a keyed model: 16 to 64 raw bytes.")
 ]

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hammemo._arrays.types import Ints
-    from hammemo.evaluation.measures import Evaluation, NumberEvaluation
 
 MOST_DOTS: Final = 2000
 _COLOUR: Final = "#0072B2"
 _PEER_COLOUR: Final = "#D55E00"
 
 
-def draw(found: Evaluation) -> Figure:
-    """Return a new figure of confusion and, where there are probabilities, calibration."""
+def draw(found: Any) -> Figure:
+    """Return a new figure of an `Evaluation`: confusion and, where there are probabilities, calibration."""
     figure, axes = _panels(2 if found.calibration else 1)
     _draw_confusion(axes[0], found.confusion, found.confusion_labels, found.n_asked)
     if found.calibration:
@@ -40,8 +39,8 @@ def draw(found: Evaluation) -> Figure:
     return figure
 
 
-def draw_numbers(found: NumberEvaluation, rmse: float) -> Figure:
-    """Return a new figure: predictions against targets, and for each interval the share of targets inside.
+def draw_numbers(found: Any, rmse: float) -> Figure:
+    """Return a new figure of a `NumberEvaluation`: predictions against targets, and the share of them in each interval.
 
     Of many targets, about `MOST_DOTS` are drawn, evenly spaced in the order of the targets.
     """

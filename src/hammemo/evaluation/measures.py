@@ -115,19 +115,32 @@ class Measures:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What `evaluate` found; ``to_dict`` is ready for JSON, ``plot`` draws confusion and calibration."""
+class Evaluated:
+    """What every evaluation tells."""
 
     split: str
     n_learnt: float
     """Examples that the model learns, the mean over the fits."""
     n_asked: int
+    fit_seconds: float
+    """The mean of the fits of the model."""
+    measures: dict[str, Any]
+    """The figures of each learner: `Measures` or `NumberMeasures`."""
+
+    def _told(self, **more: Any) -> dict[str, Any]:
+        """Return this, and more, as plain values."""
+        learners = {name: dict(vars(measures)) for name, measures in self.measures.items()}
+        counts = {"split": self.split, "learnt": self.n_learnt, "asked": self.n_asked, **more}
+        return {**counts, "fit_seconds": self.fit_seconds, "learners": learners}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Evaluated):
+    """What `evaluate` found; ``to_dict`` is ready for JSON, ``plot`` draws confusion and calibration."""
+
     n_labels: int
     n_not_learnt: int
     """Asked examples with a label that the training part does not have."""
-    fit_seconds: float
-    """The mean of the fits of the model."""
-    measures: dict[str, Measures]
     confusion_labels: tuple[str, ...]
     confusion: Ints
     """Counts; a row is a label, a column an answer."""
@@ -137,17 +150,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
-        return {
-            "split": self.split,
-            "learnt": self.n_learnt,
-            "asked": self.n_asked,
-            "labels": self.n_labels,
-            "labels_not_learnt": self.n_not_learnt,
-            "fit_seconds": self.fit_seconds,
-            "learners": {name: dict(vars(measures)) for name, measures in self.measures.items()},
-            "calibration": self.calibration,
-            "confusion": {"labels": list(self.confusion_labels), "counts": self.confusion.tolist()},
-        }
+        confusion = {"labels": list(self.confusion_labels), "counts": self.confusion.tolist()}
+        told = self._told(labels=self.n_labels, labels_not_learnt=self.n_not_learnt)
+        return {**told, "calibration": self.calibration, "confusion": confusion}
 
     def plot(self) -> Figure:
         """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
@@ -396,15 +401,9 @@ class NumberMeasures:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberEvaluation:
+class NumberEvaluation(Evaluated):
     """What `evaluate_numbers` found; ``to_dict`` is ready for JSON, ``plot`` draws predictions and coverage."""
 
-    split: str
-    n_learnt: float
-    """Rows that the model learns, the mean over the fits."""
-    fit_seconds: float
-    """The mean of the fits of the model."""
-    measures: dict[str, NumberMeasures]
     targets: Floats
     predicted: Floats
     """What the model predicts for each target."""
@@ -413,21 +412,9 @@ class NumberEvaluation:
     peers: dict[str, Floats] = field(default_factory=dict)
     """What other learners predict for each target."""
 
-    @property
-    def n_asked(self) -> int:
-        """How many rows were held out."""
-        return len(self.targets)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        return {
-            "split": self.split,
-            "learnt": self.n_learnt,
-            "asked": self.n_asked,
-            "fit_seconds": self.fit_seconds,
-            "learners": {name: dict(vars(measures)) for name, measures in self.measures.items()},
-            "coverage": [{"interval": level, "inside": share} for level, share in self.coverage],
-        }
+        return {**self._told(), "coverage": [{"interval": level, "inside": share} for level, share in self.coverage]}
 
     def plot(self) -> Figure:
         """Return a figure of predictions against targets, and of coverage; it needs the ``plot`` extra."""
@@ -475,6 +462,7 @@ def evaluate_numbers(
     return NumberEvaluation(
         split=split.title,
         n_learnt=float(np.mean(sizes)),
+        n_asked=len(y),
         fit_seconds=float(np.mean(seconds)),
         measures={
             MODEL: NumberMeasures.of(y, predicted, quantiles),
