@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats
     from hammemo.sources.schemas import Queries
 
+    Write = Callable[[Queries, "Answers"], None]
+
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
 
 
 @contextmanager
-def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Queries, Answers], None]]:
+def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Write]:
     """Yield a function that is given queries and their answers; a file is there only when all of them are written."""
     if out is None:
         lines = _printed_json if as_json else _lines
@@ -105,15 +107,13 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def _file_of_lines(
-    lines: Callable[[Queries, Answers], Iterable[str]], path: Path
-) -> Iterator[Callable[[Queries, Answers], None]]:
+def _file_of_lines(lines: Callable[[Queries, Answers], Iterable[str]], path: Path) -> Iterator[Write]:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda queries, answers: file.writelines(lines(queries, answers))
 
 
 @contextmanager
-def _delimited_file(delimiter: str, path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+def _delimited_file(delimiter: str, path: Path) -> Iterator[Write]:
     with path.open("w", encoding="utf-8", newline="") as file:
         # it ends lines with \r\n, because only then it quotes a value with a bare \r; the file has the ends of Unix
         unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
@@ -129,7 +129,7 @@ def _delimited_file(delimiter: str, path: Path) -> Iterator[Callable[[Queries, A
 
 
 @contextmanager
-def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+def _parquet_file(path: Path) -> Iterator[Write]:
     arrow = require_arrow("Parquet", "parquet")
     writers: list[Any] = []
     with ExitStack() as stack:
