@@ -40,13 +40,7 @@ def _say_server_is_missing(context: typer.Context) -> NoReturn:
     raise typer.Exit(1)
 
 
-app = Commands(
-    help="""Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the
-    rows that are there.
-
-    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
-    """
-)
+app = Commands()
 for _panel, _name, _function, _summary in (
     (_FIRST, "demo", run_demo, "Follow a table, delete a person and prove it, in one minute."),
     (_FIRST, "fit", fit_files, "Fit a model to a table or sequences."),
@@ -91,4 +85,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    pass
+    """Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the rows that are there.
+
+    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
+    """  # noqa: E501

@@ -28,23 +28,19 @@ if TYPE_CHECKING:
 
 NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 
-OPTIONS: Final = {
-    "key": "--key-file",
-    "random_state": "--seed",
-    "classes": "--classes-top",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
-            *("case", "column", "end", "event", "h", "short", "time", "tokens"),
-            *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
-            *("address", "engine", "resume", "workers"),
-            *("agreement", "budget", "n_examples", "n_labels"),
-            *("data", "device", "folds", "holdout", "wait"),
-            *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
-        )
-    },
+_ALIKE: Final = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
+        *("case", "column", "end", "event", "h", "short", "time", "tokens"),
+        *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
+        *("address", "engine", "resume", "workers"),
+        *("agreement", "budget", "n_examples", "n_labels"),
+        *("data", "device", "folds", "holdout", "wait"),
+        *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
+    )
 }
+OPTIONS: Final = {"key": "--key-file", "random_state": "--seed", "classes": "--classes-top", **_ALIKE}
 """From a parameter of the library to the option that sets it."""
 
 _FLAGS: Final = {("header", "False"): "--no-header", ("refit", "True"): "--refit"}

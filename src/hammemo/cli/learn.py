@@ -158,14 +158,9 @@ def _learn_with_engine(
             cut: dict[str, Any] = {"classes": classes, "short": short, "layout": layout}
             model = fit_documents(model, source, schema.h, **cut, machines=how)
             tokens = {"tokens": sum(report.tokens for report in reports)}
-    facts = {
-        **tokens,
-        "examples": model.state.n_examples,
-        "groups": len(reports),
-        "groups_resumed": sum(report.resumed for report in reports),
-        "peak_bytes": max(report.peak_bytes for report in reports),
-    }
-    return model, schema, facts
+    groups = {"groups": len(reports), "groups_resumed": sum(report.resumed for report in reports)}
+    peak = max(report.peak_bytes for report in reports)
+    return model, schema, {**tokens, "examples": model.state.n_examples, **groups, "peak_bytes": peak}
 
 
 def _learnt(facts: dict[str, Any]) -> str:

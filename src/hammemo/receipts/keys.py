@@ -149,24 +149,15 @@ class Keys:
         if not all(isinstance(part, dict) for part in (held["named"], backups, erased)):
             raise ValueError("its named keys, those of backups or its sizes of records are not a JSON object")
         signing, hashing = (strict.check_secret(held[name], f"its {name} key") for name in ("signing", "hashing"))
-        return cls(
-            signing,
-            hashing,
-            {
-                strict.check_line(name, "the name of a key"): _named_key(key, name)
-                for name, key in held["named"].items()
-            },
-            {
-                strict.check_line(name, "the name of a backup"): BackupKey.from_json(key)
-                for name, key in backups.items()
-            },
-            {
-                strict.check_hex(model, "the id of a model", MODEL_BYTES): strict.check_number(
-                    size, "a size of records"
-                )
-                for model, size in erased.items()
-            },
-        )
+        named = {
+            strict.check_line(name, "the name of a key"): _named_key(key, name) for name, key in held["named"].items()
+        }
+        listed = {
+            strict.check_line(name, "the name of a backup"): BackupKey.from_json(one) for name, one in backups.items()
+        }
+        models = [strict.check_hex(model, "the id of a model", MODEL_BYTES) for model in erased]
+        sizes = [strict.check_number(size, "the size of records of erasures") for size in erased.values()]
+        return cls(signing, hashing, named, listed, dict(zip(models, sizes, strict=True)))
 
 
 def _named_key(given: Any, name: str) -> NamedKey:
