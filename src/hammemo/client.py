@@ -373,11 +373,8 @@ class Client:
 
         def send() -> httpx.Response:
             with Path(path).open("rb") as file:
-                return self._http.put(
-                    _path(model, "file"),
-                    content=iter(lambda: file.read(_PIECE), b""),
-                    headers={"content-type": "application/octet-stream"},
-                )
+                pieces, kind = iter(lambda: file.read(_PIECE), b""), {"content-type": "application/octet-stream"}
+                return self._http.put(_path(model, "file"), content=pieces, headers=kind)
 
         return cast("dict[str, Any]", self._final_response(send).json())
 

@@ -201,17 +201,12 @@ class Explanation:
         >>> clf.explain(["a", "b"]).to_dict()["sites"][1]["contributions"]
         [0.5, 0.0]
         """
-        bounds = self.score_bounds
+        bounds = self.score_bounds or (None, None)
         listed = {name: _listed(getattr(self, name)) for name in (*_TUPLES, *_NUMBERS)}
-        return {
-            **listed,
-            "score_low": None if bounds is None else bounds[0].tolist(),
-            "score_high": None if bounds is None else bounds[1].tolist(),
-            "sites": [self._site_dict(k) for k in range(len(self.sites))],
-            "margin": self.margin,
-            "certified": self.certified,
-            "precision": self.precision,
-        }
+        listed |= {"score_low": _listed(bounds[0]), "score_high": _listed(bounds[1])}
+        sites = [self._site_dict(k) for k in range(len(self.sites))]
+        known = {"margin": self.margin, "certified": self.certified, "precision": self.precision}
+        return {**listed, "sites": sites, **known}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Explanation:
@@ -245,12 +240,9 @@ class Explanation:
 
     def _site_dict(self, k: int) -> dict[str, Any]:
         parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
-        return {
-            **({"kind": self.kinds[k]} if any(self.kinds) else {}),
-            "positions": list(self.sites[k]),
-            "tokens": [self.tokens[r] for r in self.sites[k]],
-            **{name: None if part is None else part[k].tolist() for name, part in parts.items()},
-        }
+        kind = {"kind": self.kinds[k]} if any(self.kinds) else {}
+        said = {name: None if part is None else part[k].tolist() for name, part in parts.items()}
+        return {**kind, "positions": list(self.sites[k]), "tokens": [self.tokens[r] for r in self.sites[k]], **said}
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:
         """Draw a waterfall from the prior to the score of the best label, with its probability; return the axes.
@@ -495,15 +487,10 @@ class NumberExplanation(Explanation):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and strings, ready for JSON."""
-        return {
-            PREDICTION: float(self.scores[0]),
-            "interval": list(self.interval),
-            "base": float(self.base[0]),
-            "columns": [
-                {"name": name, "value": value, "contribution": float(added)}
-                for name, value, added in zip(self.names or (), self.tokens, self.contributions[:, 0], strict=True)
-            ],
-        }
+        rows = zip(self.names or (), self.tokens, self.contributions[:, 0].tolist(), strict=True)
+        columns = [{"name": name, "value": value, "contribution": added} for name, value, added in rows]
+        sums = {PREDICTION: float(self.scores[0]), "interval": list(self.interval), "base": float(self.base[0])}
+        return {**sums, "columns": columns}
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:  # noqa: ARG002
         """Draw a waterfall from the base to the prediction; return the axes. It needs the ``plot`` extra."""

@@ -121,14 +121,9 @@ _COLUMNS = ("memory", "state", "agreement (%)", "certified (%)", "queries per se
 
 
 def _cells(option: Option) -> tuple[str, ...]:
-    rate = option.queries_per_second
-    return (
-        option.name,
-        size_text(option.state_bytes.value),
-        _share_text(option.agreement),
-        "none" if option.certified is None else _share_text(option.certified),
-        "" if rate is None else f"{rate.value:,.0f}",
-    )
+    certified = "none" if option.certified is None else _share_text(option.certified)
+    rate = "" if option.queries_per_second is None else f"{option.queries_per_second.value:,.0f}"
+    return option.name, size_text(option.state_bytes.value), _share_text(option.agreement), certified, rate
 
 
 def _share_text(share: Estimate) -> str:

@@ -51,13 +51,9 @@ class Moment:
         check_is_fitted(model)
         now = model.now()
         state = now.state
-        return cls(
-            getattr(now, "version_", 0) if version is None else version,
-            part_digests(now, state),
-            state.n_examples,
-            frozenset(state.memory.labels.tolist()) if isinstance(state, ModelState) else frozenset(),
-            state.refitted,
-        )
+        number = getattr(now, "version_", 0) if version is None else version
+        labels = state.memory.labels.tolist() if isinstance(state, ModelState) else ()
+        return cls(number, part_digests(now, state), state.n_examples, frozenset(labels), state.refitted)
 
     @property
     def digest(self) -> str:
