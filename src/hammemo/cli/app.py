@@ -31,8 +31,7 @@ from hammemo.cli.reproduce import reproduce
 from hammemo.cli.sync import sync_table
 from hammemo.cli.verify import verify_model
 
-_FIRST, _MORE = "Begin here", "More"
-_SERVE, _REPRODUCE = "Serve", "Reproduce"
+_FIRST, _MORE, _SERVE, _REPRODUCE = "Begin here", "More", "Serve", "Reproduce"
 
 
 def _say_server_is_missing(context: typer.Context) -> NoReturn:

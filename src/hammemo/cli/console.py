@@ -160,10 +160,8 @@ def check_model_writable(out: Path, *, segments: bool = False) -> None:
     _refuse_served(out)
     if segments and out.is_file():
         raise ValueError(f"--out {out} is a file: with --segments, name a folder, which need not exist.")
-    if out.is_dir() and (segments or (out / HEAD).exists()):
-        check_writable(out / HEAD)
-    else:
-        check_writable(out)
+    is_folder = out.is_dir() and (segments or (out / HEAD).exists())
+    check_writable(out / HEAD if is_folder else out)
 
 
 def print_json(value: Any) -> None:

@@ -59,15 +59,14 @@ def explain_contexts(
     opened.schema = given.changed(opened.schema)
     contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
     done = 0
-    for context in islice(contexts, shown.first):
+    for done, context in enumerate(islice(contexts, shown.first), 1):
         explanation = _explained(opened, context, shown.k)
         if as_json:
             typer.echo(json.dumps(explanation.to_dict()))
         else:
             console().print(explanation)
-        if shown.plot is not None and not done:
+        if shown.plot is not None and done == 1:
             explanation.plot().figure.savefig(shown.plot, dpi=150)
-        done += 1
     if not done:
         raise ValueError("There is nothing to explain: the input has no row or document.")
     if next(contexts, None) is not None:

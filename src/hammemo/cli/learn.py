@@ -78,6 +78,7 @@ def fit_files(
     """
     from hammemo.cli.batches import Reading, learn_batches
     from hammemo.cli.models import OpenModel
+    from hammemo.sources.kinds import kinds_of_model
     from hammemo.sources.schemas import TableSchema
 
     started = time.perf_counter()
@@ -85,7 +86,9 @@ def fit_files(
     schema, classes = sequences.refined(given.schema())
     model, layout = parameters.learners(schema)
     if isinstance(schema, TableSchema):
-        schema = _for_layout(schema, layout, given.numeric)
+        if layout is not None:  # its numbers are part of it
+            refuse({"numeric": given.numeric}, "is fixed by --layout: leave it out")
+            schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
         set_table_parameters(model, schema)
     reading = Reading(schema, source, given.file_format)
     is_table = isinstance(schema, TableSchema)
@@ -106,16 +109,6 @@ def set_table_parameters(model: Learner, schema: TableSchema) -> None:
     """Give a model the parameters that say how a table is read."""
     numeric = schema.numeric if isinstance(schema.numeric, str) else list(schema.numeric)
     model.set_params(missing=schema.missing, numeric=numeric)
-
-
-def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: str | None) -> TableSchema:
-    """Return the schema with the numbers of the layout, if there is one: they are part of it."""
-    from hammemo.sources.kinds import kinds_of_model
-
-    if layout is None:
-        return schema
-    refuse({"numeric": numeric}, "is fixed by --layout: leave it out")
-    return replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
 
 
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:

@@ -119,9 +119,7 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
-def _all_rows(
-    schema: TableSchema, sources: list[str | RowSource], file_format: str | None, h: int
-) -> tuple[Array, Array]:
+def _all_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> tuple[Array, Array]:
     """Return all rows of a table and their labels."""
     import numpy as np
 

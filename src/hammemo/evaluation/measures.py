@@ -459,16 +459,13 @@ def evaluate_numbers(
     of_peers = {name: np.concatenate(parts) for name, parts in beside.items()}
     joined = {name: tuple(map(np.concatenate, zip(*parts, strict=True))) for name, parts in answers.items()}
     predicted, quantiles = joined[MODEL]
+    others = {name: NumberMeasures.of(y, numbers) for name, numbers in of_peers.items()}
     return NumberEvaluation(
         split=split.title,
         n_learnt=float(np.mean(sizes)),
         n_asked=len(y),
         fit_seconds=float(np.mean(seconds)),
-        measures={
-            MODEL: NumberMeasures.of(y, predicted, quantiles),
-            **{name: NumberMeasures.of(y, numbers) for name, numbers in of_peers.items()},
-            MEAN: NumberMeasures.of(y, *joined[MEAN]),
-        },
+        measures={MODEL: NumberMeasures.of(y, *joined[MODEL]), **others, MEAN: NumberMeasures.of(y, *joined[MEAN])},
         targets=y,
         predicted=predicted,
         coverage=_coverage(y, quantiles),

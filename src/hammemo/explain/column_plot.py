@@ -103,9 +103,8 @@ def draw_means(
 
 def _name_values(ax: Axes, column: str, values: Names) -> None:
     """Write the values of a column below the axis."""
-    ax.set_xticks(
-        range(len(values)), [shortened(value, 24) for value in values], **(_TILTED if len(values) > 3 else {})
-    )
+    names = [shortened(value, 24) for value in values]
+    ax.set_xticks(range(len(names)), names, **(_TILTED if len(names) > 3 else {}))
     ax.set_xlabel(column)
 
 

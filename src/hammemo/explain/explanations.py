@@ -267,10 +267,8 @@ class Explanation:
         title = "\n".join([*self._headlines(), *self._unseen("Never seen: ")])
         name, other = repr(self.labels[at]), "" if rival is None else repr(self.labels[rival])
         what = f"{name} against {other}" if other else f"score of {name}"
-        base, contributions, score = (
-            values[..., at] - (0 if rival is None else values[..., rival])
-            for values in (self.base, self.contributions, self.scores)
-        )
+        parts = (self.base, self.contributions, self.scores)
+        base, contributions, score = (part[..., at] - (0 if rival is None else part[..., rival]) for part in parts)
         interval = self._interval(at, rival)
         axes = draw(ax, title, float(base), names, contributions, (what, float(score)), interval)
         axes.set_xlabel(what if rival is None else f"log-odds of {what}")

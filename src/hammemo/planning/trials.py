@@ -136,10 +136,8 @@ class Grower:
         """Return one growth."""
         sample = self.sample
         totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
-        words = [
-            rng.integers(0, 2**64, max(number - len(known), 0), dtype=np.uint64)
-            for number, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)
-        ]
+        unseen = [n - len(known) for n, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)]
+        words = [rng.integers(0, 2**64, max(number, 0), dtype=np.uint64) for number in unseen]
         sites = []
         for k, (model, group) in enumerate(zip(self._models, sample.groups, strict=True)):
             complete = len(model.sample.features) == sample.m
