@@ -41,8 +41,6 @@ class MeasuringOptions:
 
     def check(self, schema: Schema) -> None:
         """Refuse what cannot be done, before any work."""
-        from hammemo.sources.schemas import TableSchema
-
         if self.folds is not None and self.holdout is not None:
             raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
         if self.plot is not None:
@@ -55,7 +53,7 @@ class MeasuringOptions:
 
         if self.peer not in NAMES:
             raise UsageError(f"--peer {self.peer} is not known: use {', '.join(NAMES)}.")
-        if not isinstance(schema, TableSchema):
+        if hasattr(schema, "h"):
             raise UsageError(f"--peer {self.peer} learns rows of a table: leave it out for documents and cases.")
         library()
 

@@ -124,9 +124,8 @@ def follow_table(
 
     seconds = (times.refit_after, times.check, times.check_timeout)
     columns = None if table.columns is None else column_list(table.columns)
-    given = FollowOptions(
-        table.predicted, columns, table.where, target.subject, *seconds, is_target=table.target is not None
-    )
+    is_target = table.target is not None
+    given = FollowOptions(table.predicted, columns, table.where, target.subject, *seconds, is_target=is_target)
     with target.opened() as opened:
         follower = Follower(address, table.table, opened, given, tell, table.publication)
         with closing(follower.source):

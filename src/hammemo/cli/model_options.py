@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hammemo.models.regressor import MemoryRegressor
     from hammemo.sources.schemas import Schema
 
+_KERNELS = "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +."
+
 BUCKETS: Final = 2048
 RESERVED: Final = 1024
 
@@ -26,11 +28,7 @@ class ModelOptions:
 
     panel: ClassVar = "The model"
 
-    kernel: str = setting(
-        "NAME",
-        "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +.",
-        default="auto",
-    )
+    kernel: str = setting("NAME", _KERNELS, default="auto")
     vote: str = setting(
         "NAME", "auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.", default="auto"
     )

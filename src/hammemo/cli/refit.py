@@ -78,10 +78,11 @@ def check_can_refit(learner: Learner, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
     from hammemo.models.regressor import MemoryRegressor
 
+    if learner.state.kept is not None:
+        return
     if isinstance(learner, MemoryRegressor):
-        if learner.state.kept is None:
-            raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
-    elif learner.vote_.fits_weights and learner.state.kept is None:
+        raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
+    if learner.vote_.fits_weights:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
             "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -207,6 +207,7 @@ def evaluate(
         raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
     y = np.concatenate([truth.astype(object) for truth in truths])
     n_labels = len(set(y.tolist()))
+    measures = {name: _measures(parts, n_labels, _roc_auc(labels, truths, parts)) for name, parts in answers.items()}
     names, confusion = _confusion(y, Answers.joined(answers[MODEL]).predicted)
     return Evaluation(
         split=split.title,
@@ -215,10 +216,7 @@ def evaluate(
         n_labels=n_labels,
         n_not_learnt=int(np.isnan(Answers.joined(answers[MAJORITY]).probability).sum()),
         fit_seconds=float(np.mean(seconds)),
-        measures={
-            name: replace(_measures(parts, n_labels), roc_auc=_roc_auc(labels, truths, parts))
-            for name, parts in answers.items()
-        },
+        measures=measures,
         confusion_labels=names,
         confusion=confusion,
         calibration=_calibration(answers[MODEL]),
@@ -313,7 +311,7 @@ def _most_frequent(learnt: Array, y: Array) -> Answers:
     )
 
 
-def _measures(parts: list[Answers], n_labels: int) -> Measures:
+def _measures(parts: list[Answers], n_labels: int, roc_auc: float | None) -> Measures:
     whole = Answers.joined(parts)
     rank, listed, many = whole.rank, whole.rank > 0, n_labels > LONG_LIST_LABELS
     shares = [part.right.mean() for part in parts if len(part.right)]
@@ -325,6 +323,7 @@ def _measures(parts: list[Answers], n_labels: int) -> Measures:
         calibration_error=expected_calibration_error(whole.highest, whole.right) if told else None,
         accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
         top_20=float(listed.mean()) if many else None,
+        roc_auc=roc_auc,
         reciprocal_rank_20=float(np.where(listed, 1 / np.maximum(rank, 1), 0.0).mean()) if many else None,
     )
 

@@ -98,12 +98,11 @@ def plan(
     options = search.for_agreement(agreement or 0.0) if budget is None else search.for_budget(parse_bytes(budget))
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
     chosen = next(option for option in options if option.chosen)
+    numbers = {"n_examples": predicted.n, "n_sampled": len(predicted.examples), "n_labels": predicted.n_labels}
     return Plan(
         estimator=predicted.estimator(chosen.memory),
         goal=goal,
-        n_examples=predicted.n,
-        n_sampled=len(predicted.examples),
-        n_labels=predicted.n_labels,
+        **numbers,
         confidence=confidence,
         options=options,
         notes=predicted.notes,

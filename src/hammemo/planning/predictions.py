@@ -77,9 +77,7 @@ class Sizes:
     """
 
     def __init__(self, examples: Examples, sample: HashedSample, n_labels: int) -> None:
-        self.examples = examples
-        self.sample = sample
-        self.n_labels = n_labels
+        self.examples, self.sample, self.n_labels = examples, sample, n_labels
         self.times = sample.n / sample.m
         self._reserved = cache(self._reserved_bytes)
         self._grown_site = cache(self._expected_at)
@@ -284,9 +282,8 @@ class Predictions:
             return Option(Exact(), Estimate(size, size, size, "counted"), certain, certain)
         largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
         if self.n > _FAR * self.sample.m:
-            self.notes.append(
-                f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, and too small."
-            )
+            far = f"The sample is less than 1/{_FAR} of the data"
+            self.notes.append(f"{far}: the size of the exact table is a guess, and too small.")
         found = self.sizes.exact(largest * self.n / self.sample.m)
         return Option(Exact(), found, certain, certain)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 
-ReadFeatures: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
+Reads: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
 """The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
 
 Grown: TypeAlias = "list[tuple[GrownSite, Words]]"
@@ -59,9 +59,7 @@ class HashedSample:
     """
 
     def __init__(self, examples: Examples, sites: Sites, seed: int, n: int) -> None:
-        self.sites = sites
-        self.seed = seed
-        self.m = len(examples)
+        self.sites, self.seed, self.m = sites, seed, len(examples)
         self.n = max(n, self.m)
         self.groups = site_groups(sites)
         self.features_in_group = cache(self._features_in_group)
@@ -126,10 +124,8 @@ class Grower:
         self.sample = sample
         self.n = max(n, sample.m)
         shares = sample.label_counts / sample.m
-        self._models = [
-            SiteModel(part, shares, sample.cells_at(k, self.n), sample.features_at(k, self.n))
-            for k, part in enumerate(sample.parts)
-        ]
+        sizes = [(sample.cells_at(k, self.n), sample.features_at(k, self.n)) for k in range(len(sample.parts))]
+        self._models = [SiteModel(part, shares, *size) for part, size in zip(sample.parts, sizes, strict=True)]
         self._vocabularies = [round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))]
 
     def draw(self, rng: Generator, weights: Floats, *, mean: bool) -> Trial:
@@ -178,9 +174,7 @@ class Trial:
     def __init__(
         self, sample: HashedSample, sites: Grown, label_totals: Ints, weights: Floats, rng: Generator, *, mean: bool
     ) -> None:
-        self.sample = sample
-        self.sites = sites
-        self.weights = weights
+        self.sample, self.sites, self.weights = sample, sites, weights
         n_queries = min(sample.m, max(1, _SCORE_NUMBERS // max(len(sites) * sample.n_labels, 1)))
         self.queries = np.sort(rng.permutation(sample.m)[:n_queries])
         self._asked = [self._asked_at(k, rng) for k in range(len(sites))]
@@ -241,9 +235,7 @@ class Trial:
         n_labels = self.sample.n_labels
         return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(n_rows, n_labels)
 
-    def _read(
-        self, k: int, read: ReadFeatures, rows: Ints, table: Array, totals: Floats, below: int | None = None
-    ) -> None:
+    def _read(self, k: int, read: Reads, rows: Ints, table: Array, totals: Floats, below: int | None = None) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
         asked, (query, label, count) = read
         held = asked >= 0
@@ -268,7 +260,7 @@ class Trial:
             totals[query, label] -= self.weights[k] * count
         return totals
 
-    def _asked_at(self, k: int, rng: Generator) -> ReadFeatures:
+    def _asked_at(self, k: int, rng: Generator) -> Reads:
         """Return what each query reads at site k, and what grew from it."""
         part, (grown, _) = self.sample.parts[k], self.sites[k]
         m, n_labels = len(part.features), self.sample.n_labels
@@ -312,7 +304,7 @@ def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buc
     return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
 
 
-def _every_fourth(read: ReadFeatures) -> ReadFeatures:
+def _every_fourth(read: Reads) -> Reads:
     asked, (query, label, count) = read
     kept = query % 4 == 0
     return asked[::4], (query[kept] // 4, label[kept], count[kept])

@@ -149,12 +149,10 @@ class Keys:
         if not all(isinstance(part, dict) for part in (held["named"], backups, erased)):
             raise ValueError("its named keys, those of backups or its sizes of records are not a JSON object")
         signing, hashing = (strict.check_secret(held[name], f"its {name} key") for name in ("signing", "hashing"))
-        named = {
-            strict.check_line(name, "the name of a key"): _named_key(key, name) for name, key in held["named"].items()
-        }
-        listed = {
-            strict.check_line(name, "the name of a backup"): BackupKey.from_json(one) for name, one in backups.items()
-        }
+        for name in (*held["named"], *backups):
+            strict.check_line(name, "the name of a key")
+        named = {name: _named_key(key, name) for name, key in held["named"].items()}
+        listed = {name: BackupKey.from_json(key) for name, key in backups.items()}
         models = [strict.check_hex(model, "the id of a model", MODEL_BYTES) for model in erased]
         sizes = [strict.check_number(size, "the size of records of erasures") for size in erased.values()]
         return cls(signing, hashing, named, listed, dict(zip(models, sizes, strict=True)))
