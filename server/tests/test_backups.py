@@ -519,9 +519,9 @@ def test_a_clock_that_was_wrong_brings_nobody_back(tmp_path: Path, keys: Path, m
         erased(model, "e")
         host.delete("t", "m")
         for at in ("2020-01-01T00:00:00Z", "9999-01-01T00:00:00Z"):
-            monkeypatch.setattr("hammemo.receipts.keys.now", lambda at=at: min(at, written.header.expires or ""))
+            monkeypatch.setattr("hammemo.receipts.strict_json.now", lambda at=at: min(at, written.header.expires or ""))
             drop_unneeded_records(keys, read_keys(keys))
-        monkeypatch.setattr("hammemo.receipts.keys.now", lambda: "2020-01-01T00:00:00Z")
+        monkeypatch.setattr("hammemo.receipts.strict_json.now", lambda: "2020-01-01T00:00:00Z")
         assert restore(host.store, written.path, keys=keys).erased == 1
 
 

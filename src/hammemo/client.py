@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from hammemo.explain.explanations import Explanation
 
-    Row = Sequence[Any]
+    Rows = Iterable[Sequence[Any]]
+    Part = Sequence[Any] | None
 
 _RETRIED_STATUSES: Final = frozenset((425, 429, 502, 503, 504))
 _FIRST_PAUSE: Final = 0.05
@@ -149,13 +150,7 @@ class Client:
     # Edits
 
     def learn(
-        self,
-        model: str,
-        rows: Iterable[Row],
-        labels: Iterable[Any],
-        *,
-        op: str | None = None,
-        subjects: Iterable[str] = (),
+        self, model: str, rows: Rows, labels: Iterable[Any], *, op: str | None = None, subjects: Iterable[str] = ()
     ) -> Acknowledgement:
         """Learn examples, all or none, once; `op` is the id of the edit, made here if you give none.
 
@@ -167,7 +162,7 @@ class Client:
     def forget(
         self,
         model: str,
-        rows: Iterable[Row],
+        rows: Rows,
         labels: Iterable[Any],
         *,
         op: str | None = None,
@@ -179,16 +174,10 @@ class Client:
         With `receipt`, the answer has a signed receipt, which `hammemo verify` checks: the model before and after, how
         many rows and labels were removed, no content. `op` is its request id. The server needs a key file.
         """
-        return self._edit(model, "forget", op, **_examples(rows, labels, subjects), **_asked(receipt=receipt))
+        return self._edit(model, "forget", op, **_examples(rows, labels, subjects), receipt=receipt or None)
 
     def apply(
-        self,
-        model: str,
-        learn: Sequence[Any] | None = None,
-        forget: Sequence[Any] | None = None,
-        *,
-        position: str | None = None,
-        op: str | None = None,
+        self, model: str, learn: Part = None, forget: Part = None, *, position: str | None = None, op: str | None = None
     ) -> Acknowledgement:
         """Forget examples and learn examples in one step, once: no answer comes from the moment between.
 
@@ -203,8 +192,8 @@ class Client:
         op : str, optional
             As in `learn`.
         """
-        content = {"learn": _example_parts(learn), "forget": _example_parts(forget), "position": position}
-        return self._edit(model, "apply", op, **{name: part for name, part in content.items() if part is not None})
+        parts = {"learn": _example_parts(learn), "forget": _example_parts(forget)}
+        return self._edit(model, "apply", op, **parts, position=position)
 
     def forget_subject(
         self, model: str, subject: str, *, op: str | None = None, refit: bool = True, timeout: float = 600.0
@@ -223,7 +212,7 @@ class Client:
                 return found
 
     def learn_stream(
-        self, model: str, documents: Iterable[Row], *, op: str | None = None, subjects: Iterable[str] = ()
+        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = ()
     ) -> Acknowledgement:
         """Learn whole documents, all or none, once: every token from the tokens before it.
 
@@ -234,20 +223,13 @@ class Client:
         return self._edit(model, "learn-stream", op, **_documents(documents, subjects))
 
     def forget_stream(
-        self,
-        model: str,
-        documents: Iterable[Row],
-        *,
-        op: str | None = None,
-        subjects: Iterable[str] = (),
-        receipt: bool = False,
+        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = (), receipt: bool = False
     ) -> Acknowledgement:
         """Forget whole documents, as they were learnt, all or none, once; status 409 if one is not stored.
 
         `receipt` is as in `forget`; it counts the windows of the documents as rows.
         """
-        body = _documents(documents, subjects)
-        return self._edit(model, "forget-stream", op, **body, **_asked(receipt=receipt))
+        return self._edit(model, "forget-stream", op, **_documents(documents, subjects), receipt=receipt or None)
 
     def refit(
         self, model: str, *, op: str | None = None, receipt: bool = False, timeout: float = 600.0
@@ -259,22 +241,23 @@ class Client:
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
         to wait for the answer, before the request is sent again. `receipt` is as in `forget`.
         """
-        return self._edit(model, "refit", op, timeout, **_asked(receipt=receipt))
+        return self._edit(model, "refit", op, timeout, receipt=receipt or None)
 
     def _edit(
         self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any
     ) -> Acknowledgement:
-        answer = self._answer("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
+        body = {"op": op or uuid.uuid4().hex, **_without_none(content)}
+        answer = self._answer("POST", _path(model, kind), body, timeout)
         return Acknowledgement(answer["version"], answer["status"], answer.get("receipt", ""))
 
     # Questions
 
-    def predict(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[Any]:
+    def predict(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[Any]:
         """Return the most likely label or the expected number of each row, of `min_version` or newer."""
         return cast("list[Any]", self.ask(model, "predict", rows, min_version=min_version)["labels"])
 
     def predict_interval(
-        self, model: str, rows: Iterable[Row], coverage: float = 0.8, *, min_version: int | None = None
+        self, model: str, rows: Rows, coverage: float = 0.8, *, min_version: int | None = None
     ) -> list[list[float]]:
         """Return the lower and the upper end of an interval that holds the number of each row."""
         found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)["intervals"]
@@ -283,7 +266,7 @@ class Client:
     def top_k(
         self,
         model: str,
-        rows: Iterable[Row],
+        rows: Rows,
         k: int = 5,
         *,
         exclude: Any = None,
@@ -301,13 +284,13 @@ class Client:
         return (found["labels"], found["scores"]) if return_scores else found["labels"]
 
     def probabilities(
-        self, model: str, rows: Iterable[Row], *, min_version: int | None = None
+        self, model: str, rows: Rows, *, min_version: int | None = None
     ) -> tuple[list[Any], list[list[float]]]:
         """Return all labels, and for each row the probability of each of them."""
         answer = self.ask(model, "probabilities", rows, min_version=min_version)
         return answer["classes"], answer["probabilities"]
 
-    def explain(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
+    def explain(self, model: str, rows: Rows, k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
         """Return for each row what each part of it adds to the scores of the k leading labels.
 
         Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
@@ -315,17 +298,13 @@ class Client:
         explanations = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
         return ExplainedRows(map(Explained, explanations))
 
-    def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
+    def certify(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
         return cast("list[bool]", self.ask(model, "certify", rows, min_version=min_version)["certified"])
 
-    def ask(self, model: str, question: str, rows: Iterable[Row], **more: Any) -> dict[str, Any]:
+    def ask(self, model: str, question: str, rows: Rows, **more: Any) -> dict[str, Any]:
         """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
-        body = {
-            "rows": _token_lists("rows", rows),
-            **{name: value for name, value in more.items() if value is not None},
-        }
-        return self._answer("POST", _path(model, question), body)
+        return self._answer("POST", _path(model, question), {"rows": _token_lists("rows", rows), **_without_none(more)})
 
     # Models
 
@@ -394,11 +373,8 @@ class Client:
 
         def send() -> httpx.Response:
             with Path(path).open("rb") as file:
-                return self._http.put(
-                    _path(model, "file"),
-                    content=iter(lambda: file.read(_PIECE), b""),
-                    headers={"content-type": "application/octet-stream"},
-                )
+                pieces, kind = iter(lambda: file.read(_PIECE), b""), {"content-type": "application/octet-stream"}
+                return self._http.put(_path(model, "file"), content=pieces, headers=kind)
 
         return cast("dict[str, Any]", self._final_response(send).json())
 
@@ -428,8 +404,6 @@ class Client:
             waits = httpx.Timeout(waits.connect, read=timeout)
 
         def send() -> httpx.Response:
-            if body is None:
-                return self._http.request(method, path, timeout=waits)
             return self._http.request(method, path, json=body, timeout=waits)
 
         return cast("dict[str, Any]", self._final_response(send).json())
@@ -438,24 +412,16 @@ class Client:
         """Send until there is an answer that is final, or patience ends."""
         until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
         while True:
-            lost: httpx.TransportError | None = None
-            answer: httpx.Response | None = None
             try:
                 answer = send()
+                if _is_final(answer) or time.monotonic() + pause > until:
+                    return answer if answer.is_success else _refused(answer)
             except httpx.TransportError as error:
-                lost = error
-            if answer is not None and _is_final(answer):
-                break
-            if time.monotonic() + pause > until:
-                if answer is None:
-                    why = str(lost) or type(lost).__name__
-                    raise ServerError(
-                        0, "no_answer", f"No answer came from {self._http.base_url.host}: {why}."
-                    ) from lost
-                break
+                if time.monotonic() + pause > until:
+                    why = f"No answer came from {self._http.base_url.host}: {str(error) or type(error).__name__}."
+                    raise ServerError(0, "no_answer", why) from error
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that not all come back at the same moment
             pause = min(2 * pause, _LONGEST_PAUSE)
-        return answer if answer.is_success else _refused(answer)
 
 
 def _is_final(answer: httpx.Response) -> bool:
@@ -503,7 +469,8 @@ def _label_lists(given: Any) -> Any:
 def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
     """Return the body of an edit."""
     listed = _token_lists("rows", rows)
-    return {"rows": listed, "labels": _tokens(labels), **_named(subjects, len(listed))}
+    content = {"rows": listed, "labels": _tokens(labels), "subjects": _named(subjects, len(listed))}
+    return _without_none(content)
 
 
 def _example_parts(given: Any) -> Any:
@@ -517,18 +484,18 @@ def _example_parts(given: Any) -> Any:
 def _documents(documents: Any, subjects: Any) -> dict[str, Any]:
     """Return the body of an edit of documents."""
     listed = _token_lists("documents", documents)
-    return {"documents": listed, **_named(subjects, len(listed))}
+    return _without_none({"documents": listed, "subjects": _named(subjects, len(listed))})
 
 
-def _named(subjects: Any, n: int) -> dict[str, Any]:
+def _named(subjects: Any, n: int) -> list[Any] | None:
     """Return the subjects of an edit, if it names any; one string is the subject of all rows."""
     named = [subjects] * n if isinstance(subjects, str) else _tokens(subjects)
-    return {"subjects": named} if named else {}
+    return named or None
 
 
-def _asked(*, receipt: bool) -> dict[str, Any]:
-    """Return what an edit says of a receipt: nothing where none is wanted, as servers without receipts take it."""
-    return {"receipt": True} if receipt else {}
+def _without_none(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what is said: nothing of a receipt where none is wanted, as servers without receipts take it."""
+    return {name: value for name, value in content.items() if value is not None}
 
 
 def _tokens(values: Any) -> list[Any]:

@@ -80,8 +80,8 @@ class OnHub(ModelHubMixin):
         cls, *, model_id: str, key: bytes | None = None, trust: tuple[type, ...] = (), **options: Any
     ) -> OnHub:
         """Return the model of a folder or of a repository; `key` and `trust` as in `hammemo.load`."""
-        if os.path.isdir(model_id):
-            return cls(load(os.path.join(model_id, FILE), key=key, trust=trust))
-        chosen = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        path = hf_hub_download(model_id, FILE, **{name: options[name] for name in chosen if name in options})
+        path = os.path.join(model_id, FILE)
+        if not os.path.isdir(model_id):
+            chosen = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+            path = hf_hub_download(model_id, FILE, **{name: options[name] for name in chosen if name in options})
         return cls(load(path, key=key, trust=trust))

@@ -118,23 +118,15 @@ def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type
 def log_report(model: MemoryClassifier) -> None:
     """Log what a model is made of to the active run: sizes as metrics, parts as parameters, the report as a text."""
     report = model.report()
-    parts = {
-        "hammemo.kernel": f"{report.n_single} positions, {len(report.tuples)} tuples, {len(report.free)} free sites",
-        "hammemo.memory": report.memory,
-        "hammemo.vote": report.vote,
-        "hammemo.version": _VERSION,
-    }
-    mlflow.log_params({name: value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()})
-    sizes: dict[str, float] = {
-        "hammemo.examples": report.n_examples,
-        "hammemo.labels": report.n_labels,
-        "hammemo.tokens_per_context": report.n_positions,
-        "hammemo.sites": report.n_single + len(report.tuples) + len(report.free),
-        "hammemo.bytes": report.nbytes,
-    }
+    kernel = f"{report.n_single} positions, {len(report.tuples)} tuples, {len(report.free)} free sites"
+    parts = {"kernel": kernel, "memory": report.memory, "vote": report.vote, "version": _VERSION}
+    mlflow.log_params({f"hammemo.{name}": value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()})
+    n_sites = report.n_single + len(report.tuples) + len(report.free)
+    sizes: dict[str, float] = {"examples": report.n_examples, "labels": report.n_labels, "bytes": report.nbytes}
+    sizes |= {"tokens_per_context": report.n_positions, "sites": n_sites}
     if report.choices.losses:
-        sizes["hammemo.log_loss_left_out"] = report.choices.losses[report.choices.taken]
-    mlflow.log_metrics(sizes)
+        sizes["log_loss_left_out"] = report.choices.losses[report.choices.taken]
+    mlflow.log_metrics({f"hammemo.{name}": size for name, size in sizes.items()})
     mlflow.log_text(f"{report}\n", "hammemo_report.txt")
 
 

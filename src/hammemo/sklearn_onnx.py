@@ -39,7 +39,7 @@ from hammemo.models.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
-from hammemo.portable.tree_graph import TreeGraph
+from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.models.learners import Learner
-    from hammemo.portable.tree_graph import NumberGraph
     from hammemo.votes import Vote
 
 _INTEGERS = (
@@ -79,9 +78,8 @@ def register() -> None:
     """
     options = {"tokens": None, "zipmap": [True, False]}
     for model in (MemoryClassifier, MeMoClassifier, MemoryRegressor):
-        update_registered_converter(
-            model, f"Hammemo{model.__name__}", _set_types, _convert, parser=_declare, options=options
-        )
+        name = f"Hammemo{model.__name__}"
+        update_registered_converter(model, name, _set_types, _convert, parser=_declare, options=options)
 
 
 def _declare(scope: Any, model: Learner, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
@@ -89,12 +87,12 @@ def _declare(scope: Any, model: Learner, inputs: list[Any], custom_parsers: Any 
     check_is_fitted(model)
     operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
     operator.inputs = inputs
-    if isinstance(model, MemoryRegressor):
-        operator.outputs.append(scope.declare_local_variable("variable", kinds.DoubleTensorType()))
-        return list(operator.outputs)
-    second = "probabilities" if model.vote_.has_probabilities else "scores"
-    operator.outputs.append(scope.declare_local_variable("label", kinds.StringTensorType()))
-    operator.outputs.append(scope.declare_local_variable(second, kinds.DoubleTensorType()))
+    outputs = {"variable": kinds.DoubleTensorType()}
+    if not isinstance(model, MemoryRegressor):
+        second = "probabilities" if model.vote_.has_probabilities else "scores"
+        outputs = {"label": kinds.StringTensorType(), second: kinds.DoubleTensorType()}
+    for name, kind in outputs.items():
+        operator.outputs.append(scope.declare_local_variable(name, kind))
     return list(operator.outputs)
 
 
@@ -221,11 +219,8 @@ class _Added(OnnxOperations):
     def add_node(self, operator: str, inputs: list[str], domain: str, **attributes: Any) -> str:
         """Add a node, and return the name of what it makes."""
         made = str(self._scope.get_unique_variable_name("hammemo"))
-        name = self._scope.get_unique_operator_name(operator)
-        version = _LOOK_UP_VERSION if domain else None
-        self._container.add_node(
-            operator, inputs, [made], op_domain=domain, op_version=version, name=name, **attributes
-        )
+        kind = {"op_domain": domain, "op_version": _LOOK_UP_VERSION if domain else None, **attributes}
+        self._container.add_node(operator, inputs, [made], name=self._scope.get_unique_operator_name(operator), **kind)
         return made
 
     def add_tensor(self, tensor: onnx.TensorProto) -> str:

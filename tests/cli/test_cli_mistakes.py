@@ -167,6 +167,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv -o m", 2, ["There is no option -o. Did you mean --out?"]),
     ("fit -h", 2, ["Did you mean --h or --help?"]),
     ("fit text.txt --h two --out m", 2, ["--h two is not a whole number."]),
+    ("evaluate fruit.csv --label price --holdout x", 2, ["--holdout x is not a number."]),
     ("fit text.txt --h 0 --out m", 2, ["--h 0 is too small: use 1 or more.", "hammemo fit --help"]),
     ("fti fruit.csv", 2, ["No such command 'fti'.", "hammemo --help"]),
     ("--vresion", 2, ["There is no option --vresion. Did you mean --version?"]),

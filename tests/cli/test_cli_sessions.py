@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hammemo import load
 from hammemo.cli.app import app
-from hammemo.cli.top_k import _listed
+from hammemo.cli.predict import _listed
 from hammemo.votes import Mixture
 
 if TYPE_CHECKING:

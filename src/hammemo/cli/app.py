@@ -25,15 +25,13 @@ from hammemo.cli.keys import keys
 from hammemo.cli.learn import fit_files
 from hammemo.cli.merge import merge_models
 from hammemo.cli.plan import plan_files
-from hammemo.cli.predict import predict_rows
+from hammemo.cli.predict import predict_rows, top_k_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
 from hammemo.cli.sync import sync_table
-from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
-_FIRST, _MORE = "Begin here", "More"
-_SERVE, _REPRODUCE = "Serve", "Reproduce"
+_FIRST, _MORE, _SERVE, _REPRODUCE = "Begin here", "More", "Serve", "Reproduce"
 
 
 def _say_server_is_missing(context: typer.Context) -> NoReturn:
@@ -41,13 +39,7 @@ def _say_server_is_missing(context: typer.Context) -> NoReturn:
     raise typer.Exit(1)
 
 
-app = Commands(
-    help="""Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the
-    rows that are there.
-
-    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
-    """
-)
+app = Commands()
 for _panel, _name, _function, _summary in (
     (_FIRST, "demo", run_demo, "Follow a table, delete a person and prove it, in one minute."),
     (_FIRST, "fit", fit_files, "Fit a model to a table or sequences."),
@@ -92,4 +84,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    pass
+    """Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the rows that are there.
+
+    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
+    """  # noqa: E501

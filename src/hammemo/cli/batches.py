@@ -6,6 +6,7 @@ Sequences are learnt and forgotten by whole documents or cases: what a mixture k
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import tee
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
-from hammemo.cli.console import counted, progress_bar
+from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
 from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.editing import known_state, take_state
@@ -21,19 +22,18 @@ from hammemo.models.names import is_auto
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
-from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
+from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.sources.schemas import Labelled
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,12 @@ class CountedDocuments:
         What the tokens are.
     missing : set of str
         Cases of `only` that were not met yet.
+    schema : SequenceSchema
     """
 
     def __init__(self, reading: Reading, only: Sequence[str] = (), note: Note = lambda _: None) -> None:
         assert isinstance(reading.schema, SequenceSchema)
-        self._schema, self._reading, self._note = reading.schema, reading, note
+        self.schema, self._reading, self._note = reading.schema, reading, note
         self._only = set(only)
         self.missing = set(only)
         self.n_examples, self.kinds = 0, ""
@@ -81,11 +82,11 @@ class CountedDocuments:
     def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[Array], Iterator[Any] | None]:
         """Return the documents and, for an event log, their cases; each is read as the other is."""
         documents, cases = tee(self._counted(tell))
-        return (tokens for _, tokens in documents), (name for name, _ in cases) if self._schema.is_log else None
+        return (tokens for _, tokens in documents), (name for name, _ in cases) if self.schema.is_log else None
 
     def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, Array]]:
-        context_only = 0 if self._schema.short == "pad" else self._schema.h
-        for name, tokens in self._schema.documents(self._reading.files, self._reading.file_format):
+        context_only = 0 if self.schema.short == "pad" else self.schema.h
+        for name, tokens in self.schema.documents(self._reading.files, self._reading.file_format):
             if self._only and str(name) not in self._only:
                 continue
             self.missing.discard(str(name))
@@ -119,7 +120,7 @@ def learn_batches(
     if isinstance(model, MemoryRegressor):
         return _learn_targets(model, reading)
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
-        return _learn_sequences(model, schema, CountedDocuments(reading), layout, classes)
+        return _learn_sequences(model, reading, layout, classes)
     chooses = fresh and layout is None and _chooses(model)
     if chooses and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
@@ -133,13 +134,13 @@ def learn_batches(
         for batch in reading.examples():
             if isinstance(classes, int) and chosen is None:
                 chosen = most_frequent_labels(batch.y, classes)
-            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, set(chosen))
+            X, y = with_labels(batch, chosen)
             seen += len(batch.y)
             if not len(y):
                 continue
             if known_state(model) is None:
                 check_column_names(batch.columns)
-                with _numbers_of(model, batch.kinds, X):
+                with numbers_of(model, batch.kinds, _types_of(X, batch.kinds)):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
                 model.partial_fit(X, y, choose=once)
@@ -178,7 +179,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         columns = read[0].columns
         check_column_names(columns)
         X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
-        with _numbers_of(model, kinds, X):
+        with numbers_of(model, kinds, _types_of(X, kinds)):
             model.fit(X, y)
         schema = _as_learnt(schema, model, columns, kinds)
     return schema, {"examples": learnt}
@@ -192,27 +193,29 @@ def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | N
 
 
 @contextmanager
-def _numbers_of(model: Learner, kinds: str, X: Array) -> Iterator[None]:
-    """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
+def numbers_of(model: Learner, kinds: str, types: Any) -> Iterator[None]:
+    """Tell the model which columns are numbers, and their types; its parameter is what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
-    yield
-    model.set_params(numeric=said)
-    is_table = len(kinds) > 1  # the tokens of documents are names
-    types = Evidence.of_columns(list(X.T), has_types=True).types if is_table else None  # as of a frame
-    state = model.state
-    take_state(model, state.but(columns=replace(state.columns, types=types)))
+    try:
+        yield
+    finally:
+        model.set_params(numeric=said)
+    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+
+
+def _types_of(X: Array, kinds: str) -> Any:
+    """Return the types of the columns of a table, as of a frame; the tokens of documents are names."""
+    return Evidence.of_columns(list(X.T), has_types=True).types if len(kinds) > 1 else None
 
 
 def _learn_sequences(
-    model: MemoryClassifier,
-    schema: SequenceSchema,
-    documents: CountedDocuments,
-    layout: MemoryClassifier | None,
-    classes: list[Any] | None,
+    model: MemoryClassifier, reading: Reading, layout: MemoryClassifier | None, classes: list[Any] | None
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn documents, then fit the vote of a new model."""
-    fresh, short = not hasattr(model, "memory_"), cast("Any", schema.short)
+    documents = CountedDocuments(reading)
+    schema, fresh = documents.schema, not hasattr(model, "memory_")
+    short = cast("Any", schema.short)
     before = 0 if fresh else int(model.memory_.label_counts.sum())
     chosen, learn = (classes, model.fit_stream) if fresh else (_chosen(model, schema), model.partial_fit_stream)
     try:
@@ -229,9 +232,9 @@ def _learn_sequences(
     return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
 
 
-def _chosen(model: Any, schema: SequenceSchema) -> list[Any] | None:
+def _chosen(model: Any, schema: Schema) -> list[Any] | None:
     """Return the labels that the model learns of sequences; None for all."""
-    return sorted(declared(model)) if schema.chosen else None
+    return sorted(declared(model)) if isinstance(schema, SequenceSchema) and schema.chosen else None
 
 
 def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> int:
@@ -242,12 +245,12 @@ def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note
     schema = reading.schema
     if _are_documents(schema, model, only):
         return _forget_documents(model, schema, CountedDocuments(reading, only, note))
-    chosen = _declared_only(model, schema)
+    chosen = _chosen(model, schema)
     seen = forgotten = 0
     with progress_bar("Forgetting") as tell:
         for batch in reading.examples():
             seen += len(batch.y)
-            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen)
+            X, y = with_labels(batch, chosen)
             if not len(y):
                 continue
             try:
@@ -288,18 +291,11 @@ def _forget_documents(model: Any, schema: SequenceSchema, documents: CountedDocu
 def read_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
     if _are_documents(reading.schema, model, only):
-        documents, _ = CountedDocuments(reading, only, note).through(lambda *_: None)
-        for _document in documents:
-            pass
+        deque(CountedDocuments(reading, only, note).through(lambda *_: None)[0], maxlen=0)  # reads them all
         return
-    chosen = _declared_only(model, reading.schema)
+    chosen = _chosen(model, reading.schema)
     for batch in reading.examples():
-        note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
-
-
-def _declared_only(model: Any, schema: Schema) -> set[Any] | None:
-    """Return the labels whose examples the model learns, one by one; None for all."""
-    return declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
+        note(_rows(*with_labels(batch, chosen)))
 
 
 def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
@@ -325,10 +321,13 @@ def _first_refused(model: Learner, X: Array, y: Array) -> int:
     return low
 
 
-def with_labels(X: Array, y: Array, labels: set[Any]) -> tuple[Array, Array]:
-    """Return the examples that have one of these labels."""
-    kept = np.array([label in labels for label in y.tolist()], bool)
-    return X[kept], y[kept]
+def with_labels(batch: Labelled, labels: Sequence[Any] | None) -> tuple[Array, Array]:
+    """Return the examples of a batch that have one of these labels; all where none are given."""
+    if labels is None:
+        return batch.X, batch.y
+    wanted = set(labels)
+    kept = np.array([label in wanted for label in batch.y.tolist()], bool)
+    return batch.X[kept], batch.y[kept]
 
 
 def _nothing(schema: Schema, seen: int, verb: str) -> str:
@@ -337,15 +336,3 @@ def _nothing(schema: Schema, seen: int, verb: str) -> str:
     if isinstance(schema, TableSchema):
         return f"There is nothing to {verb}: the input has no row beyond its header."
     return f"There is nothing to {verb}: no document has more than h={schema.h} tokens. Fit with a smaller --h."
-
-
-def held_facts(model: Learner) -> dict[str, int]:
-    """Return how many examples a model holds and, where it predicts labels, of how many labels."""
-    labels = {} if isinstance(model, MemoryRegressor) else {"labels": len(model.classes_)}
-    return {"examples": model.state.n_examples, **labels}
-
-
-def shown_facts(facts: Mapping[str, Any]) -> str:
-    """Return the same in words."""
-    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
-    return f"{counted(facts['examples'], 'example')}{of_labels}"

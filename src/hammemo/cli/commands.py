@@ -7,12 +7,12 @@ import sys
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations, signature
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hammemo.cli.console import print_error
+from hammemo.cli.console import one_line_errors, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +24,6 @@ _Usage: Any = typer.BadParameter.__base__
 _Shown: Any = _Usage.__base__
 
 
-def _no_type(**_: Any) -> None:
-    """Return what is shown as the type of an argument."""
-
-
 class _PlainHelp:
     """A command or a group whose help shows no Python types, as newer versions of typer do (``<list[str]>``)."""
 
@@ -36,7 +32,7 @@ class _PlainHelp:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if param.param_type_name == "argument":
-                param.display_type_rich = _no_type
+                param.display_type_rich = lambda **_: None
             elif param.metavar is None:
                 param.metavar = "" if getattr(param, "is_flag", False) else "N"
         return params
@@ -81,7 +77,7 @@ class Commands(typer.Typer):
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the options of a dataclass in place of a parameter that is one.
+    """Return a function with the options of a dataclass in place of a parameter that is one, and errors in one line.
 
     So several commands share options that are declared once: a parameter ``given: InputOptions`` stands for all fields
     of `InputOptions`, and the function gets them as one object.
@@ -99,7 +95,8 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**given: Any) -> Any:
         for name, bundle in bundles.items():
             given[name] = bundle(**{field.name: given.pop(field.name) for field in fields(bundle)})
-        return function(**given)
+        with one_line_errors():
+            return function(**given)
 
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -109,6 +106,9 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _options(bundle: Any) -> Iterator[Parameter]:
     """Yield the fields of a dataclass as parameters; what declares a `panel` has its options in it."""
     hints = get_type_hints(bundle, include_extras=True)
+    for field in fields(bundle):
+        if "shown" in field.metadata:
+            hints[field.name] = Annotated[hints[field.name], field.metadata["shown"]]
     for kind in bundle.__mro__:
         for name in get_annotations(kind).keys() - {"panel"} if "panel" in vars(kind) else ():
             hints[name].__metadata__[0].rich_help_panel = kind.panel
@@ -163,11 +163,9 @@ def _bad_value(error: Any) -> str:
     if error.param is None:
         return f"{error.param_hint}: {message}." if error.param_hint else f"{message}."
     name = f"{_shown_name(error.param).split()[0]} {_given(error)}".strip()
-    least = getattr(error.param, "min", None)
-    if least is None:
-        least = getattr(error.param.type, "min", None)
     if "greater than" in message or "not in the range" in message:
-        return f"{name} is too small: use {least} or more."
+        bounded = error.param if getattr(error.param, "min", None) is not None else error.param.type
+        return f"{name} is too small: use {bounded.min} or more."
     if "valid int" in message:
         return f"{name} is not a whole number."
     if "valid number" in message or "valid float" in message:
@@ -187,8 +185,6 @@ def _plainer(message: str) -> str:
     """Return a message of click with the way out, where there is one."""
     if match := re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)\.?", message):
         return f"{match[1]!r} is one argument too many: put quotes around a value with spaces, or leave it out."
-    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? requires an argument\.?", message):
-        return f"{match[1]} needs a value after it."
-    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? does not take a value\.?", message):
-        return f"{match[1]} takes no value: leave it out."
+    if match := re.fullmatch(r"Option '?(--?[\w-]+)'? (requires an argument|does not take a value)\.?", message):
+        return f"{match[1]} {'needs a value after it' if 'requires' in match[2] else 'takes no value: leave it out'}."
     return message if message.endswith((".", "?")) else f"{message}."

@@ -7,25 +7,24 @@ from typing import Annotated
 
 import typer
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import counted, one_line_errors, print_result, progress_bar
-from hammemo.cli.options import option
+from hammemo.cli.console import counted, print_result, progress_bar
+from hammemo.cli.options import AsJson, KeyFile, Model, Wait, option, read_key
 
 
 def compact_folder(
-    model: opt.Model,
+    model: Model,
     segments: Annotated[
         int | None, option("N", "Split it again into about this many segments.", "unchanged", min=1)
     ] = None,
-    wait: opt.Wait = None,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
+    wait: Wait = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write additions and removals into the segments of MODEL, a folder; then no file holds forgotten data."""
     from hammemo import files
 
-    with one_line_errors(), progress_bar("Compacting") as tell:
-        key, say = opt.read_key(key_file), partial(typer.echo, err=True)
+    with progress_bar("Compacting") as tell:
+        key, say = read_key(key_file), partial(typer.echo, err=True)
         files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)
     names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")

@@ -23,29 +23,27 @@ from rich.console import Console
 from hammemo._progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 
-OPTIONS: Final = {
-    "key": "--key-file",
-    "random_state": "--seed",
-    "classes": "--classes-top",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
-            *("case", "column", "end", "event", "h", "short", "time", "tokens"),
-            *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
-            *("address", "engine", "resume", "workers"),
-            *("agreement", "budget", "n_examples", "n_labels"),
-            *("data", "device", "folds", "holdout", "wait"),
-            *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
-        )
-    },
+_ALIKE: Final = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
+        *("case", "column", "end", "event", "h", "short", "time", "tokens"),
+        *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
+        *("address", "engine", "resume", "workers"),
+        *("agreement", "budget", "n_examples", "n_labels"),
+        *("data", "device", "folds", "holdout", "wait"),
+        *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
+    )
 }
+OPTIONS: Final = {"key": "--key-file", "random_state": "--seed", "classes": "--classes-top", **_ALIKE}
 """From a parameter of the library to the option that sets it."""
+
+_FLAGS: Final = {("header", "False"): "--no-header", ("refit", "True"): "--refit"}
 
 _SYMBOLS: Final = ("h", "d")
 """Symbols of the paper: with a number they are read as mathematics (``more than h=9 tokens``) and stay."""
@@ -76,10 +74,8 @@ def as_options(message: str) -> str:
 
 def _as_option(mention: re.Match[str]) -> str:
     name, value = mention["name"] or mention["hinted"], mention["value"]
-    if name == "header" and value == "False":
-        return "--no-header"
-    if name == "refit" and value == "True":
-        return "--refit"
+    if (name, value) in _FLAGS:
+        return _FLAGS[name, value]
     if name not in OPTIONS or (name in _SYMBOLS and value is not None):
         return mention[0]
     if value in (None, "…", "..."):
@@ -129,6 +125,12 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def shown_facts(facts: Mapping[str, Any]) -> str:
+    """Return in words how many examples a model holds and, where it predicts labels, of how many labels."""
+    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
+    return f"{counted(facts['examples'], 'example')}{of_labels}"
+
+
 def check_writable(out: Path, option: str = "--out") -> None:
     """Refuse a file that cannot be written before any work is done; one that is there is not touched."""
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
@@ -158,10 +160,8 @@ def check_model_writable(out: Path, *, segments: bool = False) -> None:
     _refuse_served(out)
     if segments and out.is_file():
         raise ValueError(f"--out {out} is a file: with --segments, name a folder, which need not exist.")
-    if out.is_dir() and (segments or (out / HEAD).exists()):
-        check_writable(out / HEAD)
-    else:
-        check_writable(out)
+    is_folder = out.is_dir() and (segments or (out / HEAD).exists())
+    check_writable(out / HEAD if is_folder else out)
 
 
 def print_json(value: Any) -> None:

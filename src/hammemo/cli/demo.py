@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from hammemo.cli.console import one_line_errors
+from hammemo.cli.options import argument
 
 _QUERY: Final = "select plan, calls, months, stays from customers"
 _SYNC: Final = f'hammemo sync stays.model --database sqlite:///shop.db --query "{_QUERY}" --refit'
@@ -22,24 +22,20 @@ _CUSTOMERS: Final = 500
 
 def run_demo(
     context: typer.Context,
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="FOLDER", help="Write the files here.", show_default="a new temporary folder"),
-    ] = None,
+    folder: Annotated[Path | None, argument("FOLDER", "Write the files here.", "a new temporary folder")] = None,
 ) -> None:
     """Follow a made-up table in SQLite, delete a person there, and prove that the model never saw that person.
 
     It prints each command that it runs and what comes out. It needs the extra erase, and no database server. With the
     extra plot it draws a picture, too. The files stay, so that you can work on with them.
     """
-    with one_line_errors():
-        from hammemo.receipts.keys import require_ed25519
+    from hammemo.receipts.keys import require_ed25519
 
-        require_ed25519()
-        place = Path(tempfile.mkdtemp(prefix="hammemo-demo-")) if folder is None else folder
-        place.mkdir(parents=True, exist_ok=True)
-        if any(place.iterdir()):
-            raise ValueError(f"{place} is not empty: name a new folder.")
+    require_ed25519()
+    place = Path(tempfile.mkdtemp(prefix="hammemo-demo-")) if folder is None else folder
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise ValueError(f"{place} is not empty: name a new folder.")
     with chdir(place), closing(sqlite3.connect("shop.db")) as database:
         _follow_and_delete(context.find_root().command, database)
         _draw()

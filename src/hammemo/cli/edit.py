@@ -5,37 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, counted, one_line_errors, print_result, say_where_from
+from hammemo.cli.console import UsageError, counted, print_result, say_where_from, shown_facts
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import ModelChange, Refit, argument, option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.sources.schemas import Schema
-
 
 @dataclass(frozen=True)
-class FileEdit(opt.ModelChange):
+class FileEdit(ModelChange):
     """Which model file changes, by which examples."""
 
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
-    ] = None
+    files: Annotated[list[str] | None, argument("FILE", "Examples: rows or documents.", "standard input")] = None
     label: KnownLabel = None
-    refit: opt.Refit = False
+    refit: Refit = False
 
 
 def add_files(edit: FileEdit, given: InputOptions) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, otherwise it does not change."""
-    with one_line_errors():
-        _change(edit, given, "added", ReceiptFiles(edit))
+    _change(edit, given, "added", ReceiptFiles(edit))
 
 
 def forget_files(
@@ -57,27 +48,20 @@ def forget_files(
 
     --receipt adds a signed receipt to a file; hammemo verify checks it.
     """
-    with one_line_errors(), recording.evidence(edit) as evidence:
+    with recording.evidence(edit) as evidence:
         _change(edit, given, "forgotten", evidence, only or ())
 
 
-def _check_only(only: Sequence[str], schema: Schema) -> None:
-    from hammemo.sources.schemas import TableSchema
-
-    if only and (isinstance(schema, TableSchema) or not schema.is_log):
-        raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
-
-
 def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFiles, only: Sequence[str] = ()) -> None:
-    from hammemo.cli.batches import Reading, forget_batches, held_facts, learn_batches, read_batches, shown_facts
-    from hammemo.cli.models import left_to_do
-    from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
+    from hammemo.cli.batches import Reading, forget_batches, learn_batches, read_batches
+    from hammemo.cli.refit import check_can_refit, refit
 
     files = edit.files or [STANDARD_INPUT]
     with edit.opened() as opened:
         learner: Any = opened.learner(edit.model)
         reading = Reading(given.changed(opened.rows_schema, edit.label), files, given.file_format)
-        _check_only(only, reading.schema)
+        if only and not getattr(reading.schema, "is_log", False):
+            raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
         by_id = bool(only) and not edit.files
         if not by_id:
             say_where_from(files)
@@ -100,17 +84,12 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
             changed = before - learner.forget_cases(only).state.n_examples
         else:
             changed = forget_batches(learner, reading, only, evidence.note)
-        refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
+        refitted, said = refit(learner, edit.model) if edit.refit else ({}, "")
         evidence.write(opened)
-    facts: dict[str, Any] = {
-        verb: changed,
-        **held_facts(learner),
-        **refitted.facts,
-        **({"stale": learner.state.stale} if verb == "forgotten" else {}),
-        "out": str(edit.target),
-        **evidence.facts,
-    }
+    stale = {"stale": learner.state.stale} if verb == "forgotten" else {}
+    what: dict[str, Any] = {verb: changed, **opened.held_facts, **refitted, **stale}
+    facts = {**what, "out": str(edit.target), **evidence.facts}
     did = f"{counted(changed, 'example')} {verb}; the model holds {shown_facts(facts)}."
-    told = " ".join(filter(None, (did, refitted.sentence, f"Written to {edit.target}")))
-    left = left_to_do(learner, edit.target) if verb == "forgotten" else ""
+    told = " ".join(filter(None, (did, said, f"Written to {edit.target}")))
+    left = opened.left_to_do(edit.target) if verb == "forgotten" else ""
     print_result(facts, told, left, evidence.sentence, as_json=edit.as_json)

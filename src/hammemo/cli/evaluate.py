@@ -7,23 +7,13 @@ from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import (
-    UsageError,
-    check_writable,
-    console,
-    counted,
-    one_line_errors,
-    print_json,
-    progress_bar,
-    say_where_from,
-)
-from hammemo.cli.input_options import NewInputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.learn import SequenceOptions, set_table_parameters
+from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
+from hammemo.cli.input_options import NewInputOptions, SequenceOptions  # noqa: TC001  (read at run time)
+from hammemo.cli.learn import set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
     from hammemo.evaluation.measures import Evaluation, NumberEvaluation
@@ -40,22 +30,17 @@ _LAST: Final = 0.2
 class MeasuringOptions:
     """What is held out, and what is measured and drawn beside the model."""
 
-    folds: Annotated[int | None, option("N", "The number of folds; each is predicted from the others.", "5", min=2)] = (
-        None
+    folds: int | None = setting("N", "The number of folds; each is predicted from the others.", "5", min=2)
+    holdout: float | None = setting(
+        "SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"
     )
-    holdout: Annotated[
-        float | None,
-        option("SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"),
-    ] = None
-    plot: Annotated[
-        Path | None, option("FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf.")
-    ] = None
-    peer: Annotated[str | None, option("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")] = None
+    plot: Path | None = setting(
+        "FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
+    )
+    peer: str | None = setting("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")
 
     def check(self, schema: Schema) -> None:
         """Refuse what cannot be done, before any work."""
-        from hammemo.sources.schemas import TableSchema
-
         if self.folds is not None and self.holdout is not None:
             raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
         if self.plot is not None:
@@ -68,7 +53,7 @@ class MeasuringOptions:
 
         if self.peer not in NAMES:
             raise UsageError(f"--peer {self.peer} is not known: use {', '.join(NAMES)}.")
-        if not isinstance(schema, TableSchema):
+        if hasattr(schema, "h"):
             raise UsageError(f"--peer {self.peer} learns rows of a table: leave it out for documents and cases.")
         library()
 
@@ -82,13 +67,13 @@ class MeasuringOptions:
 
 
 def evaluate_files(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
+    files: Annotated[list[str], argument("FILE", "All the data, as for fit; - for standard input.")],
     *,
     measured: MeasuringOptions,
     given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
-    as_json: opt.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 
@@ -96,39 +81,34 @@ def evaluate_files(
     examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
     mean.
     """
-    with one_line_errors():
-        if parameters.layout is not None:
-            raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
-        schema, classes = sequences.refined(given.schema())
-        measured.check(schema)
-        model, _ = parameters.learners(schema)
-        say_where_from(files)
-        material = _material(model, schema, files, given.file_format, classes)
-        split = _split(material, measured.folds, measured.holdout, parameters.seed)
-        from hammemo.evaluation.measures import evaluate, evaluate_numbers
+    from hammemo.sources.schemas import TableSchema
 
-        is_target = getattr(material, "is_target", False)
-        measure: Any = evaluate if not is_target else evaluate_numbers
-        with progress_bar("Evaluating") as tell:
-            found: Evaluation | NumberEvaluation = measure(
-                model, material, split, tell, measured.peers(model, is_target)
-            )
-        if measured.plot is not None:
-            found.plot().savefig(measured.plot, dpi=150)
+    if parameters.layout is not None:
+        raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
+    schema, classes = sequences.refined(given.schema())
+    measured.check(schema)
+    model, _ = parameters.learners(schema)
+    say_where_from(files)
+    material: Material
+    if isinstance(schema, TableSchema):
+        material = _rows(model, schema, files, given.file_format)
+    else:
+        material = _documents(schema, files, given.file_format, classes)
+    split = _split(material, measured.folds, measured.holdout, parameters.seed)
+    from hammemo.evaluation.measures import evaluate, evaluate_numbers
+
+    is_target = getattr(material, "is_target", False)
+    measure: Any = evaluate_numbers if is_target else evaluate
+    with progress_bar("Evaluating") as tell:
+        found = measure(model, material, split, tell, measured.peers(model, is_target))
+    if measured.plot is not None:
+        found.plot().savefig(measured.plot, dpi=150)
     if as_json:
         print_json(found.to_dict())
         return
     _print(found)
     if measured.plot is not None:
         typer.echo(f"Drawn in {measured.plot}")
-
-
-def _material(model: Learner, schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
-    from hammemo.sources.schemas import TableSchema
-
-    if isinstance(schema, TableSchema):
-        return _rows(model, schema, files, file_format)
-    return _documents(schema, files, file_format, classes)
 
 
 def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
@@ -196,11 +176,8 @@ def _print(found: Evaluation | NumberEvaluation) -> None:
         f"{counted(found.n_asked, 'answer')}, {found.split}; {labels}"
         f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s per fit."
     )
-    table = Table()
-    table.add_column("")
     shown = {name: _cells(measures) for name, measures in found.measures.items()}
-    for title in next(iter(shown.values())):
-        table.add_column(title, justify="right")
+    table = Table("", *(Column(title, justify="right") for title in next(iter(shown.values()))))
     for name, cells in shown.items():
         table.add_row(name, *cells.values())
     console().print(table)
@@ -218,11 +195,8 @@ def _cells(measures: Any) -> dict[str, str]:
         found = {title: getattr(measures, name) for name, title in titles.items()}
         return {title: "none" if number is None else f"{number:.4g}" for title, number in found.items()}
     spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
-    numbers = {} if measures.top_5 is None else {"top-5": measures.top_5}
-    if measures.roc_auc is not None:
-        numbers["ROC AUC"] = measures.roc_auc
-    if measures.top_20 is not None and measures.reciprocal_rank_20 is not None:
-        numbers |= {"top-20": measures.top_20, "MRR@20": measures.reciprocal_rank_20}
-    losses = {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
-    cells = {title: "none" if number is None else f"{number:.4f}" for title, number in (numbers | losses).items()}
-    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **cells}
+    titles = {"top_5": "top-5", "roc_auc": "ROC AUC", "top_20": "top-20", "reciprocal_rank_20": "MRR@20"}
+    cells = {title: getattr(measures, name) for name, title in titles.items() if getattr(measures, name) is not None}
+    cells |= {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
+    texts = {title: "none" if number is None else f"{number:.4f}" for title, number in cells.items()}
+    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **texts}

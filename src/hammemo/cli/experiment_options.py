@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from hammemo.paper.experiments.wikitext import Task
 
-TextOrDrawn: TypeAlias = Annotated[
-    Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")
-]
-
 WikiText: TypeAlias = Annotated[
     Path | None, option("FOLDER", "Folder with wiki.train.tokens and others.", "the Hugging Face hub")
 ]
@@ -33,9 +29,6 @@ Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_def
 ResultsAsJson: TypeAlias = Annotated[bool, flag("--json", "Print all results as JSON.")]
 
 SEED: Final = 20270
-RECORDS: Final = ("results.json", "results.csv", "manifest.json")
-"""The files that every experiment writes."""
-
 ALL_CORES: Final = os.cpu_count() or 1
 
 
@@ -96,7 +89,8 @@ class ResultsFolder:
         write_records(self.out, results, named, seconds=time.perf_counter() - self.started)
         for name, text in pages.items():
             (self.out / name).write_text(text, encoding="utf-8")
-        Console(stderr=True).print(f"Written to {self.out}: {', '.join([*pages, *RECORDS, *written])}")
+        files = [*pages, "results.json", "results.csv", "manifest.json", *written]
+        Console(stderr=True).print(f"Written to {self.out}: {', '.join(files)}")
 
 
 @contextmanager

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, console, counted, one_line_errors, say_where_from
+from hammemo.cli.console import check_writable, console, counted, say_where_from
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import KeyFile, Model, argument, flag, option, read_key, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.cli.models import OpenModel
 
+_WORDS = "One context: a value for each column, or the text or events before the predicted token."
 _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 
 
@@ -27,9 +27,9 @@ _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 class ExplainOptions:
     """How many contexts and labels are shown, and where one is drawn."""
 
-    first: Annotated[int, option("N", "Explain the first rows or documents, this many.", min=1)] = 10
-    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels, best first.")] = 5
-    plot: Annotated[Path | None, option("FILE", "Draw the first context to this file, such as votes.png.")] = None
+    first: int = setting("N", "Explain the first rows or documents, this many.", default=10, min=1)
+    k: int = setting("N", "Number of labels, best first.", default=5, min=1)
+    plot: Path | None = setting("FILE", "Draw the first context to this file, such as votes.png.")
 
     def check(self) -> None:
         """Refuse a figure that cannot be written."""
@@ -41,45 +41,36 @@ class ExplainOptions:
 
 
 def explain_contexts(
-    model: opt.Model,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOKENS",
-            help="One context: a value for each column, or the text or events before the predicted token.",
-            show_default="the rows or documents of --file",
-        ),
-    ] = None,
+    model: Model,
+    words: Annotated[list[str] | None, argument("TOKENS", _WORDS, "the rows or documents of --file")] = None,
     file: Annotated[str, option("FILE", "Rows or documents to explain.", "standard input")] = "-",
     *,
     shown: ExplainOptions,
     given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: Annotated[bool, opt.flag("--json", "Print one JSON object per context, one per line.")] = False,
+    key_file: KeyFile = None,
+    as_json: Annotated[bool, flag("--json", "Print one JSON object per context, one per line.")] = False,
 ) -> None:
     """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
     from hammemo.cli.models import open_model, say_what_is_left
 
-    with one_line_errors():
-        shown.check()
-        opened = open_model(model, opt.read_key(key_file))
-        say_what_is_left(opened, model)
-        opened.schema = given.changed(opened.schema)
-        contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
-        done = 0
-        for context in islice(contexts, shown.first):
-            explanation = _explained(opened, context, shown.k)
-            if as_json:
-                typer.echo(json.dumps(explanation.to_dict()))
-            else:
-                console().print(explanation)
-            if shown.plot is not None and not done:
-                explanation.plot().figure.savefig(shown.plot, dpi=150)
-            done += 1
-        if not done:
-            raise ValueError("There is nothing to explain: the input has no row or document.")
-        if next(contexts, None) is not None:
-            typer.echo(f"There are more than {counted(shown.first, 'context')}: use --first to see more.", err=True)
+    shown.check()
+    opened = open_model(model, read_key(key_file))
+    say_what_is_left(opened, model)
+    opened.schema = given.changed(opened.schema)
+    contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
+    done = 0
+    for done, context in enumerate(islice(contexts, shown.first), 1):
+        explanation = _explained(opened, context, shown.k)
+        if as_json:
+            typer.echo(json.dumps(explanation.to_dict()))
+        else:
+            console().print(explanation)
+        if shown.plot is not None and done == 1:
+            explanation.plot().figure.savefig(shown.plot, dpi=150)
+    if not done:
+        raise ValueError("There is nothing to explain: the input has no row or document.")
+    if next(contexts, None) is not None:
+        typer.echo(f"There are more than {counted(shown.first, 'context')}: use --first to see more.", err=True)
 
 
 def _explained(opened: OpenModel, context: list[Any], k: int) -> Any:

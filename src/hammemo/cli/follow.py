@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import (
-    UsageError,
-    check_model_writable,
-    check_writable,
-    one_line_errors,
-    print_json,
-    print_result,
-)
+from hammemo.cli.console import UsageError, check_model_writable, check_writable, print_json, print_result
 from hammemo.cli.input_options import column_list
-from hammemo.cli.options import option
+from hammemo.cli.options import AsJson, argument, flag, option, setting
 
 if TYPE_CHECKING:
     from hammemo.follow.follower import Follower
@@ -32,13 +24,11 @@ class FollowedOptions:
     """What is followed."""
 
     table: Annotated[str, option("TABLE", "The table, with its schema if that is not public.")]
-    label: Annotated[str | None, option("COLUMN", "The column with the labels.", False)] = None
-    target: Annotated[str | None, option("COLUMN", "The column with the numbers to predict.", False)] = None
-    columns: Annotated[str | None, option("A,B", "The columns to learn from.", "all others")] = None
-    where: Annotated[str | None, option("CONDITION", "Follow only rows that meet this condition in SQL.")] = None
-    publication: Annotated[
-        str | None, option("NAME", "Use this publication, which is for the table alone.", "its own")
-    ] = None
+    label: str | None = setting("COLUMN", "The column with the labels.", False)
+    target: str | None = setting("COLUMN", "The column with the numbers to predict.", False)
+    columns: str | None = setting("A,B", "The columns to learn from.", "all others")
+    where: str | None = setting("CONDITION", "Follow only rows that meet this condition in SQL.")
+    publication: str | None = setting("NAME", "Use this publication, which is for the table alone.", "its own")
 
     @property
     def predicted(self) -> str:
@@ -55,10 +45,8 @@ class SignedRefits:
 
     panel: ClassVar = "Receipts (needs the extra erase)"
 
-    receipt: Annotated[
-        Path | None, option("FILE", "Append a signed receipt for each refit that followed a deletion.")
-    ] = None
-    keys: Annotated[Path | None, option("FILE", "The key file that hammemo keys new wrote.")] = None
+    receipt: Path | None = setting("FILE", "Append a signed receipt for each refit that followed a deletion.")
+    keys: Path | None = setting("FILE", "The key file that hammemo keys new wrote.")
 
 
 @dataclass(frozen=True)
@@ -67,10 +55,10 @@ class TargetOptions(SignedRefits):
 
     panel: ClassVar = "The model"
 
-    model: Annotated[Path | None, option("FILE", "A model file; it need not exist.")] = None
-    server: Annotated[str | None, option("URL", "A server, with --name; token: HAMMEMO_TOKEN.")] = None
-    name: Annotated[str | None, option("MODEL", "The model on the server.")] = None
-    subject: Annotated[str | None, option("COLUMN", "The column with the person (with --server).")] = None
+    model: Path | None = setting("FILE", "A model file; it need not exist.")
+    server: str | None = setting("URL", "A server, with --name; token: HAMMEMO_TOKEN.")
+    name: str | None = setting("MODEL", "The model on the server.")
+    subject: str | None = setting("COLUMN", "The column with the person (with --server).")
 
     def opened(self) -> AbstractContextManager[Target]:
         """Return the model, to be used in a with statement."""
@@ -104,65 +92,52 @@ class TimeOptions:
 
     panel: ClassVar = "When"
 
-    refit_after: Annotated[float, option("SECONDS", "The longest time from a deletion to a refit.", min=0)] = 3_600.0
-    check: Annotated[float, option("SECONDS", "Time between comparisons with the whole table; 0 for none.", min=0)] = (
-        86_400.0
+    refit_after: float = setting("SECONDS", "The longest time from a deletion to a refit.", default=3_600.0, min=0)
+    check: float = setting(
+        "SECONDS", "Time between comparisons with the whole table; 0 for none.", default=86_400.0, min=0
     )
-    check_timeout: Annotated[float, option("SECONDS", "Stop a comparison that takes longer.", min=1)] = 3_600.0
+    check_timeout: float = setting("SECONDS", "Stop a comparison that takes longer.", default=3_600.0, min=1)
 
 
 def follow_table(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="postgresql://user@host/database, without a password.")
-    ],
+    address: Annotated[str, argument("ADDRESS", "postgresql://user@host/database, without a password.")],
     table: FollowedOptions,
     target: TargetOptions,
     times: TimeOptions,
-    status: Annotated[bool, opt.flag("--status", "Show how far the model is behind, and stop.")] = False,
-    once: Annotated[bool, opt.flag("--once", "Read the log to its end, and stop.")] = False,
-    drop_slot: Annotated[bool, opt.flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
-    as_json: opt.AsJson = False,
+    status: Annotated[bool, flag("--status", "Show how far the model is behind, and stop.")] = False,
+    once: Annotated[bool, flag("--once", "Read the log to its end, and stop.")] = False,
+    drop_slot: Annotated[bool, flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.
 
     The table needs REPLICA IDENTITY FULL, and PostgreSQL wal_level = logical. A password is read from ~/.pgpass or
     PGPASSWORD. After a stop or a crash, the same command goes on where the model is.
     """
-    with one_line_errors():
-        from hammemo.follow.follower import Follower, FollowOptions
+    from hammemo.follow.follower import Follower, FollowOptions
 
-        given = FollowOptions(
-            table.predicted,
-            None if table.columns is None else column_list(table.columns),
-            table.where,
-            target.subject,
-            times.refit_after,
-            times.check,
-            times.check_timeout,
-            is_target=table.target is not None,
-        )
-        with target.opened() as opened:
-            follower = Follower(address, table.table, opened, given, _teller(as_json=as_json), table.publication)
-            try:
-                if status:
-                    _show_status(follower, as_json=as_json)
-                elif drop_slot:
-                    _drop(follower, as_json=as_json)
-                else:
-                    with suppress(KeyboardInterrupt):
-                        follower.run(once=once)
-            finally:
-                follower.source.close()
-
-
-def _teller(*, as_json: bool) -> Any:
-    def tell(sentence: str, facts: dict[str, Any]) -> None:
+    def tell(sentence: str, event: dict[str, Any]) -> None:
         if as_json:
-            typer.echo(json.dumps(facts))
+            typer.echo(json.dumps(event))
         else:
-            typer.echo(sentence, err=facts["event"] in ("warning", "retry"))
+            typer.echo(sentence, err=event["event"] in ("warning", "retry"))
 
-    return tell
+    seconds = (times.refit_after, times.check, times.check_timeout)
+    columns = None if table.columns is None else column_list(table.columns)
+    is_target = table.target is not None
+    given = FollowOptions(table.predicted, columns, table.where, target.subject, *seconds, is_target=is_target)
+    with target.opened() as opened:
+        follower = Follower(address, table.table, opened, given, tell, table.publication)
+        with closing(follower.source):
+            if status:
+                _show_status(follower, as_json=as_json)
+            elif drop_slot:
+                dropped, slot = follower.drop(), follower.source.slot
+                told = f"Slot {slot}: {'dropped' if dropped else 'there is none'}."
+                print_result({"slot": slot, "dropped": dropped}, told, as_json=as_json)
+            else:
+                with suppress(KeyboardInterrupt):
+                    follower.run(once=once)
 
 
 def _show_status(follower: Follower, *, as_json: bool) -> None:
@@ -181,9 +156,3 @@ def _show_status(follower: Follower, *, as_json: bool) -> None:
         typer.echo(f"{facts['deleted_since_refit']:,} rows were deleted since the last refit.")
     if facts["keeps_without_limit"]:
         typer.echo("Warning: max_slot_wal_keep_size is not set: PostgreSQL keeps its log without a limit.", err=True)
-
-
-def _drop(follower: Follower, *, as_json: bool) -> None:
-    dropped = follower.drop()
-    told = f"Slot {follower.source.slot}: {'dropped' if dropped else 'there is none'}."
-    print_result({"slot": follower.source.slot, "dropped": dropped}, told, as_json=as_json)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import NAME_A_MODEL, one_line_errors, print_error, print_result
+from hammemo.cli.console import NAME_A_MODEL, print_error, print_result
+from hammemo.cli.options import AsJson, KeyFile, Model, flag, read_key
 
 
 def inspect_file(
-    file: opt.Model,
-    digest: Annotated[bool, opt.flag("--digest", "Load the model and also show its digest.")] = False,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
+    file: Model,
+    digest: Annotated[bool, flag("--digest", "Load the model and also show its digest.")] = False,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the contents of a model file without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
@@ -30,7 +29,10 @@ def inspect_file(
         print_error(f"{reason} {NAME_A_MODEL}")
         raise typer.Exit(1) from error
     if digest:
-        facts["digest"] = _digest(file, key_file)
+        model = files.load(file, key=read_key(key_file))
+        if not hasattr(model, "digest"):
+            raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
+        facts["digest"] = model.digest()
     print_result(facts, _facts_table(facts), as_json=as_json)
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
@@ -38,18 +40,6 @@ def inspect_file(
     if wrong := facts.get("wrong_segments"):
         print_error(f"Segments of {file} are damaged or missing: {', '.join(wrong)}. Use another copy.")
         raise typer.Exit(1)
-
-
-def _digest(file: Path, key_file: Path | None) -> str:
-    """Return the digest of the model in a file; a compiled one has none."""
-    from hammemo.files import load
-    from hammemo.models.predictor import Predictor
-
-    with one_line_errors():
-        model = load(file, key=opt.read_key(key_file))
-        if isinstance(model, Predictor):
-            raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
-        return str(model.digest())
 
 
 def _facts_table(facts: dict[str, Any]) -> Table:

@@ -8,15 +8,15 @@ from typing import Annotated, TypeAlias
 import typer
 
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import check_writable, counted, one_line_errors
+from hammemo.cli.console import check_writable, counted
+from hammemo.cli.options import argument
 
 keys = Commands(help="Create the key file that signs receipts, show its public key, let backups expire.")
 
-File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A key file.")]
+File: TypeAlias = Annotated[Path, argument("FILE", "A key file.")]
 
 
 @keys.command()
-@one_line_errors()
 def new(file: File) -> None:
     """Write a new key file that only its owner may read, and print its public key. An existing file is refused.
 
@@ -31,7 +31,6 @@ def new(file: File) -> None:
 
 
 @keys.command()
-@one_line_errors()
 def public(file: File) -> None:
     """Print the public key, for those who verify receipts."""
     from hammemo.receipts import read_keys
@@ -40,7 +39,6 @@ def public(file: File) -> None:
 
 
 @keys.command()
-@one_line_errors()
 def expire(file: File) -> None:
     """Drop the keys of expired backups; then nothing can read these backups. A server does so, too."""
     from hammemo.receipts.keys import drop_expired, drop_unneeded_records, read_keys

@@ -8,21 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-import typer
-
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import (
     UsageError,
     check_model_writable,
     counted,
-    one_line_errors,
     print_result,
     progress_bar,
     say_where_from,
+    shown_facts,
 )
-from hammemo.cli.input_options import NOT_FOR_TABLES, SEQUENCES, NewInputOptions, WindowOptions, refuse
+from hammemo.cli.input_options import NewInputOptions, SequenceOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import AsJson, Wait, argument, option, setting
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
 if TYPE_CHECKING:
@@ -30,55 +27,31 @@ if TYPE_CHECKING:
     from hammemo.engines import GroupReport
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
-
-_ENGINE = "Large files"
+    from hammemo.sources.schemas import Schema, TableSchema
 
 
-@dataclass(frozen=True)
-class SequenceOptions(WindowOptions):
-    """What is learnt of sequences."""
-
-    panel: ClassVar = SEQUENCES
-
-    classes_top: Annotated[
-        int | None, option("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
-    ] = None
-    classes_file: Annotated[Path | None, option("FILE", "Predict only the tokens in this file, one per line.")] = None
-
-    def refined(self, schema: Schema) -> tuple[Schema, Any]:
-        """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
-        from hammemo.sources.schemas import TableSchema
-
-        if isinstance(schema, TableSchema):
-            refuse({"classes-top": self.classes_top, "classes-file": self.classes_file}, NOT_FOR_TABLES)
-            return self.cut(schema), None
-        chosen = self.classes_top is not None or self.classes_file is not None
-        schema = replace(self.cut(schema), chosen=chosen)
-        return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
+_SOURCE = (
+    "Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences, and with "
+    "--engine, also folders and globs."
+)
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """How large files are learnt."""
 
-    panel: ClassVar = _ENGINE
+    panel: ClassVar = "Large files"
 
-    engine: Annotated[str, option("NAME", "local, threads, processes or ray.")] = "local"
-    workers: Annotated[int | None, option("N", "Number of workers.", "all cores", min=1)] = None
-    address: Annotated[str | None, option("ADDRESS", "Ray: address of the cluster.", "this machine")] = None
-    resume: Annotated[str | None, option("FOLDER", "Store finished work here; the same command continues from it.")] = (
-        None
+    engine: str = setting("NAME", "local, threads, processes or ray.", default="local")
+    workers: int | None = setting("N", "Number of workers.", "all cores", min=1)
+    address: str | None = setting("ADDRESS", "Ray: address of the cluster.", "this machine")
+    resume: str | None = setting("FOLDER", "Store finished work here; the same command continues from it.")
+    segments: int | None = setting(
+        "N",
+        "Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
+        "It also stores finished work.",
+        min=1,
     )
-    segments: Annotated[
-        int | None,
-        option(
-            "N",
-            "Write an exact table that may be larger than memory: --out is a folder of about this many segments. "
-            "It also stores finished work.",
-            min=1,
-        ),
-    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -87,22 +60,15 @@ class EngineOptions:
 
 
 def fit_files(
-    source: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for "
-            "sequences, and with --engine, also folders and globs.",
-        ),
-    ],
+    source: Annotated[list[str], argument("FILE", _SOURCE)],
     out: Annotated[Path, option("MODEL", "The model file to write; a folder with --segments.")],
     *,
     given: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     machines: EngineOptions,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
+    wait: Wait = None,
+    as_json: AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
@@ -110,28 +76,31 @@ def fit_files(
 
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.cli.batches import Reading, held_facts, learn_batches
+    from hammemo.cli.batches import Reading, learn_batches
     from hammemo.cli.models import OpenModel
+    from hammemo.sources.kinds import kinds_of_model
     from hammemo.sources.schemas import TableSchema
 
     started = time.perf_counter()
-    with one_line_errors():
-        _check_before_work(out, sequences, machines)
-        schema, classes = sequences.refined(given.schema())
-        model, layout = parameters.learners(schema)
-        if isinstance(schema, TableSchema):
-            schema = _for_layout(schema, layout, given.numeric)
-            set_table_parameters(model, schema)
-        reading = Reading(schema, source, given.file_format)
-        is_table = isinstance(schema, TableSchema)
-        if machines.given if is_table else _can_be_cut(schema, source, given.file_format):
-            model, schema, facts = _learn_with_engine(model, reading, classes, layout, machines, out)
-        else:
-            refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
-            say_where_from(source)
-            schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
-        OpenModel(model, schema, {}).write(out, wait)
-    facts |= {**held_facts(model), "seconds": time.perf_counter() - started}
+    _check_before_work(out, sequences, machines)
+    schema, classes = sequences.refined(given.schema())
+    model, layout = parameters.learners(schema)
+    if isinstance(schema, TableSchema):
+        if layout is not None:  # its numbers are part of it
+            refuse({"numeric": given.numeric}, "is fixed by --layout: leave it out")
+            schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
+        set_table_parameters(model, schema)
+    reading = Reading(schema, source, given.file_format)
+    is_table = isinstance(schema, TableSchema)
+    if machines.given if is_table else _can_be_cut(schema, source, given.file_format):
+        model, schema, facts = _learn_with_engine(model, reading, classes, layout, machines, out)
+    else:
+        refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
+        say_where_from(source)
+        schema, facts = learn_batches(model, reading, layout=layout, classes=classes)
+    opened = OpenModel(model, schema, {})
+    opened.write(out, wait)
+    facts |= {**opened.held_facts, "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
     print_result(facts, f"{_learnt(facts)}. Written to {out}", as_json=as_json)
 
@@ -140,16 +109,6 @@ def set_table_parameters(model: Learner, schema: TableSchema) -> None:
     """Give a model the parameters that say how a table is read."""
     numeric = schema.numeric if isinstance(schema.numeric, str) else list(schema.numeric)
     model.set_params(missing=schema.missing, numeric=numeric)
-
-
-def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: str | None) -> TableSchema:
-    """Return the schema with the numbers of the layout, if there is one: they are part of it."""
-    from hammemo.sources.kinds import kinds_of_model
-
-    if layout is None:
-        return schema
-    refuse({"numeric": numeric}, "is fixed by --layout: leave it out")
-    return replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
 
 
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:
@@ -192,20 +151,13 @@ def _learn_with_engine(
             cut: dict[str, Any] = {"classes": classes, "short": short, "layout": layout}
             model = fit_documents(model, source, schema.h, **cut, machines=how)
             tokens = {"tokens": sum(report.tokens for report in reports)}
-    facts = {
-        **tokens,
-        "examples": model.state.n_examples,
-        "groups": len(reports),
-        "groups_resumed": sum(report.resumed for report in reports),
-        "peak_bytes": max(report.peak_bytes for report in reports),
-    }
-    return model, schema, facts
+    groups = {"groups": len(reports), "groups_resumed": sum(report.resumed for report in reports)}
+    peak = max(report.peak_bytes for report in reports)
+    return model, schema, {**tokens, "examples": model.state.n_examples, **groups, "peak_bytes": peak}
 
 
 def _learnt(facts: dict[str, Any]) -> str:
     """Return what was learnt; how, where the files were so large that they were cut into groups."""
-    from hammemo.cli.batches import shown_facts
-
     learnt = shown_facts(facts)
     groups, resumed = facts.get("groups", 1), facts.get("groups_resumed", 0)
     if facts.get("tokens"):
@@ -213,16 +165,3 @@ def _learnt(facts: dict[str, Any]) -> str:
     if groups > 1:
         learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB per worker"
     return f"{learnt}; {resumed:,} of {counted(groups, 'group')} done before" if resumed else learnt
-
-
-def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
-    """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-    if schema.is_log or schema.tokens in ("words", "characters"):
-        return lines
-    try:
-        return [int(line) for line in lines]
-    except ValueError as error:
-        raise ValueError(
-            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens words."
-        ) from error

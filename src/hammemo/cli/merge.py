@@ -6,29 +6,24 @@ import warnings
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, one_line_errors, print_result
-from hammemo.cli.options import option
+from hammemo.cli.console import check_model_writable, print_result, shown_facts
+from hammemo.cli.options import AsJson, KeyFile, Refit, Wait, argument, option, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def merge_models(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model files of the same layout.")],
+    models: Annotated[list[Path], argument("MODEL", "Model files of the same layout.")],
     out: Annotated[Path, option("FILE", "The model file to write.")],
     minus: Annotated[list[Path] | None, option("MODEL", "Subtract this model (repeatable).")] = None,
-    refit: opt.Refit = False,
-    key_file: opt.KeyFile = None,
-    wait: opt.Wait = None,
-    as_json: opt.AsJson = False,
+    refit: Refit = False,
+    key_file: KeyFile = None,
+    wait: Wait = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the sum of models; parameters, vote and notes are those of the first."""
-    from hammemo.cli.batches import held_facts, shown_facts
-    from hammemo.cli.models import changing, left_to_do, open_model
-    from hammemo.cli.refit import NOT_ASKED
+    from hammemo.cli.models import changing, open_model
     from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
 
@@ -46,20 +41,19 @@ def merge_models(
                 f"{path} cannot be subtracted: its examples are not in the sum. Nothing was written."
             ) from error
 
-    with one_line_errors():
-        check_model_writable(out)
-        key = opt.read_key(key_file)
-        with changing(out, [*models, *(minus or ())], wait), warnings.catch_warnings():
-            if refit:  # then it does not matter whose weights are kept
-                warnings.filterwarnings("ignore", "The two models have different fitted weights")
-            whole = open_model(models[0], key)
-            learner = whole.learner(models[0])
-            for path in models[1:]:
-                combine(path, learner.merge)
-            for path in minus or ():
-                combine(path, learner.unmerge)
-            refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
-            whole.write(out, wait)
-    facts = {**held_facts(learner), **refitted.facts, "out": str(out)}
-    told = " ".join(filter(None, (f"{shown_facts(facts)}.", refitted.sentence, f"Written to {out}")))
-    print_result(facts, told, left_to_do(learner, out), as_json=as_json)
+    check_model_writable(out)
+    key = read_key(key_file)
+    with changing(out, [*models, *(minus or ())], wait), warnings.catch_warnings():
+        if refit:  # then it does not matter whose weights are kept
+            warnings.filterwarnings("ignore", "The two models have different fitted weights")
+        whole = open_model(models[0], key)
+        learner = whole.learner(models[0])
+        for path in models[1:]:
+            combine(path, learner.merge)
+        for path in minus or ():
+            combine(path, learner.unmerge)
+        refitted, said = fit_again(learner, models[0]) if refit else ({}, "")
+        whole.write(out, wait)
+    facts = {**whole.held_facts, **refitted, "out": str(out)}
+    told = " ".join(filter(None, (f"{shown_facts(facts)}.", said, f"Written to {out}")))
+    print_result(facts, told, whole.left_to_do(out), as_json=as_json)

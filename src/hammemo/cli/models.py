@@ -61,6 +61,21 @@ class OpenModel:
             return self.schema
         return SequenceSchema(self.h, short="drop" if cutting is None else cutting.short)
 
+    @property
+    def held_facts(self) -> dict[str, int]:
+        """How many examples the model holds and, where it predicts labels, of how many labels."""
+        labels = {} if isinstance(self.model, MemoryRegressor) else {"labels": len(self.model.classes_)}
+        return {"examples": self.model.state.n_examples, **labels}
+
+    def left_to_do(self, path: Path) -> str:
+        """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
+        if not isinstance(self.model, Learner) or not self.model.state.stale:
+            return ""
+        how = f"run hammemo refit {path}"
+        if not self.model.state.refits_whole:
+            how = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
+        return f"What was chosen and fitted still depends on forgotten examples: {how}."
+
     def as_written(self, path: Path) -> Learner:
         """Return a version of the model as `write` writes it, for its digest."""
         model = self.learner(path).snapshot()
@@ -109,20 +124,9 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     return opened
 
 
-def left_to_do(model: Any, path: Path) -> str:
-    """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
-    if not isinstance(model, Learner) or not model.state.stale:
-        return ""
-    how = f"run hammemo refit {path}"
-    if not model.state.refits_whole:
-        how = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
-    return f"What was chosen and fitted still depends on forgotten examples: {how}."
-
-
 def say_what_is_left(opened: OpenModel, path: Path) -> None:
     """Say on standard error what is left to do, instead of the warning that Python would print."""
-    sentence = left_to_do(opened.model, path)
-    if sentence:
+    if sentence := opened.left_to_do(path):
         mute_forgetting_warning(opened.model)
         _say(f"Warning: {sentence}")
 

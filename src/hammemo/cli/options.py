@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from hammemo.cli.models import OpenModel
 
 
-def option(metavar: str, text: str, default: str | bool = True, **more: Any) -> Any:
+def option(metavar: str, text: str, default: str | bool = True, *names: str, **more: Any) -> Any:
     """Return an option: what stands for its value in the help, what it does, and how the help shows its default."""
-    return typer.Option(metavar=metavar, help=text, show_default=default, **more)
+    return typer.Option(*names, metavar=metavar, help=text, show_default=default, **more)
+
+
+def argument(metavar: str, text: str, default: str | bool = True) -> Any:
+    """Return an argument, as `option` returns an option."""
+    return typer.Argument(metavar=metavar, help=text, show_default=default)
 
 
 def flag(name: str, text: str) -> Any:
@@ -27,7 +32,17 @@ def flag(name: str, text: str) -> Any:
     return typer.Option(name, help=text)
 
 
-Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
+def setting(metavar: str, text: str, shown: str | bool = True, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an `option` as a field of a dataclass; `shown` is how the help shows its default."""
+    return field(default=default, metadata={"shown": option(metavar, text, shown, *names, **more)})
+
+
+def switch(name: str, text: str) -> Any:
+    """Return a `flag` as a field of a dataclass."""
+    return field(default=False, metadata={"shown": flag(name, text)})
+
+
+Model: TypeAlias = Annotated[Path, argument("MODEL", "A model file.")]
 KeyFile: TypeAlias = Annotated[
     Path | None, option("FILE", "File with the secret key of a keyed model: 16 to 64 raw bytes.")
 ]

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, as_options, one_line_errors, print_result, progress_bar, say_where_from
-from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
-from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import UsageError, as_options, print_result, progress_bar, say_where_from
+from hammemo.cli.input_options import ExampleOptions, SequenceOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.model_options import ModelOptions, part_of
-from hammemo.cli.options import option
+from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
@@ -27,26 +23,20 @@ _HELD = 2**17
 class PlanOptions:
     """What is wanted of a memory, and what is known about all the data."""
 
-    budget: Annotated[str | None, option("SIZE", "Maximal size of the state, for example '2 MiB'.")] = None
-    agreement: Annotated[
-        float | None, option("SHARE", "Required agreement with the exact classifier, from 0 to 1.")
-    ] = None
-    n_examples: Annotated[int | None, option("N", "Total number of examples.", "those of the files", min=2)] = None
-    n_labels: Annotated[int | None, option("N", "Total number of labels.", "extrapolated", min=1)] = None
+    budget: str | None = setting("SIZE", "Maximal size of the state, for example '2 MiB'.")
+    agreement: float | None = setting("SHARE", "Required agreement with the exact classifier, from 0 to 1.")
+    n_examples: int | None = setting("N", "Total number of examples.", "those of the files", min=2)
+    n_labels: int | None = setting("N", "Total number of labels.", "extrapolated", min=1)
 
 
 def plan_files(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="All the data, or a random sample of it; - for standard input.")
-    ],
-    label: NewLabel = None,
-    h: NewLength = None,
+    files: Annotated[list[str], argument("FILE", "All the data, or a random sample of it; - for standard input.")],
     *,
+    given: ExampleOptions,
     wanted: PlanOptions,
-    given: InputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
-    as_json: opt.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict which memory fits a budget or reaches an agreement, with its size and speed.
 
@@ -55,23 +45,22 @@ def plan_files(
     """
     from hammemo.sources.schemas import TableSchema
 
-    with one_line_errors():
-        if (wanted.budget is None) == (wanted.agreement is None):
-            raise UsageError("Give one of the two: --budget '2 MiB' or --agreement 0.99.")
-        _refuse_what_is_planned(parameters)
-        schema, classes = sequences.refined(given.new_schema(label, h))
-        if isinstance(schema, TableSchema):
-            schema = replace(schema, numeric="none")  # a plan is for counts of names
-        kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
-        compared: Any = part_of("kernel", kernel)
-        part_of("vote", parameters.vote)  # refuses a name that is not known
-        say_where_from(files)
-        X, y, found = _held_examples(schema, files, given.file_format, classes)
-        from hammemo.planning import plan
+    if (wanted.budget is None) == (wanted.agreement is None):
+        raise UsageError("Give one of the two: --budget '2 MiB' or --agreement 0.99.")
+    _refuse_what_is_planned(parameters)
+    schema, classes = sequences.refined(given.schema())
+    if isinstance(schema, TableSchema):
+        schema = replace(schema, numeric="none")  # a plan is for counts of names
+    kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
+    compared: Any = part_of("kernel", kernel)
+    part_of("vote", parameters.vote)  # refuses a name that is not known
+    say_where_from(files)
+    X, y, found = _held_examples(schema, files, given.file_format, classes)
+    from hammemo.planning import plan
 
-        goal = asdict(replace(wanted, n_examples=wanted.n_examples or found))
-        planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **goal)
-        planned = replace(planned, notes=[*map(as_options, planned.notes)])
+    goal = asdict(replace(wanted, n_examples=wanted.n_examples or found))
+    planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **goal)
+    planned = replace(planned, notes=[*map(as_options, planned.notes)])
     options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
     facts = {**planned.to_dict(), "fit_options": options}
     print_result(facts, planned, f"hammemo fit with: {options}", as_json=as_json)
@@ -95,7 +84,7 @@ def _held_examples(schema: Schema, files: list[str], file_format: str | None, cl
         for batch in schema.examples(files, file_format):
             if isinstance(classes, int):
                 classes = most_frequent_labels(batch.y, classes)
-            X, y = (batch.X, batch.y) if classes is None else with_labels(batch.X, batch.y, set(classes))
+            X, y = with_labels(batch, classes)
             held.add(held.draw(len(y)), X, y)
             found += len(y)
             tell(found, None)

@@ -1,4 +1,4 @@
-"""``hammemo predict``: one answer for each row or document.
+"""``hammemo predict`` and ``hammemo top-k``: the answers for each row or document.
 
 Where answers go: lines of text or JSON on standard output, or a table of the inputs with the answers beside them.
 """
@@ -8,32 +8,35 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import UsageError, check_writable, counted, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
-from hammemo.cli.options import flag, option
+from hammemo.cli.options import AsJson, KeyFile, Model, argument, flag, read_key, setting, switch
 from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hammemo._arrays.types import Floats
+    from hammemo._arrays.types import Array, Floats
     from hammemo.sources.schemas import Queries
+
+    Write = Callable[[Queries, "Answers"], None]
 
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
 
 
 @contextmanager
-def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Queries, Answers], None]]:
+def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Write]:
     """Yield a function that is given queries and their answers; a file is there only when all of them are written."""
     if out is None:
         lines = _printed_json if as_json else _lines
@@ -59,8 +62,15 @@ def with_answers(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
     return columns
 
 
-def _printed_json(queries: Queries, answers: Answers) -> Iterator[str]:
-    return _json_lines(answers if queries.identity is None else with_answers(queries, answers))
+def _spread(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
+    """Return the columns of the input and of the answers, one for each of several labels: first, second and so on."""
+    spread: Answers = {}
+    for name, values in answers.items():
+        if values and isinstance(values[0], list):
+            spread |= {f"{name}_{place + 1}": [value[place] for value in values] for place in range(len(values[0]))}
+        else:
+            spread[name] = values
+    return with_answers(queries, spread)
 
 
 def _json_lines(columns: Answers) -> Iterator[str]:
@@ -69,19 +79,25 @@ def _json_lines(columns: Answers) -> Iterator[str]:
         yield json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"
 
 
+def _printed_json(queries: Queries, answers: Answers) -> Iterator[str]:
+    return _json_lines(answers if queries.identity is None else with_answers(queries, answers))
+
+
+def _filed_json(queries: Queries, answers: Answers) -> Iterator[str]:
+    return _json_lines(with_answers(queries, answers))
+
+
 def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
     """Yield answers as lines; those of an event log come in no order that is seen, so the case is written before."""
     columns = answers if queries.identity in (None, "document") else with_answers(queries, answers)
-    for row in zip(*map(_flat, columns.values()), strict=True):
+    for row in zip(*columns.values(), strict=True):
         yield "\t".join(map(_shown, row)) + "\n"
 
 
-def _flat(values: list[Any]) -> list[Any]:
-    return ["\t".join(map(_shown, value)) if isinstance(value, list) else value for value in values]
-
-
 def _shown(value: Any) -> str:
-    """Return a value as one word of a line: a text that would break the line is written as JSON."""
+    """Return a value as one word of a line, several with tabs: a text that would break the line is written as JSON."""
+    if isinstance(value, list):
+        return "\t".join(map(_shown, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -91,77 +107,46 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def _file_of_lines(
-    lines: Callable[[Queries, Answers], Iterable[str]], path: Path
-) -> Iterator[Callable[[Queries, Answers], None]]:
+def _file_of_lines(lines: Callable[[Queries, Answers], Iterable[str]], path: Path) -> Iterator[Write]:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda queries, answers: file.writelines(lines(queries, answers))
 
 
-class _UnixLines:
-    r"""A file for a CSV writer of its usual line ends, because only with these it quotes a value with a bare \r."""
+@contextmanager
+def _delimited_file(delimiter: str, path: Path) -> Iterator[Write]:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # it ends lines with \r\n, because only then it quotes a value with a bare \r; the file has the ends of Unix
+        unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
+        writer = csv.writer(unix, delimiter=delimiter)
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
+        def write(queries: Queries, answers: Answers) -> None:
+            columns = _spread(queries, answers)
+            if not file.tell():
+                writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
 
-    def write(self, row: str) -> None:
-        """Write a row with the line end of Unix."""
-        self._file.write(row.removesuffix("\r\n") + "\n")
-
-
-def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
-    @contextmanager
-    def opened(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(_UnixLines(file), delimiter=delimiter)
-            started = False
-
-            def write(queries: Queries, answers: Answers) -> None:
-                nonlocal started
-                columns = with_answers(queries, _spread(answers))
-                if not started:
-                    writer.writerow(columns)
-                started = True
-                writer.writerows(zip(*columns.values(), strict=True))
-
-            yield write
-
-    return opened
+        yield write
 
 
 @contextmanager
-def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+def _parquet_file(path: Path) -> Iterator[Write]:
     arrow = require_arrow("Parquet", "parquet")
     writers: list[Any] = []
+    with ExitStack() as stack:
 
-    def write(queries: Queries, answers: Answers) -> None:
-        table = arrow.table(with_answers(queries, _spread(answers)))
-        if not writers:
-            writers.append(arrow.parquet.ParquetWriter(path, table.schema))
-        writers[0].write_table(table.cast(writers[0].schema))
+        def write(queries: Queries, answers: Answers) -> None:
+            table = arrow.table(_spread(queries, answers))
+            if not writers:
+                writers.append(stack.enter_context(arrow.parquet.ParquetWriter(path, table.schema)))
+            writers[0].write_table(table.cast(writers[0].schema))
 
-    try:
         yield write
-    finally:
-        for writer in writers:
-            writer.close()
-
-
-def _spread(answers: Answers) -> Answers:
-    """Return answers with a column for each of several labels: first, second and so on."""
-    spread: Answers = {}
-    for name, values in answers.items():
-        if values and isinstance(values[0], list):
-            spread |= {f"{name}_{place + 1}": [value[place] for value in values] for place in range(len(values[0]))}
-        else:
-            spread[name] = values
-    return spread
 
 
 _WRITERS: dict[str, Callable[[Path], Any]] = {
-    "csv": _delimited_file(","),
-    "tsv": _delimited_file("\t"),
-    "jsonl": partial(_file_of_lines, lambda queries, answers: _json_lines(with_answers(queries, answers))),
+    "csv": partial(_delimited_file, ","),
+    "tsv": partial(_delimited_file, "\t"),
+    "jsonl": partial(_file_of_lines, _filed_json),
     "parquet": _parquet_file,
     "text": partial(_file_of_lines, _lines),
 }
@@ -175,37 +160,29 @@ _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 class Questions:
     """The question that a command sends to a model, and where its answers go."""
 
-    model: opt.Model
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
-    ] = None
-    out: Annotated[
-        Path | None,
-        option("FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."),
-    ] = None
-    key_file: opt.KeyFile = None
-    as_json: opt.AsJson = False
+    model: Model
+    files: Annotated[list[str] | None, argument("FILE", "Rows or documents to predict.", "standard input")] = None
+    out: Path | None = setting(
+        "FILE", "Write the inputs and the answers: .csv, .tsv, .jsonl or .parquet (.txt: answers only)."
+    )
+    key_file: KeyFile = None
+    as_json: AsJson = False
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
     """What is printed beside each answer."""
 
-    proba: Annotated[bool, flag("--proba", "Add the probability of the answer (log-linear vote or mixture).")] = False
-    certify: Annotated[
-        bool, flag("--certify", "Add whether the answer is proven to be that of the exact classifier.")
-    ] = False
-    interval: Annotated[
-        float | None,
-        option("SHARE", "Numbers: add the ends of an interval that holds this share of targets, such as 0.8."),
-    ] = None
+    proba: bool = switch("--proba", "Add the probability of the answer (log-linear vote or mixture).")
+    certify: bool = switch("--certify", "Add whether the answer is proven to be that of the exact classifier.")
+    interval: float | None = setting(
+        "SHARE", "Numbers: add the ends of an interval that holds this share of targets, such as 0.8."
+    )
 
     def check(self, model: Any) -> None:
         """Refuse what the model has no answers for."""
-        predicts_numbers = hasattr(model, "predict_interval")
-        of_labels = {"proba": self.proba or None, "certify": self.certify or None}
-        if predicts_numbers:
+        if hasattr(model, "predict_interval"):
+            of_labels = {"proba": self.proba or None, "certify": self.certify or None}
             refuse(of_labels, "is for a model of labels, and this one predicts numbers: leave it out")
         else:
             refuse({"interval": self.interval}, "is for a model of numbers, and this one predicts labels: leave it out")
@@ -227,18 +204,16 @@ def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -
             answers["proven"] = model.certify(queries.X).tolist()
         return answers
 
-    with one_line_errors():
-        answer_files(asked, given, answer)
+    answer_files(asked, given, answer)
 
 
 def probabilities(model: Any, queries: Queries) -> Floats:
     """Return the probabilities of all labels, or refuse a vote that has none and name the way out."""
-    try:
-        found: Floats = model.predict_proba(queries.X)
-    except AttributeError as error:
+    if not hasattr(model, "predict_proba"):
         raise ValueError(
             "The scores of this model's vote are not probabilities: fit with --vote log-linear, or use top-k --scores."
-        ) from error
+        )
+    found: Floats = model.predict_proba(queries.X)
     return found
 
 
@@ -246,15 +221,14 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
     """Answer all that is in files, batch by batch, and write the answers."""
     from hammemo.cli.models import open_model, say_what_is_left
 
-    opened = open_model(asked.model, opt.read_key(asked.key_file))
+    opened = open_model(asked.model, read_key(asked.key_file))
     say_what_is_left(opened, asked.model)
     schema = given.changed(opened.schema)
     files, out = asked.files or [STANDARD_INPUT], asked.out
     say_where_from(files)
     answered = 0
     with answer_writer(out, as_json=asked.as_json) as write, progress_bar("Answering") as tell:
-        batches: Iterable[Queries] = schema.queries(files, opened.h, given.file_format, whole=out is not None)
-        for queries in batches:
+        for queries in schema.queries(files, opened.h, given.file_format, whole=out is not None):
             write(queries, answer(opened.model, queries))
             answered += len(queries.X)
             tell(answered, None)
@@ -262,3 +236,53 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
         typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=asked.as_json)
+
+
+@dataclass(frozen=True)
+class TopKOptions:
+    """How many labels are printed, which of them, and with which numbers."""
+
+    k: int = setting("N", "Number of labels.", default=5, min=1)
+    scores: bool = switch("--scores", "Add the labels' scores.")
+    proba: bool = switch("--proba", "Add the labels' probabilities (log-linear vote or mixture).")
+    unseen: bool = switch("--unseen", "Leave out labels that the row or document contains.")
+    exclude: Annotated[Path | None, flag("--exclude", "A file with labels to leave out, one per line.")] = None
+    allow: Annotated[Path | None, flag("--allow", "A file with the allowed labels, one per line.")] = None
+
+
+def top_k_rows(asked: Questions, wanted: TopKOptions, given: InputOptions) -> None:
+    """Print the k most likely labels of each row or document, best first, separated by tabs."""
+
+    def answer(model: Any, queries: Queries) -> Answers:
+        if not hasattr(model, "top_k"):
+            raise ValueError("The model predicts numbers, not labels: use hammemo predict --interval.")
+        seen = queries.documents or "seen"
+        gone, only = _listed(wanted.exclude, model.classes_), _listed(wanted.allow, model.classes_)
+        if wanted.unseen and gone is not None:
+            only = np.setdiff1d(model.classes_ if only is None else only, gone)
+        lists = {"exclude": seen if wanted.unseen else gone, "allow": only}
+        best, of_best = model.top_k(queries.X, wanted.k, **lists, return_scores=True)
+        best = [[label for label in row if label is not None] for row in best.tolist()]
+        answers: Answers = {"top": best}
+        if wanted.scores:
+            answers["score"] = [own[: len(row)] for own, row in zip(of_best.tolist(), best, strict=True)]
+        if wanted.proba:
+            places = [np.searchsorted(model.classes_, row) for row in best]
+            found = probabilities(model, queries)
+            answers["probability"] = [own[place].tolist() for own, place in zip(found, places, strict=True)]
+        return answers
+
+    answer_files(asked, given, answer)
+
+
+def _listed(path: Path | None, classes: Array) -> Any:
+    """Return the labels that a file names, one a line; whole numbers where those of the model are; None for no file."""
+    if path is None:
+        return None
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if classes.dtype.kind not in "iu":
+        return np.array(lines, object)
+    wrong = next((line for line in lines if not line.lstrip("-").isdecimal()), None)
+    if wrong is not None:
+        raise ValueError(f"{path} holds {wrong!r}, and the labels of the model are whole numbers: write one per line.")
+    return np.array([int(line) for line in lines], object)

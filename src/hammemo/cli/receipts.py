@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hammemo.cli.console import UsageError, check_writable, counted, print_result
-from hammemo.cli.options import option
+from hammemo.cli.options import ModelChange, setting
 
 if TYPE_CHECKING:
     from hammemo.cli.models import OpenModel
-    from hammemo.cli.options import ModelChange
     from hammemo.receipts.chains import ReceiptFile
     from hammemo.receipts.keys import Keys
     from hammemo.receipts.receipt import SignedReceipt
@@ -23,22 +22,16 @@ if TYPE_CHECKING:
 Note = Callable[[Iterable[Iterable[Any]]], None]
 """A function that takes rows, each with its label last, or documents."""
 
-_PANEL: Final = "ReceiptFiles (needs the extra erase)"
-
 
 @dataclass(frozen=True)
 class ReceiptOptions:
     """Where the receipt goes, and who signs it."""
 
-    panel: ClassVar = _PANEL
+    panel: ClassVar = "Receipts (needs the extra erase)"
 
-    receipt: Annotated[
-        Path | None, option("FILE", "Append a signed receipt to this file, which is for this model only.")
-    ] = None
-    keys: Annotated[Path | None, option("FILE", "The key file that hammemo keys new wrote.")] = None
-    request: Annotated[
-        str | None, option("ID", "The id of the request; do not use a person's name.", "a random one")
-    ] = None
+    receipt: Path | None = setting("FILE", "Append a signed receipt to this file, which is for this model only.")
+    keys: Path | None = setting("FILE", "The key file that hammemo keys new wrote.")
+    request: str | None = setting("ID", "The id of the request; do not use a person's name.", "a random one")
 
     @contextmanager
     def evidence(self, change: ModelChange) -> Iterator[ReceiptFiles]:

@@ -6,113 +6,83 @@ examples for this (:mod:`hammemo.stores.kept`), so no data is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import counted, one_line_errors, print_result
+from hammemo.cli.console import counted, print_result
+from hammemo.cli.options import ModelChange  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo._arrays.types import Array
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.learners import Learner
-    from hammemo.tokens.contexts import Contexts
 
 
-@dataclass(frozen=True)
-class Refitted:
-    """What became of the weights: "changed", "unchanged", or "none" where the vote has none; and that as a sentence."""
-
-    weights: str
-    sentence: str
-    changed_labels: float | None = None
-    """The share of labels that changed on the last kept rows; None where rows are not kept, or columns changed."""
-
-    @property
-    def facts(self) -> dict[str, str | float]:
-        """The same for JSON; nothing where it was not asked for."""
-        found: dict[str, str | float] = {"weights": self.weights} if self.weights else {}
-        return found if self.changed_labels is None else found | {"changed_labels": self.changed_labels}
-
-
-NOT_ASKED: Final = Refitted("", "")
 _ASKED_ROWS: Final = 1000
-"""Kept rows whose labels are compared."""
+"""Kept rows whose labels are compared: the last ones, and these lie in the order of their hashes."""
 
 
-def refit_model(change: opt.ModelChange, recording: ReceiptOptions) -> None:
+def refit_model(change: ModelChange, recording: ReceiptOptions) -> None:
     """Choose sites and fit weights again from the rows that MODEL keeps; no data is needed.
 
     After hammemo forget and hammemo refit, the model is the one that never learnt the forgotten examples.
     """
-    with one_line_errors(), recording.evidence(change) as evidence, change.opened() as opened:
+    with recording.evidence(change) as evidence, change.opened() as opened:
         if evidence.is_done(opened):
             return
-        refitted = refit(opened.learner(change.model), change.model)
-        writes = refitted.weights != "none" or change.out is not None or evidence.is_signed
+        refitted, said = refit(opened.learner(change.model), change.model)
+        writes = refitted["weights"] != "none" or change.out is not None or evidence.is_signed
         if writes:
             evidence.write(opened)
-    done = f"{refitted.sentence} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
-    share = refitted.changed_labels
+    done = f"{said} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
+    share = refitted.get("changed_labels")
     changed = "" if share is None else f"The refit changed {100 * share:.1f} % of the labels of the last kept rows."
-    facts = {**refitted.facts, "out": str(change.target), **evidence.facts}
+    facts = {**refitted, "out": str(change.target), **evidence.facts}
     print_result(facts, done, changed, evidence.sentence, as_json=change.as_json)
 
 
-def refit(learner: Learner, path: Path) -> Refitted:
-    """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model."""
+def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
+    """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model.
+
+    Return, as facts and as a sentence, what became of the weights: "changed", "unchanged", or "none" where the vote has
+    none; and the share of labels that changed on the last kept rows, unless rows are not kept or columns changed.
+    """
     from hammemo.models.regressor import MemoryRegressor
 
-    if isinstance(learner, MemoryRegressor):
-        check_can_refit(learner, path)
-        before = learner.digest(parts=True)["weights"]
-        is_same = learner.refit().digest(parts=True)["weights"] == before
-        kept = counted(len(learner.state.kept or ()), "kept example")
-        return _fitted_to(kept, "unchanged" if is_same else "changed")
-    if not learner.vote_.fits_weights:
-        return Refitted("none", "The vote has no weights to fit.")
     check_can_refit(learner, path)
-    vote, kept = learner.vote_, counted(len(learner.state.kept or ()), "kept example")
-    asked, kinds = _last_rows(learner), learner.state.columns.kinds
-    labels = None if asked is None else _labels(learner, asked)
+    kept = counted(len(learner.state.kept or ()), "kept example")
+    if isinstance(learner, MemoryRegressor):
+        before = learner.digest(parts=True)["weights"]
+        return _fitted_to(kept, is_same=learner.refit().digest(parts=True)["weights"] == before)
+    vote, rows, kinds = learner.vote_, learner.state.rows, learner.state.columns.kinds
+    if not vote.fits_weights:
+        return {"weights": "none"}, "The vote has no weights to fit."
+    asked = rows.examples().contexts[-_ASKED_ROWS:] if rows is not None and len(rows) else None
+    labels = None if asked is None else learner.classes_[learner.view().scorer.winners(asked)]
     after = learner.refit().vote_
-    weights = "unchanged" if after.is_fitted_like(vote) else "changed"
+    facts, sentence = _fitted_to(kept, is_same=after.is_fitted_like(vote))
     if not after.state():
-        return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
-    found = _fitted_to(kept, weights)
-    if asked is None or labels is None or learner.state.columns.kinds != kinds:
-        return found
-    return replace(found, changed_labels=float((labels != _labels(learner, asked)).mean()))
+        return facts, f"There are too few examples to fit weights to ({kept}): all are the same."
+    if asked is not None and learner.state.columns.kinds == kinds:
+        now: Any = learner.classes_[learner.view().scorer.winners(asked)]
+        facts["changed_labels"] = float((now != labels).mean())
+    return facts, sentence
 
 
-def _fitted_to(kept: str, weights: str) -> Refitted:
-    how = "are as they were" if weights == "unchanged" else "have changed"
-    return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
-
-
-def _last_rows(learner: MemoryClassifier) -> Contexts | None:
-    """Return the last of the kept rows, which lie in the order of their hashes; None where there are none."""
-    kept = learner.state.rows
-    return kept.examples().contexts[-_ASKED_ROWS:] if kept is not None and len(kept) else None
-
-
-def _labels(learner: MemoryClassifier, rows: Contexts) -> Array:
-    view = learner.view()
-    found: Array = learner.classes_[view.scorer.winners(rows)]
-    return found
+def _fitted_to(kept: str, *, is_same: bool) -> tuple[dict[str, Any], str]:
+    weights, how = ("unchanged", "are as they were") if is_same else ("changed", "have changed")
+    return {"weights": weights}, f"The weights were fitted to {kept} and {how}."
 
 
 def check_can_refit(learner: Learner, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
     from hammemo.models.regressor import MemoryRegressor
 
+    if learner.state.kept is not None:
+        return
     if isinstance(learner, MemoryRegressor):
-        if learner.state.kept is None:
-            raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
-    elif learner.vote_.fits_weights and learner.state.kept is None:
+        raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
+    if learner.vote_.fits_weights:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
             "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "

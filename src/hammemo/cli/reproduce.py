@@ -73,7 +73,6 @@ def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
 
 
 @reproduce.command()
-@one_line_errors()
 def synthetic(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")],
     quick: Annotated[bool, flag("--quick", "h = 8 and d up to 1024 only, 1,000 realisations: minutes.")] = False,
@@ -106,7 +105,6 @@ def synthetic(
 
 
 @reproduce.command()
-@one_line_errors()
 def bounds(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")],
     quick: Annotated[bool, flag("--quick", "A few draws only, for a first look.")] = False,
@@ -131,7 +129,6 @@ def bounds(
 
 
 @reproduce.command()
-@one_line_errors()
 def wikitext(
     out: Annotated[Path, opt.results_folder("reproduction.md, results.json, results.csv and the figure")],
     data: opt.WikiText = None,
@@ -174,10 +171,9 @@ def wikitext(
 
 
 @reproduce.command()
-@one_line_errors()
 def inference(
     device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
-    data: opt.TextOrDrawn = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")] = None,
     threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
     as_json: Annotated[bool, flag("--json", "Print the rows as JSON.")] = False,
 ) -> None:

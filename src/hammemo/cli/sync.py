@@ -3,60 +3,49 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, one_line_errors, print_result, say_where_from
+from hammemo.cli.console import UsageError, print_result, say_where_from, shown_facts
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
-from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.options import ModelChange, argument, setting, switch
+from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
-    from hammemo.cli.models import OpenModel
-    from hammemo.cli.receipts import ReceiptFiles
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
     from hammemo.sources.databases import RowSource
     from hammemo.sources.schemas import TableSchema
 
-_DATABASE: Final = "A database or a lake"
+
+@dataclass(frozen=True)
+class DatabaseOptions:
+    """Where the rows are in a database or a lake."""
+
+    panel: ClassVar = "A database or a lake"
+
+    query: str | None = setting("SQL", "The rows are those of this query.")
+    database: str | None = setting(
+        "ADDRESS",
+        "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the environment "
+        "variable, or PostgreSQL's .pgpass.",
+        envvar="HAMMEMO_DATABASE",
+    )
+    at: int | None = setting("VERSION", "The version of the Delta table.", "the newest", min=0)
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(DatabaseOptions):
     """Where the rows of the table are."""
 
     files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TABLE", help="All rows: files, or the folder of a Delta table.", show_default="standard input"
-        ),
+        list[str] | None, argument("TABLE", "All rows: files, or the folder of a Delta table.", "standard input")
     ] = None
-    query: Annotated[str | None, option("SQL", "The rows are those of this query.", rich_help_panel=_DATABASE)] = None
-    database: Annotated[
-        str | None,
-        option(
-            "ADDRESS",
-            "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the "
-            "environment variable, or PostgreSQL's .pgpass.",
-            envvar="HAMMEMO_DATABASE",
-            rich_help_panel=_DATABASE,
-        ),
-    ] = None
-    at: Annotated[
-        int | None, option("VERSION", "The version of the Delta table.", "the newest", min=0, rich_help_panel=_DATABASE)
-    ] = None
-    position: Annotated[
-        str | None,
-        option(
-            "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
-        ),
-    ] = None
+    position: str | None = setting(
+        "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
+    )
 
     def sources(self, file_format: str | None) -> tuple[list[str | RowSource], str | None]:
         """Return what the rows are read from, and the position to store."""
@@ -81,12 +70,12 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class FileSync(opt.ModelChange):
+class FileSync(ModelChange):
     """Which model file is compared, and what is done with it."""
 
     label: KnownLabel = None
-    dry_run: Annotated[bool, opt.flag("--dry-run", "Only say what would change.")] = False
-    refit: Annotated[bool, opt.flag("--refit", "Then fit the model to the table, as hammemo fit does.")] = False
+    dry_run: bool = switch("--dry-run", "Only say what would change.")
+    refit: bool = switch("--refit", "Then fit the model to the table, as hammemo fit does.")
 
 
 def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recording: ReceiptOptions) -> None:
@@ -99,15 +88,18 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
-    from hammemo.cli.batches import shown_facts
-    from hammemo.cli.models import left_to_do
+    from hammemo.sources.schemas import TableSchema
 
     model, target = sync.model, sync.target
-    with one_line_errors(), recording.evidence(sync) as evidence:
+    with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
         with sync.opened() as opened:
-            learner, schema = opened.learner(model), _table_schema(opened, given, sync)
+            learner, schema = opened.learner(model), given.changed(opened.rows_schema, sync.label)
+            if not isinstance(schema, TableSchema):
+                raise ValueError(
+                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
+                )
             sources, position = table.sources(given.file_format)
             rows = _all_rows(schema, sources, given.file_format, opened.h)
             if evidence.is_done(opened, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
@@ -119,50 +111,32 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
                 _note(synced, evidence)
                 evidence.write(opened, synced.learnt or 0)
         digest = opened.as_written(model).digest()
-    facts = {**_facts(synced, learner, digest, dry_run=sync.dry_run), "out": str(target), **evidence.facts}
+    what = {name: getattr(synced, name) for name in ("forgotten", "learnt", "unchanged", "how")}
+    state = {"stale": learner.state.stale, "position": learner.position_, "digest": digest, "out": str(target)}
+    facts: dict[str, Any] = {**what, "dry_run": sync.dry_run, **opened.held_facts, **state, **evidence.facts}
     done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
-    left = left_to_do(learner, target) if writes else ""
+    left = opened.left_to_do(target) if writes else ""
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
-def _table_schema(opened: OpenModel, given: InputOptions, sync: FileSync) -> TableSchema:
-    from hammemo.sources.schemas import TableSchema
-
-    schema = given.changed(opened.rows_schema, sync.label)
-    if not isinstance(schema, TableSchema):
-        raise ValueError(f"{sync.model} learnt sequences, and sync compares the rows of a table: use hammemo forget.")
-    return schema
-
-
-def _all_rows(
-    schema: TableSchema, sources: list[str | RowSource], file_format: str | None, h: int
-) -> tuple[Array, Array]:
+def _all_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> tuple[Array, Array]:
     """Return all rows of a table and their labels."""
     import numpy as np
+
+    from hammemo.tokens.contexts import joined
 
     batches = list(schema.examples(sources, file_format))
     if not batches:
         return np.empty((0, h), object), np.empty(0, object)
-    tables, labels = [batch.X for batch in batches], [batch.y for batch in batches]
-    for parts in (tables, labels):
-        if len({part.dtype.kind for part in parts}) > 1:  # NumPy would make floats, or texts, of whole numbers
-            parts[:] = [part.astype(object) for part in parts]
-    return np.concatenate(tables), np.concatenate(labels)
+    return joined([batch.X for batch in batches]), joined([batch.y for batch in batches])
 
 
 def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
-    from hammemo.models.editing import take_state
-    from hammemo.sources.kinds import ordered_columns
+    from hammemo.cli.batches import numbers_of
 
-    said, types = model.numeric, model.state.columns.types
-    model.set_params(numeric=ordered_columns(schema.kinds))
-    try:
-        synced = model.sync(*rows, **how)
-    finally:
-        model.set_params(numeric=said)
-    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
-    return synced
+    with numbers_of(model, schema.kinds, model.state.columns.types):
+        return model.sync(*rows, **how)
 
 
 def _note(synced: Synced, evidence: ReceiptFiles) -> None:
@@ -177,19 +151,3 @@ def _note(synced: Synced, evidence: ReceiptFiles) -> None:
     if synced.gone is not None:
         X, y = synced.forgotten_rows()
         evidence.note([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
-
-
-def _facts(synced: Synced, learner: Learner, digest: str, *, dry_run: bool) -> dict[str, Any]:
-    from hammemo.cli.batches import held_facts
-
-    return {
-        "forgotten": synced.forgotten,
-        "learnt": synced.learnt,
-        "unchanged": synced.unchanged,
-        "how": synced.how,
-        "dry_run": dry_run,
-        **held_facts(learner),
-        "stale": learner.state.stale,
-        "position": learner.position_,
-        "digest": digest,
-    }

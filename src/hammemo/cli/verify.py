@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.table import Table
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, console, counted, one_line_errors, print_error, print_json
+from hammemo.cli.console import UsageError, console, counted, print_error, print_json
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.options import option
+from hammemo.cli.options import AsJson, KeyFile, Model, read_key, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +27,9 @@ _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and
 class Given:
     """What is known beside the model."""
 
-    receipt: Annotated[Path | None, option("FILE", "Check the receipts in this file, and compare the last one.")] = None
-    public_key: Annotated[
-        Path | None, option("FILE", "The operator's public key, as printed by hammemo keys public.")
-    ] = None
-    rows: Annotated[list[str] | None, option("REMAINING", "All rows or documents that should remain (repeatable).")] = (
-        None
-    )
+    receipt: Path | None = setting("FILE", "Check the receipts in this file, and compare the last one.")
+    public_key: Path | None = setting("FILE", "The operator's public key, as printed by hammemo keys public.")
+    rows: list[str] | None = setting("REMAINING", "All rows or documents that should remain (repeatable).")
     label: KnownLabel = None
 
 
@@ -62,7 +57,7 @@ class Verdict:
 
 
 def verify_model(
-    model: opt.Model, given: Given, read: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False
+    model: Model, given: Given, read: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 
@@ -77,16 +72,17 @@ def verify_model(
     """
     from hammemo.cli.models import open_model
 
-    with one_line_errors():
-        opened = open_model(model, opt.read_key(key_file))
-        learner = opened.as_written(model)  # with the names of its columns, which are part of the digest
-        receipts = _checked_receipts(given, learner.digest())
-        signed = receipts[-1] if receipts else None
-        verdict = _by_rows(opened, given, read, signed) if given.rows else _by_kept(model, learner, signed)
+    opened = open_model(model, read_key(key_file))
+    learner = opened.as_written(model)  # with the names of its columns, which are part of the digest
+    receipts = _checked_receipts(given, learner.digest())
+    signed = receipts[-1] if receipts else None
+    verdict = _by_rows(opened, given, read, signed) if given.rows else _by_kept(model, learner, signed)
     stated = _stated(given, receipts)
     if as_json:
         receipt = {} if signed is None else {"receipt": signed.receipt.to_json(), "public_key": signed.public_key}
-        print_json({**_facts(verdict, learner), "stated": stated, **receipt})
+        digests = {"digest": learner.digest(), "rows": verdict.rows, "parts": learner.digest(parts=True)}
+        found = {"result": verdict.result, "sentence": verdict.sentence, **digests, "same": verdict.same}
+        print_json({**found, "stated": stated, **receipt})
     else:
         _print(verdict, learner, signed, stated)
     if verdict.problem:
@@ -166,17 +162,6 @@ def _stated(given: Given, receipts: list[SignedReceipt]) -> list[str]:
     if given.public_key is None:
         found.append(f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)")
     return found
-
-
-def _facts(verdict: Verdict, learner: Learner) -> dict[str, Any]:
-    return {
-        "result": verdict.result,
-        "sentence": verdict.sentence,
-        "digest": learner.digest(),
-        "rows": verdict.rows,
-        "parts": learner.digest(parts=True),
-        "same": verdict.same,
-    }
 
 
 def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, stated: list[str]) -> None:

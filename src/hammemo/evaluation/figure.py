@@ -14,81 +14,52 @@ import numpy as np
 from hammemo._lazy import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hammemo._arrays.types import Floats, Ints
+    from hammemo._arrays.types import Ints
 
 MOST_DOTS: Final = 2000
 _COLOUR: Final = "#0072B2"
 _PEER_COLOUR: Final = "#D55E00"
 
 
-def draw(
-    confusion: Ints,
-    labels: Sequence[str],
-    n_asked: int,
-    calibration: Sequence[dict[str, float]],
-    calibration_error: float | None,
-    peers: Mapping[str, Sequence[dict[str, float]]],
-) -> Figure:
-    """Return a new figure of confusion and, where there are probabilities, calibration.
-
-    Parameters
-    ----------
-    confusion : ndarray of shape (L, L)
-        Counts; a row is a label, a column an answer.
-    labels : sequence of str
-    n_asked : int
-        Examples of all labels, also of those that are not shown.
-    calibration : sequence of dict
-        One for each bin: "probability", "right" and "asked"; none where there are no probabilities.
-    calibration_error : float or None
-    peers : mapping
-        The calibration of other learners, by name.
-    """
-    figure, axes = _panels(2 if calibration else 1)
-    _draw_confusion(axes[0], confusion, labels, n_asked)
-    if calibration:
-        _draw_calibration(axes[1], calibration, calibration_error)
-        for name, bins in peers.items():
+def draw(found: Any) -> Figure:
+    """Return a new figure of an `Evaluation`: confusion and, where there are probabilities, calibration."""
+    figure, axes = _panels(2 if found.calibration else 1)
+    _draw_confusion(axes[0], found.confusion, found.confusion_labels, found.n_asked)
+    if found.calibration:
+        _draw_calibration(axes[1], found.calibration, next(iter(found.measures.values())).calibration_error)
+        for name, bins in found.peer_calibration.items():
             line = [one["probability"] for one in bins], [one["right"] for one in bins]
             axes[1].plot(*line, "s--", color=_PEER_COLOUR, linewidth=1, markersize=4, label=name)
             axes[1].legend(loc="upper left")
     return figure
 
 
-def draw_numbers(
-    targets: Floats,
-    predicted: Floats,
-    coverage: Sequence[tuple[float, float]],
-    rmse: float,
-    peers: Mapping[str, Floats],
-) -> Figure:
-    """Return a new figure: predictions against targets, and for each interval the share of targets inside.
+def draw_numbers(found: Any, rmse: float) -> Figure:
+    """Return a new figure of a `NumberEvaluation`: predictions against targets, and the share of them in each interval.
 
     Of many targets, about `MOST_DOTS` are drawn, evenly spaced in the order of the targets.
     """
     figure, (left, right) = _panels(2)
+    targets, predicted = found.targets, found.predicted
     shown = np.argsort(targets, kind="stable")[:: max(1, len(targets) // MOST_DOTS)]
-    all_numbers = np.concatenate([targets, predicted, *peers.values()])
+    all_numbers = np.concatenate([targets, predicted, *found.peers.values()])
     ends = [float(all_numbers.min()), float(all_numbers.max())]
     left.plot(ends, ends, color="0.6", linewidth=1)
     left.scatter(predicted[shown], targets[shown], s=10, color=_COLOUR, alpha=0.4, linewidth=0)
-    for name, others in peers.items():
+    for name, others in found.peers.items():
         left.scatter(others[shown], targets[shown], s=10, color=_PEER_COLOUR, alpha=0.4, linewidth=0, label=name)
         left.legend(loc="upper left")
-    left.set_xlabel("prediction")
-    left.set_ylabel("target")
+    left.set(xlabel="prediction", ylabel="target")
     left.set_title(f"{len(targets):,} held-out rows; RMSE {rmse:.4g}", loc="left", fontsize=10)
     right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
-    right.plot(*zip(*coverage, strict=True), "o-", color=_COLOUR, linewidth=1, markersize=5)
-    right.set_xlim(0, 1)
-    right.set_ylim(0, 1)
-    right.set_xlabel("share of targets that an interval should hold")
-    right.set_ylabel("share that it holds")
+    right.plot(*zip(*found.coverage, strict=True), "o-", color=_COLOUR, linewidth=1, markersize=5)
+    right.set(xlim=(0, 1), ylim=(0, 1))
+    right.set(xlabel="share of targets that an interval should hold", ylabel="share that it holds")
     right.set_title("coverage of intervals", loc="left", fontsize=10)
     for ax in (left, right):
         ax.grid(visible=True, alpha=0.3)
@@ -112,15 +83,13 @@ def _draw_confusion(ax: Axes, counts: Ints, labels: Sequence[str], n_asked: int)
         for row, column in np.ndindex(*shares.shape):
             colour = "white" if shares[row, column] < 0.5 else "black"
             ax.text(column, row, f"{shares[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
-    ax.set_xlabel("answer")
-    ax.set_ylabel("label (rows)")
+    ax.set(xlabel="answer", ylabel="label (rows)")
     ax.set_title(f"share of each label's rows by answer; {n_asked:,} rows in all", loc="left", fontsize=10)
 
 
 def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: float | None) -> None:
-    probability, right, asked = (
-        np.array([one[name] for one in calibration]) for name in ("probability", "right", "asked")
-    )
+    names = ("probability", "right", "asked")
+    probability, right, asked = (np.array([one[name] for one in calibration]) for name in names)
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.plot(probability, right, color=_COLOUR, linewidth=1)
     for x, y, n in zip(probability.tolist(), right.tolist(), asked.tolist(), strict=True):
@@ -128,9 +97,7 @@ def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: 
         place: dict[str, Any] = {"xytext": (-9 * away, 5 * away), "textcoords": "offset points", "va": "center"}
         ax.annotate(f"{int(n):,}", (x, y), fontsize=7, color="0.2", ha="right" if away > 0 else "left", **place)
     ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color=_COLOUR, alpha=0.8, edgecolor="white")
-    ax.set_xlim(0, 1.1)
-    ax.set_ylim(0, 1.03)
-    ax.set_xlabel("highest probability; beside each dot its answers")
-    ax.set_ylabel("share of right answers")
+    ax.set(xlim=(0, 1.1), ylim=(0, 1.03))
+    ax.set(xlabel="highest probability; beside each dot its answers", ylabel="share of right answers")
     ax.set_title(f"reliability; expected calibration error {error:.3f}", loc="left", fontsize=10)
     ax.grid(visible=True, alpha=0.3)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,13 +43,16 @@ from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from matplotlib.figure import Figure
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints
     from hammemo.evaluation.splits import Material, Split, TableMaterial
     from hammemo.models.regressor import MemoryRegressor
+
+    Told = Callable[[int, int], None] | None
+    Peers = Mapping[str, Any] | None
 
 BINS: Final = 15
 SHORT_LIST: Final = 5
@@ -85,6 +88,12 @@ class Answers:
     right: Bools
     """Whether the answer is the label."""
 
+    @classmethod
+    def joined(cls, parts: Iterable[Answers]) -> Answers:
+        """Return several, at least one, as one."""
+        arrays: Any = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, arrays))
+
 
 @dataclass(frozen=True)
 class Measures:
@@ -106,19 +115,32 @@ class Measures:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What `evaluate` found; ``to_dict`` is ready for JSON, ``plot`` draws confusion and calibration."""
+class Evaluated:
+    """What every evaluation tells."""
 
     split: str
     n_learnt: float
     """Examples that the model learns, the mean over the fits."""
     n_asked: int
+    fit_seconds: float
+    """The mean of the fits of the model."""
+    measures: dict[str, Any]
+    """The figures of each learner: `Measures` or `NumberMeasures`."""
+
+    def _told(self, **more: Any) -> dict[str, Any]:
+        """Return this, and more, as plain values."""
+        learners = {name: dict(vars(measures)) for name, measures in self.measures.items()}
+        counts = {"split": self.split, "learnt": self.n_learnt, "asked": self.n_asked, **more}
+        return {**counts, "fit_seconds": self.fit_seconds, "learners": learners}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Evaluated):
+    """What `evaluate` found; ``to_dict`` is ready for JSON, ``plot`` draws confusion and calibration."""
+
     n_labels: int
     n_not_learnt: int
     """Asked examples with a label that the training part does not have."""
-    fit_seconds: float
-    """The mean of the fits of the model."""
-    measures: dict[str, Measures]
     confusion_labels: tuple[str, ...]
     confusion: Ints
     """Counts; a row is a label, a column an answer."""
@@ -128,33 +150,19 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
-        return {
-            "split": self.split,
-            "learnt": self.n_learnt,
-            "asked": self.n_asked,
-            "labels": self.n_labels,
-            "labels_not_learnt": self.n_not_learnt,
-            "fit_seconds": self.fit_seconds,
-            "learners": {name: dict(vars(measures)) for name, measures in self.measures.items()},
-            "calibration": self.calibration,
-            "confusion": {"labels": list(self.confusion_labels), "counts": self.confusion.tolist()},
-        }
+        confusion = {"labels": list(self.confusion_labels), "counts": self.confusion.tolist()}
+        told = self._told(labels=self.n_labels, labels_not_learnt=self.n_not_learnt)
+        return {**told, "calibration": self.calibration, "confusion": confusion}
 
     def plot(self) -> Figure:
         """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
         from hammemo.evaluation import figure
 
-        error = next(iter(self.measures.values())).calibration_error
-        counts, names = self.confusion, self.confusion_labels
-        return figure.draw(counts, names, self.n_asked, self.calibration, error, self.peer_calibration)
+        return figure.draw(self)
 
 
 def evaluate(
-    model: MemoryClassifier,
-    material: Material,
-    split: Split,
-    on_progress: Callable[[int, int], None] | None = None,
-    peers: Mapping[str, Any] | None = None,
+    model: MemoryClassifier, material: Material, split: Split, on_progress: Told = None, peers: Peers = None
 ) -> Evaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -181,80 +189,65 @@ def evaluate(
     >>> [round(found[name].accuracy, 1) for name in ("this model", "naive Bayes", "majority")]
     [1.0, 0.7, 0.7]
     """
-    tally = _Tally(dict(peers or {}))
+    read = {name: value for name, value in model.get_params(deep=False).items() if name in ("missing", "numeric")}
+    answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *(peers or {}), BAYES, MAJORITY)}
+    truths, sizes, seconds = [], [], []
+    labels: set[Any] = set()
+    for fitted, taken, learnt, asked in _fits(model, material, split, on_progress):
+        (_, known), (X, y) = material.examples(learnt), material.examples(asked)
+        answers[MODEL].append(asked_of(fitted, X, y))
+        for name, learner in {**(peers or {}), BAYES: naive_bayes(X.shape[1]).set_params(**read)}.items():
+            answers[name].append(asked_of(material.learnt_by(learner, learnt), X, y))
+        answers[MAJORITY].append(_most_frequent(known, y))
+        truths.append(y)
+        sizes.append(len(known))
+        seconds.append(taken)
+        labels.update(known.tolist(), y.tolist())
+    if not sum(map(len, truths)):
+        raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
+    y = np.concatenate([truth.astype(object) for truth in truths])
+    n_labels = len(set(y.tolist()))
+    measures = {name: _measures(parts, n_labels, _roc_auc(labels, truths, parts)) for name, parts in answers.items()}
+    names, confusion = _confusion(y, Answers.joined(answers[MODEL]).predicted)
+    return Evaluation(
+        split=split.title,
+        n_learnt=float(np.mean(sizes)),
+        n_asked=len(y),
+        n_labels=n_labels,
+        n_not_learnt=int(np.isnan(Answers.joined(answers[MAJORITY]).probability).sum()),
+        fit_seconds=float(np.mean(seconds)),
+        measures=measures,
+        confusion_labels=names,
+        confusion=confusion,
+        calibration=_calibration(answers[MODEL]),
+        peer_calibration={name: _calibration(answers[name]) for name in peers or {}},
+    )
+
+
+def _fits(model: Any, material: Material, split: Split, on_progress: Told) -> Iterator[tuple[Any, float, Ints, Ints]]:
+    """Yield for each part of a split a copy of the model that has learnt it, in how many seconds, and the part."""
     for number, (learnt, asked) in enumerate(split.parts):
         if on_progress is not None:
             on_progress(number, len(split.parts))
-        tally.add(model, material, learnt, asked)
-    return tally.found(split.title)
-
-
-class _Tally:
-    """The answers so far, fit by fit."""
-
-    def __init__(self, peers: dict[str, Any]) -> None:
-        self.peers = peers
-        self.truths: list[Array] = []
-        self.answers: dict[str, list[Answers]] = {name: [] for name in (MODEL, *peers, BAYES, MAJORITY)}
-        self.sizes: list[int] = []
-        self.labels: set[Any] = set()
-        self.seconds: list[float] = []
-
-    def add(self, model: MemoryClassifier, material: Material, learnt: Ints, asked: Ints) -> None:
-        """Fit all learners to some units and test them on others."""
-        X, y = material.examples(asked)
         started = time.perf_counter()
         fitted = material.learnt_by(model, learnt)
-        self.seconds.append(time.perf_counter() - started)
-        labels = material.examples(learnt)[1]
-        self.answers[MODEL].append(asked_of(fitted, X, y))
-        read = {name: value for name, value in model.get_params(deep=False).items() if name in ("missing", "numeric")}
-        bayes = naive_bayes(material.n_tokens).set_params(**read)
-        for name, learner in (self.peers | {BAYES: bayes}).items():
-            self.answers[name].append(asked_of(material.learnt_by(learner, learnt), X, y))
-        self.answers[MAJORITY].append(_most_frequent(labels, y))
-        self.truths.append(y)
-        self.labels.update(labels.tolist(), y.tolist())
-        self.sizes.append(len(labels))
+        yield fitted, time.perf_counter() - started, learnt, asked
 
-    def found(self, title: str) -> Evaluation:
-        """Return the figures over all held-out examples."""
-        if not sum(map(len, self.truths)):
-            raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
-        y = np.concatenate([truth.astype(object) for truth in self.truths])
-        n_labels = len(set(y.tolist()))
-        names, confusion = _confusion(y, np.concatenate([part.predicted for part in self.answers[MODEL]]))
-        return Evaluation(
-            split=title,
-            n_learnt=float(np.mean(self.sizes)),
-            n_asked=len(y),
-            n_labels=n_labels,
-            n_not_learnt=int(sum(np.isnan(part.probability).sum() for part in self.answers[MAJORITY])),
-            fit_seconds=float(np.mean(self.seconds)),
-            measures={
-                name: replace(_measures(parts, n_labels), roc_auc=self._roc_auc(parts))
-                for name, parts in self.answers.items()
-            },
-            confusion_labels=names,
-            confusion=confusion,
-            calibration=_calibration(self.answers[MODEL]),
-            peer_calibration={name: _calibration(self.answers[name]) for name in self.peers},
-        )
 
-    def _roc_auc(self, parts: list[Answers]) -> float | None:
-        """Return the mean area under the ROC curve of fits whose answers have both of two labels; None for others."""
-        if len(self.labels) != 2:
-            return None
-        last = max(self.labels, key=str)  # which of the two does not matter
-        found = []
-        for truth, part in zip(self.truths, parts, strict=True):
-            is_last = np.array([label == last for label in truth.tolist()], bool)
-            if np.isnan(part.highest).any() or len(set(is_last.tolist())) < 2:
-                continue
-            of_truth = np.nan_to_num(part.probability)  # a label that was not learnt has none
-            of_last = np.where(is_last, of_truth, 1 - of_truth).round(12)  # equal ones stay so
-            found.append(roc_auc_score(is_last, of_last))
-        return float(np.mean(found)) if found else None
+def _roc_auc(labels: set[Any], truths: list[Array], parts: list[Answers]) -> float | None:
+    """Return the mean area under the ROC curve of fits whose answers have both of two labels; None for others."""
+    if len(labels) != 2:
+        return None
+    last = max(labels, key=str)  # which of the two does not matter
+    found = []
+    for truth, part in zip(truths, parts, strict=True):
+        is_last = np.array([label == last for label in truth.tolist()], bool)
+        if np.isnan(part.highest).any() or len(set(is_last.tolist())) < 2:
+            continue
+        of_truth = np.nan_to_num(part.probability)  # a label that was not learnt has none
+        of_last = np.where(is_last, of_truth, 1 - of_truth).round(12)  # equal ones stay so
+        found.append(roc_auc_score(is_last, of_last))
+    return float(np.mean(found)) if found else None
 
 
 def naive_bayes(h: int) -> MemoryClassifier:
@@ -270,11 +263,7 @@ def asked_of(model: MemoryClassifier, X: Array, y: Array) -> Answers:
     truths = np.asarray(y, object)
     parts = [_chunk(model, X[i : i + step], truths[i : i + step], place[i : i + step]) for i in range(0, len(y), step)]
     nothing = Answers(np.empty(0, object), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, bool))
-    return Answers(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts or [nothing]), strict=True)))
-
-
-def _arrays(answers: Answers) -> tuple[Array, ...]:
-    return answers.predicted, answers.rank, answers.probability, answers.highest, answers.right
+    return Answers.joined([nothing, *parts])
 
 
 def _chunk(model: MemoryClassifier, X: Array, y: Array, place: Ints) -> Answers:
@@ -322,23 +311,19 @@ def _most_frequent(learnt: Array, y: Array) -> Answers:
     )
 
 
-def _measures(parts: list[Answers], n_labels: int) -> Measures:
-    rank = np.concatenate([part.rank for part in parts])
-    right = np.concatenate([part.right for part in parts])
-    listed, many = rank > 0, n_labels > LONG_LIST_LABELS
-    probability, highest = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "highest")
-    )
+def _measures(parts: list[Answers], n_labels: int, roc_auc: float | None) -> Measures:
+    whole = Answers.joined(parts)
+    rank, listed, many = whole.rank, whole.rank > 0, n_labels > LONG_LIST_LABELS
     shares = [part.right.mean() for part in parts if len(part.right)]
-    known, told = ~np.isnan(probability), bool((~np.isnan(highest)).all())
-    loss = float(-np.log(np.maximum(probability[known], _MIN_PROBABILITY)).mean()) if told and known.any() else None
+    known, told = whole.probability[~np.isnan(whole.probability)], not np.isnan(whole.highest).any()
     return Measures(
-        accuracy=float(right.mean()),
+        accuracy=float(whole.right.mean()),
         top_5=float((listed & (rank <= SHORT_LIST)).mean()) if n_labels > SHORT_LIST else None,
-        log_loss=loss,
-        calibration_error=expected_calibration_error(highest, right) if told else None,
+        log_loss=float(-np.log(np.maximum(known, _MIN_PROBABILITY)).mean()) if told and len(known) else None,
+        calibration_error=expected_calibration_error(whole.highest, whole.right) if told else None,
         accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
         top_20=float(listed.mean()) if many else None,
+        roc_auc=roc_auc,
         reciprocal_rank_20=float(np.where(listed, 1 / np.maximum(rank, 1), 0.0).mean()) if many else None,
     )
 
@@ -360,17 +345,12 @@ def expected_calibration_error(probabilities: Floats, right: Bools, bins: int = 
 
 def _calibration(parts: list[Answers]) -> list[dict[str, float]]:
     """Return the mean probability and the share of right answers of every bin that has some."""
-    highest, right = (np.concatenate([getattr(part, name) for part in parts]) for name in ("highest", "right"))
-    if np.isnan(highest).any():
+    whole = Answers.joined(parts)
+    if np.isnan(whole.highest).any():
         return []
-    place = np.minimum((highest * BINS).astype(np.int64), BINS - 1)
-    return list(_bins(place, highest, right))
-
-
-def _bins(place: Ints, highest: Floats, right: Bools) -> Iterator[dict[str, float]]:
-    for number in np.unique(place).tolist():
-        here = place == number
-        yield {"probability": float(highest[here].mean()), "right": float(right[here].mean()), "asked": int(here.sum())}
+    place = np.minimum((whole.highest * BINS).astype(np.int64), BINS - 1)
+    bins = [(whole.highest[place == number], whole.right[place == number]) for number in np.unique(place)]
+    return [{"probability": float(p.mean()), "right": float(right.mean()), "asked": len(p)} for p, right in bins]
 
 
 def _confusion(y: Array, predicted: Array) -> tuple[tuple[str, ...], Ints]:
@@ -420,15 +400,9 @@ class NumberMeasures:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberEvaluation:
+class NumberEvaluation(Evaluated):
     """What `evaluate_numbers` found; ``to_dict`` is ready for JSON, ``plot`` draws predictions and coverage."""
 
-    split: str
-    n_learnt: float
-    """Rows that the model learns, the mean over the fits."""
-    fit_seconds: float
-    """The mean of the fits of the model."""
-    measures: dict[str, NumberMeasures]
     targets: Floats
     predicted: Floats
     """What the model predicts for each target."""
@@ -437,36 +411,19 @@ class NumberEvaluation:
     peers: dict[str, Floats] = field(default_factory=dict)
     """What other learners predict for each target."""
 
-    @property
-    def n_asked(self) -> int:
-        """How many rows were held out."""
-        return len(self.targets)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        return {
-            "split": self.split,
-            "learnt": self.n_learnt,
-            "asked": self.n_asked,
-            "fit_seconds": self.fit_seconds,
-            "learners": {name: dict(vars(measures)) for name, measures in self.measures.items()},
-            "coverage": [{"interval": level, "inside": share} for level, share in self.coverage],
-        }
+        return {**self._told(), "coverage": [{"interval": level, "inside": share} for level, share in self.coverage]}
 
     def plot(self) -> Figure:
         """Return a figure of predictions against targets, and of coverage; it needs the ``plot`` extra."""
         from hammemo.evaluation import figure
 
-        rmse = self.measures[MODEL].rmse
-        return figure.draw_numbers(self.targets, self.predicted, self.coverage, rmse, self.peers)
+        return figure.draw_numbers(self, self.measures[MODEL].rmse)
 
 
 def evaluate_numbers(
-    model: MemoryRegressor,
-    material: TableMaterial,
-    split: Split,
-    on_progress: Callable[[int, int], None] | None = None,
-    peers: Mapping[str, Any] | None = None,
+    model: MemoryRegressor, material: TableMaterial, split: Split, on_progress: Told = None, peers: Peers = None
 ) -> NumberEvaluation:
     """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
@@ -484,40 +441,34 @@ def evaluate_numbers(
     >>> found["this model"].rmse < found["mean"].rmse / 5
     True
     """
-    truths, seconds, sizes = [], [], []
-    of_peers: dict[str, list[Floats]] = {name: [] for name in peers or {}}
+    truths, sizes, seconds = [], [], []
+    beside: dict[str, list[Floats]] = {name: [] for name in peers or {}}
     answers: dict[str, list[tuple[Floats, Floats]]] = {MODEL: [], MEAN: []}
-    for number, (learnt, asked) in enumerate(split.parts):
-        if on_progress is not None:
-            on_progress(number, len(split.parts))
+    for fitted, taken, learnt, asked in _fits(model, material, split, on_progress):
         (_, known), (X, y) = material.examples(learnt), material.examples(asked)
-        started = time.perf_counter()
-        fitted: MemoryRegressor = material.learnt_by(model, learnt)
-        seconds.append(time.perf_counter() - started)
         answers[MODEL].append((fitted.predict(X), fitted.predict_quantiles(X, LEVELS)))
         of_mean = np.full(len(y), known.mean()), np.tile(np.quantile(known, LEVELS), (len(y), 1))
         answers[MEAN].append(of_mean)
         for name, learner in (peers or {}).items():
-            of_peers[name].append(material.learnt_by(learner, learnt).predict(X))
+            beside[name].append(material.learnt_by(learner, learnt).predict(X))
         truths.append(np.asarray(y, np.float64))
         sizes.append(len(known))
+        seconds.append(taken)
     y = np.concatenate(truths)
+    of_peers = {name: np.concatenate(parts) for name, parts in beside.items()}
     joined = {name: tuple(map(np.concatenate, zip(*parts, strict=True))) for name, parts in answers.items()}
     predicted, quantiles = joined[MODEL]
-    beside = {name: np.concatenate(parts) for name, parts in of_peers.items()}
+    others = {name: NumberMeasures.of(y, numbers) for name, numbers in of_peers.items()}
     return NumberEvaluation(
         split=split.title,
         n_learnt=float(np.mean(sizes)),
+        n_asked=len(y),
         fit_seconds=float(np.mean(seconds)),
-        measures={
-            MODEL: NumberMeasures.of(y, *joined[MODEL]),
-            **{name: NumberMeasures.of(y, numbers) for name, numbers in beside.items()},
-            MEAN: NumberMeasures.of(y, *joined[MEAN]),
-        },
+        measures={MODEL: NumberMeasures.of(y, *joined[MODEL]), **others, MEAN: NumberMeasures.of(y, *joined[MEAN])},
         targets=y,
         predicted=predicted,
         coverage=_coverage(y, quantiles),
-        peers=beside,
+        peers=of_peers,
     )
 
 

@@ -44,12 +44,7 @@ class LightGBM(BaseEstimator):
         """Learn rows."""
         lightgbm = library()
         learner = lightgbm.LGBMRegressor if self.is_target else lightgbm.LGBMClassifier
-        self.codes_ = [
-            None
-            if self._is_number(place, column)
-            else {name: code for code, name in enumerate(dict.fromkeys(column.tolist()))}
-            for place, column in enumerate(X.T)
-        ]
+        self.codes_ = [self._codes(place, column.tolist()) for place, column in enumerate(X.T)]
         if not self.is_target:
             self.classes_, y = np.unique(y, return_inverse=True)
         names = [place for place, codes in enumerate(self.codes_) if codes is not None]
@@ -72,10 +67,12 @@ class LightGBM(BaseEstimator):
         """Return the k most probable labels for each row."""
         return np.asarray(self.classes_[np.argsort(-self.predict_proba(X), axis=1, kind="stable")[:, :k]])
 
-    def _is_number(self, place: int, column: Array) -> bool:
-        if isinstance(self.numeric, str):
-            return self.numeric == "auto" and all(isinstance(value, Real) for value in column.tolist())
-        return place in self.numeric
+    def _codes(self, place: int, values: list[Any]) -> dict[Any, int] | None:
+        """Return the code of each name of a column; None for a column of numbers."""
+        is_auto = self.numeric == "auto" and all(isinstance(value, Real) for value in values)
+        if is_auto or (not isinstance(self.numeric, str) and place in self.numeric):
+            return None
+        return {name: code for code, name in enumerate(dict.fromkeys(values))}
 
     def _given(self, X: Array) -> Floats:
         """Return rows as numbers, NaN for missing values and for names that were not learnt."""

@@ -50,17 +50,11 @@ class TableMaterial:
 
     def learnt_by(self, model: Any, units: Ints) -> Any:
         """Return a copy of the model that has learnt these rows."""
-        learner = clone(model)
-        return learner.fit(self.X[units], self.y[units])
+        return clone(model).fit(self.X[units], self.y[units])
 
     def examples(self, units: Ints) -> tuple[Array, Array]:
         """Return the contexts and labels of these rows."""
         return self.X[units], self.y[units]
-
-    @property
-    def n_tokens(self) -> int:
-        """Columns of the context."""
-        return int(self.X.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +94,6 @@ class DocumentMaterial:
         wanted = set(self.classes)
         kept = np.array([label in wanted for label in y.tolist()], bool)
         return X[kept], y[kept]
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of a context."""
-        return self.length
 
 
 # ---------------------------------------------------------------- splits

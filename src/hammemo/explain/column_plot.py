@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from hammemo._arrays.types import Bools, Floats, Ints
+    from hammemo._arrays.types import Floats, Ints
+
+    Names = Sequence[str]
 
 MISSING: Final = "missing"
 OTHERS: Final = "others"
@@ -25,14 +27,16 @@ OTHERS: Final = "others"
 _MOST_LINES: Final = 5
 _BAR_HEIGHT: Final = 0.3
 """The part of the height that the bars of rows take."""
+_TILTED: Final[dict[str, Any]] = {"rotation": 60, "horizontalalignment": "right", "rotation_mode": "anchor"}
+"""How many names stand below an axis."""
 
 
 def draw_one(
     ax: Axes | None,
     column: str,
-    values: Sequence[str],
+    values: Names,
     counts: Ints,
-    labels: Sequence[str],
+    labels: Names,
     label: int | None,
     source: str,
     *,
@@ -57,9 +61,11 @@ def draw_one(
     totals, places = counts.sum(axis=1), np.arange(len(values))
     _draw_rows(ax, places, totals, values)
     shown = _shown_labels(counts, label)
+    held = np.flatnonzero(totals)
     for colour, place in zip(COLOURS, shown, strict=False):
-        joined = np.array([ordered and value != MISSING for value in values])
-        _draw_shares(ax, counts[:, place], totals, joined, colour, labels[place])
+        shares = counts[held, place] / totals[held]
+        errors = np.sqrt(shares * (1 - shares) / totals[held])
+        _draw_points(ax, held, shares, errors, values if ordered else None, colour, shortened(labels[place], 32))
         ax.axhline(counts[:, place].sum() / totals.sum(), color=colour, linewidth=0.8, linestyle=":")
     _name_values(ax, column, values)
     ax.set_ylim(0, 1.02)
@@ -75,7 +81,7 @@ def draw_one(
 def draw_means(
     ax: Axes | None,
     column: str,
-    values: Sequence[str],
+    values: Names,
     totals: Ints,
     means: Floats,
     errors: Floats,
@@ -87,10 +93,7 @@ def draw_means(
     ax = new_axes(max(7.0, 2.2 + 0.42 * len(values)), 4.2) if ax is None else ax
     _draw_rows(ax, np.arange(len(values)), totals, values)
     held = np.flatnonzero(totals)
-    joined = held[[ordered and values[place] != MISSING for place in held.tolist()]]
-    style: dict[str, Any] = {"color": COLOURS[0], "markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
-    ax.errorbar(held, means[held], errors[held], fmt="o", **style)
-    ax.plot(joined, means[joined], color=COLOURS[0], linewidth=1.4, zorder=2)
+    _draw_points(ax, held, means[held], errors[held], values if ordered else None, COLOURS[0])
     ax.axhline(float(np.average(means[held], weights=totals[held])), color=COLOURS[0], linewidth=0.8, linestyle=":")
     _name_values(ax, column, values)
     ax.set_ylabel("mean target")
@@ -98,22 +101,19 @@ def draw_means(
     return ax
 
 
-def _name_values(ax: Axes, column: str, values: Sequence[str]) -> None:
+def _name_values(ax: Axes, column: str, values: Names) -> None:
     """Write the values of a column below the axis."""
-    is_long = len(values) > 3
-    ax.set_xticks(range(len(values)), [shortened(value, 24) for value in values], rotation=60 if is_long else 0)
-    for tick in ax.get_xticklabels() if is_long else []:
-        tick.set_horizontalalignment("right")
-        tick.set_rotation_mode("anchor")
+    names = [shortened(value, 24) for value in values]
+    ax.set_xticks(range(len(names)), names, **(_TILTED if len(names) > 3 else {}))
     ax.set_xlabel(column)
 
 
 def draw_pair(
     ax: Axes | None,
-    columns: Sequence[str],
-    values: Sequence[Sequence[str]],
+    columns: Names,
+    values: Sequence[Names],
     counts: Ints,
-    labels: Sequence[str],
+    labels: Names,
     label: int | None,
     source: str,
 ) -> Axes:
@@ -138,13 +138,9 @@ def draw_pair(
     for row, column in np.argwhere(totals > 0).tolist():
         colour = "white" if shares[row, column] < 0.5 else "black"
         ax.text(column, row, f"{totals[row, column]:,}", ha="center", va="center", color=colour, fontsize=7)
-    ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], rotation=60)
-    for tick in ax.get_xticklabels():
-        tick.set_horizontalalignment("right")
-        tick.set_rotation_mode("anchor")
+    ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], **_TILTED)
     ax.set_yticks(range(height), [shortened(value, 20) for value in values[0]])
-    ax.set_xlabel(columns[1])
-    ax.set_ylabel(columns[0])
+    ax.set(xlabel=columns[1], ylabel=columns[0])
     name = shortened(labels[place], 32)
     ax.set_title(f"share of {name}; in each field its rows ({source})", loc="left", fontsize=10)
     ax.figure.colorbar(image, ax=ax, label=f"share of {name}")
@@ -160,7 +156,7 @@ def _shown_labels(counts: Ints, label: int | None) -> list[int]:
     return list(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_LINES].tolist())
 
 
-def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> None:
+def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Names) -> None:
     """Draw how many rows have each value, behind the shares; the bar of many values together may be cut off."""
     single = [total for total, value in zip(totals.tolist(), values, strict=True) if not value.endswith(OTHERS)]
     most = max(single) or int(totals.max())
@@ -174,11 +170,12 @@ def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Sequence[str]) -> N
     ax.patch.set_visible(False)
 
 
-def _draw_shares(ax: Axes, counts: Ints, totals: Ints, joined: Bools, colour: str, label: str) -> None:
-    """Draw the share of one label, with one standard error, where there are rows; join those that are in order."""
-    held = np.flatnonzero(totals)
-    shares = counts[held] / totals[held]
-    errors = np.sqrt(shares * (1 - shares) / totals[held])
-    style: dict[str, Any] = {"color": colour, "markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
-    ax.errorbar(held, shares, errors, fmt="o", label=shortened(label, 32), **style)
-    ax.plot(held[joined[held]], shares[joined[held]], color=colour, linewidth=1.4, zorder=2)
+def _draw_points(
+    ax: Axes, held: Ints, heights: Floats, errors: Floats, joined: Names | None, colour: str, label: str = ""
+) -> None:
+    """Draw one value, with one standard error, where there are rows; join those of `joined` values in order."""
+    style: dict[str, Any] = {"markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
+    ax.errorbar(held, heights, errors, fmt="o", color=colour, label=label, **style)
+    if joined is not None:
+        known = np.array([joined[place] != MISSING for place in held.tolist()], bool)
+        ax.plot(held[known], heights[known], color=colour, linewidth=1.4, zorder=2)

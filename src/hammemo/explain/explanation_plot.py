@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Floats
 
+    Names = Sequence[str]
+    Score = tuple[str, float]
+    Interval = tuple[str, float, float] | None
+
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#882255")
 _FOR, _AGAINST, _WHOLE = COLOURS[0], COLOURS[1], "#777777"
 _MOST_SITES: Final = 12
 
 
 def draw(
-    ax: Axes | None,
-    title: str,
-    base: float,
-    sites: Sequence[str],
-    contributions: Floats,
-    score: tuple[str, float],
-    interval: tuple[str, float, float] | None,
+    ax: Axes | None, title: str, base: float, sites: Names, contributions: Floats, score: Score, interval: Interval
 ) -> Axes:
     """Draw the waterfall of one label on the axes, or on those of a new figure; return them.
 
@@ -81,7 +79,7 @@ def draw(
     return ax
 
 
-def _bars(base: float, sites: Sequence[str], contributions: Floats) -> tuple[list[str], Floats]:
+def _bars(base: float, sites: Names, contributions: Floats) -> tuple[list[str], Floats]:
     """Return names and lengths of the bars but the last: the prior, the most telling sites, and the rest as one."""
     order = np.argsort(-np.abs(contributions), kind="stable")
     order = order if len(order) <= _MOST_SITES else order[: _MOST_SITES - 1]
@@ -100,15 +98,8 @@ def _write_numbers(ax: Axes, starts: Floats, lengths: Floats) -> None:
     for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         is_last = place == len(starts) - 1
         text = f"{length:.{digits}f}" if is_last else f"{length:+.{digits}f}"
-        ax.annotate(
-            text,
-            (max(start, start + length), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            fontweight="bold" if is_last else "normal",
-        )
+        weight, end = "bold" if is_last else "normal", (max(start, start + length), place)
+        ax.annotate(text, end, (4, 0), textcoords="offset points", va="center", fontsize=8, fontweight=weight)
 
 
 def _draw_interval(ax: Axes, place: int, name: str, low: float, high: float) -> None:

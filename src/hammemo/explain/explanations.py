@@ -125,12 +125,12 @@ class Explanation:
     scores: Floats
     base: Floats
     contributions: Floats
-    low: Floats | None
-    high: Floats | None
-    errors: Floats | None
-    score_errors: Floats | None
-    margin: float | None
-    certified: bool | None
+    low: Floats | None = None
+    high: Floats | None = None
+    errors: Floats | None = None
+    score_errors: Floats | None = None
+    margin: float | None = None
+    certified: bool | None = None
     names: tuple[str, ...] | None = None
     kinds: tuple[str, ...] = ()
     probabilities: Floats | None = None
@@ -185,9 +185,8 @@ class Explanation:
         else:
             lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
         if not self.has_evidence:
-            return (
-                f"no token of this context has a vote: {lead}{'' if self.margin else ', so the first label is given'}"
-            )
+            given = "" if self.margin else ", so the first label is given"
+            return f"no token of this context has a vote: {lead}{given}"
         if self.certified is None or self.precision == "exact":  # there is nothing to prove
             return lead
         return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
@@ -202,17 +201,12 @@ class Explanation:
         >>> clf.explain(["a", "b"]).to_dict()["sites"][1]["contributions"]
         [0.5, 0.0]
         """
-        bounds = self.score_bounds
+        bounds = self.score_bounds or (None, None)
         listed = {name: _listed(getattr(self, name)) for name in (*_TUPLES, *_NUMBERS)}
-        return {
-            **listed,
-            "score_low": None if bounds is None else bounds[0].tolist(),
-            "score_high": None if bounds is None else bounds[1].tolist(),
-            "sites": [self._site_dict(k) for k in range(len(self.sites))],
-            "margin": self.margin,
-            "certified": self.certified,
-            "precision": self.precision,
-        }
+        listed |= {"score_low": _listed(bounds[0]), "score_high": _listed(bounds[1])}
+        sites = [self._site_dict(k) for k in range(len(self.sites))]
+        known = {"margin": self.margin, "certified": self.certified, "precision": self.precision}
+        return {**listed, "sites": sites, **known}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Explanation:
@@ -246,12 +240,9 @@ class Explanation:
 
     def _site_dict(self, k: int) -> dict[str, Any]:
         parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
-        return {
-            **({"kind": self.kinds[k]} if any(self.kinds) else {}),
-            "positions": list(self.sites[k]),
-            "tokens": [self.tokens[r] for r in self.sites[k]],
-            **{name: None if part is None else part[k].tolist() for name, part in parts.items()},
-        }
+        kind = {"kind": self.kinds[k]} if any(self.kinds) else {}
+        said = {name: None if part is None else part[k].tolist() for name, part in parts.items()}
+        return {**kind, "positions": list(self.sites[k]), "tokens": [self.tokens[r] for r in self.sites[k]], **said}
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:
         """Draw a waterfall from the prior to the score of the best label, with its probability; return the axes.
@@ -276,10 +267,8 @@ class Explanation:
         title = "\n".join([*self._headlines(), *self._unseen("Never seen: ")])
         name, other = repr(self.labels[at]), "" if rival is None else repr(self.labels[rival])
         what = f"{name} against {other}" if other else f"score of {name}"
-        base, contributions, score = (
-            values[..., at] - (0 if rival is None else values[..., rival])
-            for values in (self.base, self.contributions, self.scores)
-        )
+        parts = (self.base, self.contributions, self.scores)
+        base, contributions, score = (part[..., at] - (0 if rival is None else part[..., rival]) for part in parts)
         interval = self._interval(at, rival)
         axes = draw(ax, title, float(base), names, contributions, (what, float(score)), interval)
         axes.set_xlabel(what if rival is None else f"log-odds of {what}")
@@ -390,21 +379,9 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
         return explanation
     of_positions = cells.column_shares(row)[0]
     shares = np.array([of_positions[list(site)].mean(axis=0) for site in explanation.sites])  # a tuple's are even
-
-    def summed(of_sites: Floats | None) -> Floats | None:
-        return None if of_sites is None else np.asarray(shares.T @ of_sites)
-
-    contributions = summed(explanation.contributions)
-    assert contributions is not None
-    return replace(
-        explanation,
-        sites=tuple((j,) for j in range(h)),
-        kinds=("",) * h,
-        contributions=contributions,
-        low=summed(explanation.low),
-        high=summed(explanation.high),
-        errors=None,
-    )
+    of_sites = {name: getattr(explanation, name) for name in ("contributions", "low", "high")}
+    summed: dict[str, Any] = {name: None if part is None else shares.T @ part for name, part in of_sites.items()}
+    return replace(explanation, sites=tuple((j,) for j in range(h)), kinds=("",) * h, errors=None, **summed)
 
 
 def one_context(tokens: Any, names: Array | None = None, call: str = "explain") -> list[Any]:
@@ -497,10 +474,6 @@ class NumberExplanation(Explanation):
             contributions=added,
             low=added,
             high=added,
-            errors=None,
-            score_errors=None,
-            margin=None,
-            certified=None,
             names=tuple(names) if names is not None else tuple(f"column {j}" for j in range(len(values))),
             interval=interval,
         )
@@ -512,15 +485,10 @@ class NumberExplanation(Explanation):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and strings, ready for JSON."""
-        return {
-            PREDICTION: float(self.scores[0]),
-            "interval": list(self.interval),
-            "base": float(self.base[0]),
-            "columns": [
-                {"name": name, "value": value, "contribution": float(added)}
-                for name, value, added in zip(self.names or (), self.tokens, self.contributions[:, 0], strict=True)
-            ],
-        }
+        rows = zip(self.names or (), self.tokens, self.contributions[:, 0].tolist(), strict=True)
+        columns = [{"name": name, "value": value, "contribution": added} for name, value, added in rows]
+        sums = {PREDICTION: float(self.scores[0]), "interval": list(self.interval), "base": float(self.base[0])}
+        return {**sums, "columns": columns}
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:  # noqa: ARG002
         """Draw a waterfall from the base to the prediction; return the axes. It needs the ``plot`` extra."""

@@ -34,6 +34,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, gammaln
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
@@ -129,16 +130,18 @@ class Urn:
         values, repeats = np.unique(counts, return_counts=True)
         known, m = len(counts), int(counts.sum())
 
+        def parameters(at: Floats) -> tuple[float, float]:
+            return 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
+
         def surprise(at: Floats) -> float:
-            d, strength = 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
+            d, strength = parameters(at)
             new = (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
             old = (repeats * (gammaln(values - d) - gammaln(1 - d))).sum()
             return float(gammaln(strength + m) - gammaln(strength + 1) - new - old)
 
-        best = minimize(
-            surprise, [0.0, np.log(1 + known / 4)], method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2}
-        ).x
-        return cls(1e-6 + (1 - 2e-6) * float(expit(best[0])), float(np.exp(np.clip(best[1], -20, 20))))
+        start = [0.0, np.log(1 + known / 4)]
+        best = minimize(surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2})
+        return cls(*parameters(best.x))
 
     def expected_features(self, known: int, m: int, n: int) -> float:
         """Return how many features n cells are expected to hold, m of which hold `known`."""
@@ -252,7 +255,7 @@ class SiteModel:
         cumulated = np.cumsum(posterior, axis=1)
         return cumulated / cumulated[:, -1:], np.cumsum(rare)
 
-    def grow(self, n: int, label_totals: Ints | None, rng: np.random.Generator) -> GrownSite:
+    def grow(self, n: int, label_totals: Ints | None, rng: Generator) -> GrownSite:
         """Return n cells; with `label_totals`, this many of each label."""
         m = len(self.sample.features)
         if n <= m:
@@ -271,7 +274,7 @@ class SiteModel:
             labels = _with_totals(labels, m, label_totals, rng)
         return GrownSite(features, labels, roots, n_features)
 
-    def _pointers(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], Bools]:
+    def _pointers(self, n: int, rng: Generator) -> tuple[NDArray[np.int32], Bools]:
         """Return the cell that each cell copies (itself: none), and which grown cells bring a new feature."""
         m, cells = len(self.sample.features), np.arange(n, dtype=np.int32)
         pointer, strength = cells.copy(), self.urn.strength
@@ -291,7 +294,7 @@ class SiteModel:
         brings_new[:m] = False
         return np.where(brings_new, cells, pointer), brings_new
 
-    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: np.random.Generator) -> Ints:
+    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: Generator) -> Ints:
         m, n = len(self.sample.features), len(features)
         known = (rng.random(len(self._counts))[:, None] > self._posteriors).sum(axis=1)
         new = (rng.random(n_features - len(known))[:, None] > self._new).sum(axis=1)
@@ -316,7 +319,7 @@ def _followed(pointer: NDArray[np.int32]) -> NDArray[np.int32]:
         pointer = further
 
 
-def _with_totals(labels: Ints, m: int, totals: Ints, rng: np.random.Generator) -> Ints:
+def _with_totals(labels: Ints, m: int, totals: Ints, rng: Generator) -> Ints:
     """Return labels with some beyond the first m exchanged, so that each is expected to occur as often as it should."""
     grown = labels[m:]
     surplus = np.bincount(labels, minlength=len(totals)) - totals

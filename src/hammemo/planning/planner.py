@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, VOTES, is_auto
-from hammemo.planning.predictions import MIN_SPREAD, PlanSettings, Predictions, width
-from hammemo.planning.reports import Option, Plan, size_text
+from hammemo.planning.predictions import MIN_SPREAD, Predictions, width
+from hammemo.planning.reports import Estimate, Option, Plan, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike
 
     from hammemo.kernels import SiteKernel
@@ -92,18 +92,17 @@ def plan(
     compared = None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
     vote = "sum" if is_auto(vote) else vote
     goal = _checked(budget, agreement, vote, random_state, confidence)
-    settings = PlanSettings(compared, vote, n_examples, n_labels, sample, random_state, confidence)
-    predicted = Predictions(X, y, settings)
+    model = MemoryClassifier(compared, vote=vote, random_state=int(random_state))
+    predicted = Predictions(X, y, model, n_examples, n_labels, sample, confidence)
     search = _MemorySearch(predicted)
     options = search.for_agreement(agreement or 0.0) if budget is None else search.for_budget(parse_bytes(budget))
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
     chosen = next(option for option in options if option.chosen)
+    numbers = {"n_examples": predicted.n, "n_sampled": len(predicted.examples), "n_labels": predicted.n_labels}
     return Plan(
         estimator=predicted.estimator(chosen.memory),
         goal=goal,
-        n_examples=predicted.n,
-        n_sampled=len(predicted.examples),
-        n_labels=predicted.n_labels,
+        **numbers,
         confidence=confidence,
         options=options,
         notes=predicted.notes,
@@ -121,17 +120,13 @@ def parse_bytes(budget: int | str) -> int:
     (2097152, 500000, 1000)
     """
     text = str(budget).strip()
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)", text, re.IGNORECASE)
-    unit = _UNITS.get(found[2].lower()) if found else None
-    try:
-        number = float(found[1]) if found else 0.0
-    except ValueError:
-        number = 0.0
-    if unit is None or number * unit < 1 or isinstance(budget, bool):
+    found = re.fullmatch(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)", text, re.IGNORECASE)
+    size = float(found[1]) * _UNITS.get(found[2].lower(), 0) if found else 0.0
+    if size < 1 or isinstance(budget, bool):
         raise ValueError(
             f"budget={budget!r} is not a size: write bytes as a number, or for example '500 kB' or '2 MiB'."
         )
-    return int(number * unit)
+    return int(size)
 
 
 def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confidence: Any) -> str:
@@ -172,8 +167,8 @@ class _MemorySearch:
             found = self._split(size, own_share, largest)
             if found is None:
                 return None
-            expected = self.predicted.largest_counts([self.predicted.trials[0].hashed(*found)])
-            if self.predicted.sizes.hashed(found[0], self.predicted.reserved(found[1]), expected).high <= size:
+            expected, taken = self._counts_and_size(*found)
+            if taken.high <= size:
                 return found
             upper = [tuple(count * (1 + self.predicted.sizes.spread(count)) for count in pair) for pair in expected]
             largest = [(own, max(shared, before)) for (own, shared), (_, before) in zip(upper, largest, strict=True)]
@@ -181,11 +176,10 @@ class _MemorySearch:
 
     def _split(self, size: int, own_share: float, largest: list[tuple[float, float]]) -> tuple[int, int] | None:
         room = size - self.predicted.sizes.frame
-        own = sum(self.predicted.n_labels * width(a) for a, _ in largest) + self.predicted.sizes.reserved_token * len(
-            self.predicted.sample.pooled
-        )
-        shared = sum(self.predicted.n_labels * width(b) for _, b in largest)
-        reserved = min(int(own_share * room / own), max(len(words) for words, _ in self.predicted.sample.pooled))
+        n_labels, pooled = self.predicted.n_labels, self.predicted.sample.pooled
+        own = sum(n_labels * width(a) for a, _ in largest) + self.predicted.sizes.reserved_token * len(pooled)
+        shared = sum(n_labels * width(b) for _, b in largest)
+        reserved = min(int(own_share * room / own), max(len(words) for words, _ in pooled))
         buckets = (room - reserved * own) // shared
         return None if buckets < 2 else (int(buckets), max(reserved, 0))
 
@@ -200,16 +194,15 @@ class _MemorySearch:
         misses = {split: 1 - self.predicted.trials[0].hashed(*split).agreement[0] for split in splits}
         most = _NEARLY * min(misses.values()) + MIN_SPREAD
         good = [split for split in splits if misses[split] <= most]
-        sure = [split for split in good if self._is_sure(*split)]
+        sizes = {split: self._counts_and_size(*split)[1] for split in good}
+        sure = [split for split in good if sizes[split].low == sizes[split].high]
         return self.predicted.hashed(*min(sure or good, key=misses.__getitem__))
 
-    def _is_sure(self, buckets: int, reserved: int) -> bool:
-        found = self.predicted.sizes.hashed(
-            buckets,
-            self.predicted.reserved(reserved),
-            self.predicted.largest_counts([self.predicted.trials[0].hashed(buckets, reserved)]),
-        )
-        return found.low == found.high
+    def _counts_and_size(self, buckets: int, reserved: int) -> tuple[list[tuple[float, float]], Estimate]:
+        """Return the largest counts that one growth has at each site, and the size that follows."""
+        predicted = self.predicted
+        largest = predicted.largest_counts([predicted.trials[0].hashed(buckets, reserved)])
+        return largest, predicted.sizes.hashed(buckets, predicted.reserved(reserved), largest)
 
     # The two questions
 
@@ -232,9 +225,8 @@ class _MemorySearch:
             raise ValueError(f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes.")
         best = max(fitting, key=lambda option: option.agreement.value)
         reason = {True: f"it agrees most often of what fits in {text}.", False: "it fits, and agrees less often."}
-        return sorted(
-            [*(replace(o, chosen=o is best, why=reason[o is best]) for o in fitting), exact], key=lambda o: not o.chosen
-        )
+        told = [replace(option, chosen=option is best, why=reason[option is best]) for option in fitting]
+        return [*sorted(told, key=lambda option: not option.chosen), exact]
 
     def _rival(self, size: int) -> Option | None:
         return self.predicted.gaussian(size) if self.predicted.sizes.gaussian(1) <= size else None
@@ -245,7 +237,7 @@ class _MemorySearch:
         most = int(exact.state_bytes.value)
         least = 4 * len(self.predicted.sites.positions) * self.predicted.n_labels + self.predicted.sizes.frame
         ladder = [most / _SMALLER ** (j + 1) for j in range(200) if most / _SMALLER ** (j + 1) > least][::-1]
-        start = _first(len(ladder), lambda j: self._looks_enough(int(ladder[j]), target))
+        start = bisect_left(ladder, True, key=lambda size: self._looks_enough(int(size), target))
         best: Option | None = None
         for size in ladder[start : start + 5]:
             best = self.best_hashed(int(size)) or best
@@ -265,15 +257,4 @@ class _MemorySearch:
 
     def _short_of(self, option: Option, text: str) -> list[Option]:
         rival = self._rival(int(option.state_bytes.value))
-        if rival is None:
-            return []
-        return [replace(rival, why=f"of the same size; it is not sure to reach {text}.")]
-
-
-def _first(number: int, holds: Callable[[int], bool]) -> int:
-    """Return the first index at which something holds, by halving; `number` where it does not."""
-    low, high = 0, number
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+        return [] if rival is None else [replace(rival, why=f"of the same size; it is not sure to reach {text}.")]

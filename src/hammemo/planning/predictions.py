@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from functools import cache
 from math import log2, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -35,23 +35,22 @@ from scipy import stats
 from sklearn.base import clone
 
 from hammemo._versions import cached_property
-from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Gaussian, Hashed, Memory
 from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.planning.growth import expected_distinct, expected_features
 from hammemo.planning.reports import Estimate, Option
 from hammemo.planning.trials import Grower, HashedSample, Outcome, Trial
 from hammemo.tokens.contexts import Examples, token_array
 from hammemo.tokens.labels import label_array
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.models.classifiers import MemoryClassifier
 
 
 def width(largest: float) -> int:
@@ -78,12 +77,10 @@ class Sizes:
     """
 
     def __init__(self, examples: Examples, sample: HashedSample, n_labels: int) -> None:
-        self.examples = examples
-        self.sample = sample
-        self.n_labels = n_labels
+        self.examples, self.sample, self.n_labels = examples, sample, n_labels
         self.times = sample.n / sample.m
-        self._sites: dict[int, tuple[float, float]] = {}
-        self._known: dict[tuple[int, ...], int] = {}
+        self._reserved = cache(self._reserved_bytes)
+        self._grown_site = cache(self._expected_at)
 
     @property
     def frame(self) -> int:
@@ -107,15 +104,11 @@ class Sizes:
         rest = self._reserved(tuple(reserved)) + self.frame
         return Estimate(value + rest, low + rest, high + rest, "computed")
 
-    def _reserved(self, numbers: tuple[int, ...]) -> int:
+    def _reserved_bytes(self, numbers: tuple[int, ...]) -> int:
         """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
-        if numbers not in self._known:
-            sample = self.sample
-            found = most_frequent(self.examples, sample.sites, sample.seed, None, numbers)
-            missing = sum(numbers) - sum(map(len, found.hashes))
-            known = sum(part.nbytes for part in found.arrays().values())
-            self._known[numbers] = known + missing * self.reserved_token
-        return self._known[numbers]
+        found = most_frequent(self.examples, self.sample.sites, self.sample.seed, None, numbers)
+        missing = sum(numbers) - sum(map(len, found.hashes))
+        return sum(part.nbytes for part in found.arrays().values()) + missing * self.reserved_token
 
     @property
     def reserved_token(self) -> int:
@@ -169,13 +162,11 @@ class Sizes:
             total += entries * (width(self.n_labels - 1) + width(largest_count))
         return total
 
-    def _grown_site(self, k: int) -> tuple[float, float]:
+    def _expected_at(self, k: int) -> tuple[float, float]:
         """Return how many features, and how many pairs of feature and label, site k will hold."""
-        if k not in self._sites:
-            features = self.sample.features_at(k, self.sample.n)
-            entries = max(self.sample.entries_at(k, self.sample.n), features)
-            self._sites[k] = features, min(entries, features * self.n_labels)
-        return self._sites[k]
+        features = self.sample.features_at(k, self.sample.n)
+        entries = max(expected_distinct(self.sample.parts[k].entry_counts(self.sample.n_labels), self.times), features)
+        return features, min(entries, features * self.n_labels)
 
     def _prefixes(self, positions: tuple[int, ...]) -> float:
         """Return how many distinct beginnings of tuples there will be."""
@@ -208,50 +199,39 @@ _MAXIMUM_BIAS = 0.6  # times the standard deviation of a count in the sample, by
 _MAX_D = 512  # of Gaussian memories that are tried
 
 
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is for; the fields are parameters of `hammemo.planning.plan`."""
-
-    kernel: SiteKernel | None
-    vote: str
-    n_examples: int | None
-    n_labels: int | None
-    sample: int
-    random_state: int
-    confidence: float
-
-
 class Predictions:
     """The sample, what it says, and what is predicted of each memory that is tried on it.
 
     Parameters
     ----------
-    X, y
+    X, y, n_examples, n_labels, sample, confidence
         As in `hammemo.planning.plan`.
-    settings : PlanSettings
+    model : MemoryClassifier
+        With the kernel, the vote and the seed of all memories.
     """
 
-    def __init__(self, X: Any, y: Any, settings: PlanSettings) -> None:
+    def __init__(
+        self, X: Any, y: Any, model: Any, n_examples: int | None, n_labels: int | None, sample: int, confidence: float
+    ) -> None:
         self.X, self.y = token_array(X), label_array(y)
         if len(self.X) < 2 or len(self.X) != len(self.y):
             raise ValueError(f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels.")
-        self.n = len(self.X) if settings.n_examples is None else int(settings.n_examples)
+        self.n = len(self.X) if n_examples is None else int(n_examples)
         if self.n < len(self.X):
             raise ValueError(
-                f"n_examples={settings.n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
+                f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
             )
         self.is_all = self.n == len(self.X)
-        self.kernel, self.vote, self.confidence = settings.kernel, settings.vote, settings.confidence
-        self.seed = int(settings.random_state)
-        self.rng = np.random.default_rng([self.seed % 2**63, 9])
-        rows = self.rng.permutation(len(self.X))[: max(int(settings.sample), 2)]
+        self.model, self.confidence, seed = model, confidence, model.random_state
+        self.rng = np.random.default_rng([seed % 2**63, 9])
+        rows = self.rng.permutation(len(self.X))[: max(int(sample), 2)]
         self.examples = Examples.of(self.X[rows], self.y[rows])
         self.sampled = rows
-        self.sites = (self.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
-        self.sample = HashedSample(self.examples, self.sites, self.seed, self.n)
+        self.sites = (model.kernel or PositionalHamming()).resolve(self.examples.contexts.h)
+        self.sample = HashedSample(self.examples, self.sites, seed, self.n)
         self.notes: list[str] = []
         self._sketch: MemoryClassifier  # the Gaussian memory that was tried
-        self.n_labels = self._number_of_labels(settings.n_labels)
+        self.n_labels = self._number_of_labels(n_labels)
         self.sizes = Sizes(self.examples, self.sample, self.n_labels)
 
     def _number_of_labels(self, given: int | None) -> int:
@@ -272,8 +252,8 @@ class Predictions:
 
     def estimator(self, memory: Memory) -> MemoryClassifier:
         """Return an unfitted classifier with this memory."""
-        kernel = None if self.kernel is None else clone(self.kernel)
-        return MemoryClassifier(kernel, clone(memory), self.vote, self.seed)
+        estimator: MemoryClassifier = clone(self.model)
+        return estimator.set_params(memory=clone(memory))
 
     # Growths
 
@@ -283,18 +263,13 @@ class Predictions:
         return max(self.sample.m, min(self.n, GROWN_CELLS // len(self.sites.positions)))
 
     @cached_property
-    def _grower(self) -> Grower:
-        if self.grown_to < self.n:
-            self.notes.append(
-                f"Agreement was simulated with {self.grown_to:,} examples; intervals are wider for the rest."
-            )
-        return Grower(self.sample, self.grown_to)
-
-    @cached_property
     def trials(self) -> list[Trial]:
         """All growths; one where nothing is grown."""
-        number = GROWTHS if self.grown_to > self.sample.m else 1
-        return [self._grower.draw(self.rng, self.sites.weights, mean=self.vote == "mean") for _ in range(number)]
+        if self.grown_to < self.n:
+            grown = f"Agreement was simulated with {self.grown_to:,} examples"
+            self.notes.append(f"{grown}; intervals are wider for the rest.")
+        grower, number = Grower(self.sample, self.grown_to), GROWTHS if self.grown_to > self.sample.m else 1
+        return [grower.draw(self.rng, self.sites.weights, mean=self.model.vote == "mean") for _ in range(number)]
 
     # Memories
 
@@ -307,17 +282,15 @@ class Predictions:
             return Option(Exact(), Estimate(size, size, size, "counted"), certain, certain)
         largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
         if self.n > _FAR * self.sample.m:
-            self.notes.append(
-                f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, and too small."
-            )
+            far = f"The sample is less than 1/{_FAR} of the data"
+            self.notes.append(f"{far}: the size of the exact table is a guess, and too small.")
         found = self.sizes.exact(largest * self.n / self.sample.m)
         return Option(Exact(), found, certain, certain)
 
     def reserved(self, number: int) -> list[int]:
         """Return how many features each group of sites reserves where `number` are requested."""
-        return [
-            min(number, round(self.sample.features_in_group(group, self.n))) for group in range(len(self.sample.pooled))
-        ]
+        groups = range(len(self.sample.pooled))
+        return [min(number, round(self.sample.features_in_group(group, self.n))) for group in groups]
 
     def hashed(self, buckets: int, reserved: int) -> Option:
         """Return what is predicted of one hashed memory, from all growths."""
@@ -362,10 +335,8 @@ class Predictions:
             d -= 1
         rows = self.sampled[:2500]
         learnt, asked = rows[len(rows) // 5 :], rows[: len(rows) // 5]
-        exact, sketch = (
-            self.estimator(memory).fit(self.X[learnt], self.y[learnt]) for memory in (Exact(), Gaussian(d))
-        )
-        self._sketch = sketch
+        exact = self.estimator(Exact()).fit(self.X[learnt], self.y[learnt])
+        self._sketch = sketch = self.estimator(Gaussian(d)).fit(self.X[learnt], self.y[learnt])
         scores = np.sort(exact.class_scores(self.X[asked]), axis=1)
         clear = scores[:, -1] > scores[:, -2] if scores.shape[1] > 1 else np.ones(len(scores), bool)
         same = (sketch.predict(self.X[asked]) == exact.predict(self.X[asked]))[clear]

@@ -46,14 +46,9 @@ class Option:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
+        told = asdict(self)
         figures = ("state_bytes", "agreement", "certified", "queries_per_second")
-        values = {name: getattr(self, name) for name in figures}
-        return {
-            "memory": self.name,
-            "chosen": self.chosen,
-            "why": self.why,
-            **{name: None if value is None else asdict(value) for name, value in values.items()},
-        }
+        return {"memory": self.name, "chosen": self.chosen, "why": self.why, **{name: told[name] for name in figures}}
 
 
 @dataclass(frozen=True)
@@ -99,9 +94,8 @@ class Plan:
         return {**report, "options": [option.to_dict() for option in self.options]}
 
     def __str__(self) -> str:
-        header = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
-        rows = [header, *(_cells(option) for option in self.options)]
-        widths = [max(len(row[j]) for row in rows) for j in range(len(header))]
+        rows = [_COLUMNS, *(_cells(option) for option in self.options)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
         reasons = [f"{option.name}: {option.why}" for option in self.options]
         return "\n".join([self._title(), "", *lines, "", *reasons, *self.notes])
@@ -111,7 +105,7 @@ class Plan:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("", "memory", "state", "agreement (%)", "certified (%)", "queries per second", "why")
+        table = Table("", *_COLUMNS, "why")
         for option in self.options:
             table.add_row("→" if option.chosen else "", *(Text(cell) for cell in _cells(option)), Text(option.why))
         return Group(Text(self._title()), table, *(Text(note) for note in self.notes))
@@ -123,15 +117,13 @@ class Plan:
         )
 
 
+_COLUMNS = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
+
+
 def _cells(option: Option) -> tuple[str, ...]:
-    rate = option.queries_per_second
-    return (
-        option.name,
-        size_text(option.state_bytes.value),
-        _share_text(option.agreement),
-        "none" if option.certified is None else _share_text(option.certified),
-        "" if rate is None else f"{rate.value:,.0f}",
-    )
+    certified = "none" if option.certified is None else _share_text(option.certified)
+    rate = "" if option.queries_per_second is None else f"{option.queries_per_second.value:,.0f}"
+    return option.name, size_text(option.state_bytes.value), _share_text(option.agreement), certified, rate
 
 
 def _share_text(share: Estimate) -> str:
@@ -149,6 +141,6 @@ def size_text(size: float) -> str:
     >>> size_text(500), size_text(2048), size_text(3 * 2**20)
     ('500 B', '2.0 KiB', '3.00 MiB')
     """
-    return (
-        f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
-    )
+    if size >= 2**20:
+        return f"{size / 2**20:.2f} MiB"
+    return f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"

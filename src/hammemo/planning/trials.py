@@ -9,6 +9,7 @@ collisions, what it would answer and prove.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -20,15 +21,22 @@ from hammemo.memories.hashed.layout import hash_buckets
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
 from hammemo.memories.reader import proven
-from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_distinct, expected_features
+from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_features
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.random import Generator
+
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 
-ReadFeatures: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
+Reads: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
 """The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
+
+Grown: TypeAlias = "list[tuple[GrownSite, Words]]"
+"""The cells of each site, and the hashes of its features."""
 
 SHARE_DRAWS = 7
 """How often the labels' shares, which decide close calls and which a sample says only so well, are drawn in a trial."""
@@ -51,18 +59,14 @@ class HashedSample:
     """
 
     def __init__(self, examples: Examples, sites: Sites, seed: int, n: int) -> None:
-        self.sites = sites
-        self.seed = seed
-        self.m = len(examples)
+        self.sites, self.seed, self.m = sites, seed, len(examples)
         self.n = max(n, self.m)
         self.groups = site_groups(sites)
-        self._in_group: dict[tuple[int, int], float] = {}
+        self.features_in_group = cache(self._features_in_group)
         self.labels = examples.label_ranks
         self.label_counts = np.bincount(self.labels, minlength=len(examples.labels))
-        self.parts = [
-            _site_sample(hashes, held, self.labels)
-            for hashes, held in site_hashes(examples.contexts, sites, seed, None)
-        ]
+        found = site_hashes(examples.contexts, sites, seed, None)
+        self.parts = [_site_sample(hashes, held, self.labels) for hashes, held in found]
 
     @property
     def n_labels(self) -> int:
@@ -72,18 +76,11 @@ class HashedSample:
     @cached_property
     def pooled(self) -> list[tuple[Words, Ints]]:
         """The features of all sites of each group together, ascending, and their counts."""
-        pools = []
-        for group in range(max(self.groups) + 1):
-            parts = [part for part, own in zip(self.parts, self.groups, strict=True) if own == group]
-            words, place = np.unique(np.concatenate([part.words for part in parts]), return_inverse=True)
-            pools.append((words, np.bincount(place, np.concatenate([part.counts for part in parts])).astype(np.int64)))
-        return pools
+        return _pooled(self.groups, [(part.words, part.counts) for part in self.parts])
 
-    def features_in_group(self, group: int, n: int) -> float:
+    def _features_in_group(self, group: int, n: int) -> float:
         """Return how many distinct features all sites of a group together are expected to hold in n examples."""
-        if (group, n) not in self._in_group:
-            self._in_group[group, n] = expected_features(self.pooled[group][1], n / self.m)
-        return self._in_group[group, n]
+        return expected_features(self.pooled[group][1], n / self.m)
 
     def features_at(self, k: int, n: int) -> float:
         """Return how many distinct features site k is expected to hold in n examples.
@@ -100,13 +97,19 @@ class HashedSample:
         whole = self.features_in_group(self.groups[k], n)
         return float(np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words))))
 
-    def entries_at(self, k: int, n: int) -> float:
-        """Return how many distinct pairs of feature and label site k is expected to hold in n examples."""
-        return expected_distinct(self.parts[k].entry_counts(self.n_labels), n / self.m)
-
     def cells_at(self, k: int, n: int) -> int:
         """Return how many of n examples hold something at site k."""
         return max(round(len(self.parts[k].features) * n / self.m), len(self.parts[k].features))
+
+
+def _pooled(groups: Sequence[int], counted: list[tuple[Words, Ints]]) -> list[tuple[Words, Ints]]:
+    """Return for each group of sites all features of its sites, ascending, and how often each occurs."""
+    pools = []
+    for group in range(max(groups) + 1):
+        parts = [part for part, own in zip(counted, groups, strict=True) if own == group]
+        words, place = np.unique(np.concatenate([words for words, _ in parts]), return_inverse=True)
+        pools.append((words, np.bincount(place, np.concatenate([n for _, n in parts])).astype(np.int64)))
+    return pools
 
 
 def _site_sample(hashes: Words, held: Bools, labels: Ints) -> SiteSample:
@@ -121,20 +124,16 @@ class Grower:
         self.sample = sample
         self.n = max(n, sample.m)
         shares = sample.label_counts / sample.m
-        self._models = [
-            SiteModel(part, shares, sample.cells_at(k, self.n), sample.features_at(k, self.n))
-            for k, part in enumerate(sample.parts)
-        ]
+        sizes = [(sample.cells_at(k, self.n), sample.features_at(k, self.n)) for k in range(len(sample.parts))]
+        self._models = [SiteModel(part, shares, *size) for part, size in zip(sample.parts, sizes, strict=True)]
         self._vocabularies = [round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))]
 
-    def draw(self, rng: np.random.Generator, weights: Floats, *, mean: bool) -> Trial:
+    def draw(self, rng: Generator, weights: Floats, *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
         totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
-        words = [
-            rng.integers(0, 2**64, max(number - len(known), 0), dtype=np.uint64)
-            for number, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)
-        ]
+        unseen = [n - len(known) for n, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)]
+        words = [rng.integers(0, 2**64, max(number, 0), dtype=np.uint64) for number in unseen]
         sites = []
         for k, (model, group) in enumerate(zip(self._models, sample.groups, strict=True)):
             complete = len(model.sample.features) == sample.m
@@ -143,7 +142,7 @@ class Grower:
             sites.append((grown, np.concatenate([model.sample.words, self._new_words(k, new, words[group], rng)])))
         return Trial(sample, sites, totals, weights, rng, mean=mean)
 
-    def _new_words(self, k: int, number: int, unseen: Words, rng: np.random.Generator) -> Words:
+    def _new_words(self, k: int, number: int, unseen: Words, rng: Generator) -> Words:
         """Return hashes of features that are new to site k: those that other sites of its group hold, then others."""
         sample = self.sample
         words, counts = sample.pooled[sample.groups[k]]
@@ -173,24 +172,15 @@ class Trial:
     """One growth of a sample, and the exact classifier's answers to the sample's examples."""
 
     def __init__(
-        self,
-        sample: HashedSample,
-        sites: list[tuple[GrownSite, Words]],
-        label_totals: Ints,
-        weights: Floats,
-        rng: np.random.Generator,
-        *,
-        mean: bool,
+        self, sample: HashedSample, sites: Grown, label_totals: Ints, weights: Floats, rng: Generator, *, mean: bool
     ) -> None:
-        self.sample = sample
-        self.sites = sites
-        self.weights = weights
+        self.sample, self.sites, self.weights = sample, sites, weights
         n_queries = min(sample.m, max(1, _SCORE_NUMBERS // max(len(sites) * sample.n_labels, 1)))
         self.queries = np.sort(rng.permutation(sample.m)[:n_queries])
         self._asked = [self._asked_at(k, rng) for k in range(len(sites))]
         self._some_asked = [_every_fourth(read) for read in self._asked]
         self._divisor = self._divisors(label_totals) if mean else None
-        self._outcomes: dict[tuple[int, int, bool], Outcome] = {}
+        self.hashed = cache(self._hashed)
         self._shares = self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
         scores = _divided(self._exact_scores(), self._divisor)
         self.winners = scores.argmax(axis=1)
@@ -199,17 +189,11 @@ class Trial:
         self.unambiguous = np.broadcast_to(best[:, 1] > best[:, 0], self.winners.shape)
         self._reserved_order = self._order()
 
-    def hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
+    def _hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
         """Return what a hashed memory of this size would do; what it proves, only if asked for.
 
         Without proofs a quarter of the queries is used, which is enough to choose between memories.
         """
-        key = (buckets, reserved, certify)
-        if key not in self._outcomes:
-            self._outcomes[key] = self._tried(buckets, reserved, certify=certify)
-        return self._outcomes[key]
-
-    def _tried(self, buckets: int, reserved: int, *, certify: bool) -> Outcome:
         sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
         own = [np.sort(words[:reserved]) for words in self._reserved_order]
         scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
@@ -242,7 +226,7 @@ class Trial:
         same = (scores.argmax(axis=1) == winners)[self.unambiguous[asked]]
         return float(same.mean()) if len(same) else 1.0
 
-    def _share_draws(self, rng: np.random.Generator) -> list[Floats]:
+    def _share_draws(self, rng: Generator) -> list[Floats]:
         """Return factors by which the labels' shares, and with them all their counts, may differ from the sample's."""
         counts = np.maximum(self.sample.label_counts, 1e-3)
         return [rng.dirichlet(counts) * counts.sum() / counts for _ in range(SHARE_DRAWS)]
@@ -251,9 +235,7 @@ class Trial:
         n_labels = self.sample.n_labels
         return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(n_rows, n_labels)
 
-    def _read(
-        self, k: int, read: ReadFeatures, rows: Ints, table: Array, totals: Floats, below: int | None = None
-    ) -> None:
+    def _read(self, k: int, read: Reads, rows: Ints, table: Array, totals: Floats, below: int | None = None) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
         asked, (query, label, count) = read
         held = asked >= 0
@@ -278,7 +260,7 @@ class Trial:
             totals[query, label] -= self.weights[k] * count
         return totals
 
-    def _asked_at(self, k: int, rng: np.random.Generator) -> ReadFeatures:
+    def _asked_at(self, k: int, rng: Generator) -> Reads:
         """Return what each query reads at site k, and what grew from it."""
         part, (grown, _) = self.sample.parts[k], self.sites[k]
         m, n_labels = len(part.features), self.sample.n_labels
@@ -308,14 +290,9 @@ class Trial:
 
     def _order(self) -> list[Words]:
         """Return for each group of sites its features, the most frequent ones first, equals by hash."""
-        ordered = []
-        for group in range(max(self.sample.groups) + 1):
-            parts = [site for site, own in zip(self.sites, self.sample.groups, strict=True) if own == group]
-            counts = [np.bincount(grown.features, minlength=grown.n_features) for grown, _ in parts]
-            words, place = np.unique(np.concatenate([words for _, words in parts]), return_inverse=True)
-            totals = np.bincount(place, np.concatenate(counts))
-            ordered.append(words[np.lexsort((words, -totals))][: int((totals > 0).sum())])
-        return ordered
+        counted = [(words, np.bincount(grown.features, minlength=grown.n_features)) for grown, words in self.sites]
+        pools = _pooled(self.sample.groups, counted)
+        return [words[np.lexsort((words, -totals))][: int((totals > 0).sum())] for words, totals in pools]
 
 
 def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buckets: int) -> Ints:
@@ -327,7 +304,7 @@ def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buc
     return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
 
 
-def _every_fourth(read: ReadFeatures) -> ReadFeatures:
+def _every_fourth(read: Reads) -> Reads:
     asked, (query, label, count) = read
     kept = query % 4 == 0
     return asked[::4], (query[kept] // 4, label[kept], count[kept])

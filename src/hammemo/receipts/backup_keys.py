@@ -53,7 +53,7 @@ class BackupKey:
         held = strict.check_names(given, cls.__dataclass_fields__, "a backup")
         position = held["position"]
         return cls(
-            bytes.fromhex(strict.check_hex(held["secret"], "the key of a backup")),
+            strict.check_secret(held["secret"], "the key of a backup"),
             strict.check_time(held["made"], "the time of a backup"),
             strict.check_time(held["expires"], "the expiry of a backup"),
             strict.check_line(held["model"], "the model of a backup"),

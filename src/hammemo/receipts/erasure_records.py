@@ -130,9 +130,8 @@ def needed_records(records: Iterable[ErasedSubject], backups: Iterable[BackupKey
     newest = {(one.op, one.database): one for one in records}
     held, listed = dict[str, set[int]](), list(backups)
     for one in newest.values():
-        held.setdefault(one.op, set()).update(
-            i for i, backup in enumerate(listed) if one.is_in(backup.database, backup.position)
-        )
+        inside = {i for i, backup in enumerate(listed) if one.is_in(backup.database, backup.position)}
+        held.setdefault(one.op, set()).update(inside)
     return [one for one in newest.values() if not listed or len(held[one.op]) < len(listed)]
 
 

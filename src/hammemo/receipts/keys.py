@@ -24,18 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo._lazy import needed
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
+from hammemo.receipts import strict_json as strict
 from hammemo.receipts.backup_keys import BackupKey
 from hammemo.receipts.erasure_records import MODEL_BYTES, keep_records, needed_records, read_records, records_size
-from hammemo.receipts.strict_json import (
-    canonical,
-    check_hex,
-    check_line,
-    check_names,
-    check_number,
-    check_time,
-    now,
-    read_object,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -129,7 +120,7 @@ class Keys:
 
     def expired(self) -> list[str]:
         """Return the names of backups that have expired."""
-        return [name for name, key in self.backups.items() if key.expires <= now()]
+        return [name for name, key in self.backups.items() if key.expires <= strict.now()]
 
     def encoded(self) -> bytes:
         """Return the text of a key file: it holds the secrets."""
@@ -139,7 +130,7 @@ class Keys:
             held["backups"] = {name: key.to_json() for name, key in self.backups.items()}
         if self.erased:
             held["erased"] = dict(self.erased)
-        text = canonical(held | {"signing": self.signing.hex(), "hashing": self.hashing.hex()}) + b"\n"
+        text = strict.canonical(held | {"signing": self.signing.hex(), "hashing": self.hashing.hex()}) + b"\n"
         if len(text) > _MAX_FILE_BYTES:  # refused here, because it could not be read again
             raise ValueError(
                 f"The key file would have {len(text):,} bytes, and at most {_MAX_FILE_BYTES:,} can be read: let old "
@@ -150,31 +141,28 @@ class Keys:
     @classmethod
     def decoded(cls, text: bytes) -> Keys:
         """Return the keys in the text of a key file; ValueError, which shows no secret, if it is none."""
-        held = read_object(text.removesuffix(b"\n"), _MAX_FILE_BYTES)
+        held = strict.read_object(text.removesuffix(b"\n"), _MAX_FILE_BYTES)
         backups, erased = held.pop("backups", {}), held.pop("erased", {})
-        check_names(held, ("format", "version", "named", "signing", "hashing"), "it")
+        strict.check_names(held, ("format", "version", "named", "signing", "hashing"), "it")
         if held["format"] != FORMAT or held["version"] != VERSION:
             raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
-        if not isinstance(held["named"], dict) or not isinstance(backups, dict):
-            raise ValueError("its named keys or those of backups are not a JSON object")
-        if not isinstance(erased, dict):
-            raise ValueError("its sizes of records of erasures are not a JSON object")
-        named = {check_line(name, "the name of a key"): _named_key(key, name) for name, key in held["named"].items()}
-        signing, hashing = (bytes.fromhex(check_hex(held[name], f"its {name} key")) for name in ("signing", "hashing"))
-        listed = {check_line(name, "the name of a backup"): BackupKey.from_json(key) for name, key in backups.items()}
-        sizes = {
-            check_hex(model, "the id of a model", MODEL_BYTES): check_number(size, "the size of records of erasures")
-            for model, size in erased.items()
-        }
-        return cls(signing, hashing, named, listed, sizes)
+        if not all(isinstance(part, dict) for part in (held["named"], backups, erased)):
+            raise ValueError("its named keys, those of backups or its sizes of records are not a JSON object")
+        signing, hashing = (strict.check_secret(held[name], f"its {name} key") for name in ("signing", "hashing"))
+        for name in (*held["named"], *backups):
+            strict.check_line(name, "the name of a key")
+        named = {name: _named_key(key, name) for name, key in held["named"].items()}
+        listed = {name: BackupKey.from_json(key) for name, key in backups.items()}
+        models = [strict.check_hex(model, "the id of a model", MODEL_BYTES) for model in erased]
+        sizes = [strict.check_number(size, "the size of records of erasures") for size in erased.values()]
+        return cls(signing, hashing, named, listed, dict(zip(models, sizes, strict=True)))
 
 
 def _named_key(given: Any, name: str) -> NamedKey:
-    held = check_names(given, ("key", "expires"), f"the key {name!r}")
-    expires = held["expires"]
-    if expires is not None:
-        check_time(expires, f"the expiry of the key {name!r}")
-    return NamedKey(bytes.fromhex(check_hex(held["key"], f"the key {name!r}")), expires)
+    held = strict.check_names(given, ("key", "expires"), f"the key {name!r}")
+    if held["expires"] is not None:
+        strict.check_time(held["expires"], f"the expiry of the key {name!r}")
+    return NamedKey(strict.check_secret(held["key"], f"the key {name!r}"), held["expires"])
 
 
 def read_keys(path: str | os.PathLike[str]) -> Keys:
@@ -223,26 +211,23 @@ def drop_expired(path: str | os.PathLike[str]) -> list[str]:
 def drop_unneeded_records(path: str | os.PathLike[str], keys: Keys) -> None:
     """Drop the records of erasures that all backups of their models hold; those of a damaged file stay."""
     for model in keys.erased:
-        with suppress(ValueError):
+        with suppress(ValueError), locked(path):
             _drop_unneeded_records(path, model)
 
 
 def _drop_unneeded_records(path: str | os.PathLike[str], model: str) -> None:
-    with locked(path):
-        found = list(read_records(path, model))
-        kept = needed_records(found, read_keys(path).backups_of(model))
-        is_whole = records_size(path, model) >= read_keys(path).erased.get(model, 0)
-        if is_whole and len(kept) < len(
-            found
-        ):  # the key file comes first: records that are longer than it says lack nothing
-            change_keys(path, lambda keys: keys.with_erased(model, 0))
-            keep_records(path, model, kept)
-            change_keys(path, lambda keys: keys.with_erased(model, records_size(path, model)))
+    known, found = read_keys(path), list(read_records(path, model))
+    kept = needed_records(found, known.backups_of(model))
+    if len(kept) < len(found) and records_size(path, model) >= known.erased.get(model, 0):
+        # the key file comes first: records that are longer than it says lack nothing
+        change_keys(path, lambda keys: keys.with_erased(model, 0))
+        keep_records(path, model, kept)
+        change_keys(path, lambda keys: keys.with_erased(model, records_size(path, model)))
 
 
 def public_key_of(text: bytes) -> str:
     """Return the public key in a text of hexadecimal digits, as ``hammemo keys public`` prints it."""
-    return check_hex(text.decode("latin-1").strip(), "the public key")
+    return strict.check_hex(text.decode("latin-1").strip(), "the public key")
 
 
 def is_signed(public_key: str, message: bytes, signature: bytes) -> bool:

@@ -94,19 +94,17 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""
+        head = {"format": FORMAT, "version": VERSION, "request": self.request}
+        tail = {"processor": self.processor, "previous": self.previous, "time": self.time}
         return {
-            "format": FORMAT,
-            "version": VERSION,
-            "request": self.request,
+            **head,
             "before": {"version": self.version_before, "keyed_digest": self.digest_before},
             "after": {"version": self.version_after, "digest": self.digest_after, "parts": dict(self.parts_after)},
             "removed": {"rows": self.rows, "labels": self.labels, "keyed_hash": self.rows_hash},
             "refitted": {"layout": self.layout_refitted, "weights": self.weights_refitted},
             "backups": [{"name": name, "expires": expires} for name, expires in self.backups],
             "libraries": dict(self.libraries),
-            "processor": self.processor,
-            "previous": self.previous,
-            "time": self.time,
+            **tail,
         }
 
     @classmethod
@@ -178,15 +176,13 @@ class SignedReceipt:
 
     def verify(self, public_key: str | None = None) -> bool:
         """Return whether the signature is right and, with a public key that you know, made by its holder."""
-        if public_key is not None and public_key != self.public_key:
-            return False
-        return is_signed(self.public_key, _message(self.receipt), bytes.fromhex(self.signature))
+        is_theirs = public_key in (None, self.public_key)
+        return is_theirs and is_signed(self.public_key, _message(self.receipt), bytes.fromhex(self.signature))
 
     def encoded(self) -> bytes:
         """Return one line of JSON, in canonical form, without the line end."""
-        return strict.canonical(
-            {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
-        )
+        held = {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
+        return strict.canonical(held)
 
     @classmethod
     def decoded(cls, line: bytes) -> SignedReceipt:
@@ -225,20 +221,15 @@ def _message(receipt: Receipt) -> bytes:
 def _checked_libraries(given: Any) -> dict[str, str]:
     if not isinstance(given, dict) or not 1 <= len(given) <= 32:
         raise ValueError("libraries is not a JSON object of 1 to 32 versions")
-    return {
-        strict.check_line(name, "a library", 64): strict.check_line(found, "a version", 64)
-        for name, found in given.items()
-    }
+    for text in (*given, *given.values()):
+        strict.check_line(text, "a library or its version", 64)
+    return dict(given)
 
 
 def _checked_backups(given: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list) or len(given) > _MAX_BACKUPS:
         raise ValueError(f"backups is not a list of at most {_MAX_BACKUPS:,}")
     listed = [strict.check_names(backup, ("name", "expires"), "a backup") for backup in given]
-    return tuple(
-        (
-            strict.check_line(backup["name"], "the name of a backup"),
-            strict.check_time(backup["expires"], "the expiry of a backup"),
-        )
-        for backup in listed
-    )
+    names = [strict.check_line(backup["name"], "the name of a backup") for backup in listed]
+    ends = [strict.check_time(backup["expires"], "the expiry of a backup") for backup in listed]
+    return tuple(zip(names, ends, strict=True))

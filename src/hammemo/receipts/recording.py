@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +18,6 @@ from hammemo.receipts.strict_json import now as time_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
 
     from hammemo.models.learners import Learner
     from hammemo.receipts.keys import Keys
@@ -52,13 +51,9 @@ class Moment:
         check_is_fitted(model)
         now = model.now()
         state = now.state
-        return cls(
-            getattr(now, "version_", 0) if version is None else version,
-            part_digests(now, state),
-            state.n_examples,
-            frozenset(state.memory.labels.tolist()) if isinstance(state, ModelState) else frozenset(),
-            state.refitted,
-        )
+        number = getattr(now, "version_", 0) if version is None else version
+        labels = state.memory.labels.tolist() if isinstance(state, ModelState) else ()
+        return cls(number, part_digests(now, state), state.n_examples, frozenset(labels), state.refitted)
 
     @property
     def digest(self) -> str:

@@ -88,6 +88,11 @@ def check_hex(given: Any, what: str, n_bytes: int = 32) -> str:
     return given
 
 
+def check_secret(given: Any, what: str) -> bytes:
+    """Return 32 bytes that are written in lowercase hexadecimal digits."""
+    return bytes.fromhex(check_hex(given, what))
+
+
 def check_time(given: Any, what: str) -> str:
     """Return a time in UTC, such as 2026-11-17T08:00:00Z."""
     if not isinstance(given, str) or not _TIME.fullmatch(given):

@@ -24,7 +24,7 @@ from hammemo.models.sync import compared
 from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hammemo.models.learners import Learner
 
@@ -122,12 +122,12 @@ def check_rows(model: Learner, rows: Any) -> Check:
         fresh.refit(rows=pairs)
     else:
         _refit_nothing(fresh)
-    if _same(model, fresh):
-        return _proven(model)
-    counted: Any = _emptied(model)
-    for X, y in pairs:
-        counted.partial_fit(X, y, choose=False)
-    found = _lesser(model, fresh, counted)
+
+    def count(counted: Any) -> None:
+        for X, y in pairs:
+            counted.partial_fit(X, y, choose=False)
+
+    found = _checked(model, fresh, count)
     return _with_difference(found, model, pairs) if found.result is Result.REFUTED else found
 
 
@@ -140,10 +140,7 @@ def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]])
 
 
 def check_documents(
-    model: MemoryClassifier,
-    documents: Iterable[Any],
-    classes: Sequence[Any] | None = None,
-    cases: Iterable[Any] | None = None,
+    model: MemoryClassifier, documents: Any, classes: Sequence[Any] | None = None, cases: Iterable[Any] | None = None
 ) -> Check:
     """Compare a model of documents with one that is made of the documents that should remain.
 
@@ -174,19 +171,18 @@ def check_documents(
         assert model.state.store is not None
         take_state(model, model.state.but(store=model.state.store.with_kept(kept.without_cases())))
         ids = None
-    fresh, counted = _emptied(model), _emptied(model)
-    if documents:
-        h, cutting = model.sites_.h, known_cutting(model.state)
-        cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad, "cases": ids}
-        fresh = clone(model)
-        fresh.random_state = model.memory_.seed
-        fresh.fit_stream(documents, h, **cut)
-        fresh.random_state = model.random_state
-        take_state(fresh, fresh.state.but(label_dtype=model.label_dtype_))
-        counted.partial_fit_stream(documents, h, **cut)
-    else:
+    if not documents:
+        fresh = _emptied(model)
         _refit_nothing(fresh)
-    return _proven(model) if _same(model, fresh) else _lesser(model, fresh, counted)
+        return _checked(model, fresh, lambda _: None)
+    h, cutting = model.sites_.h, known_cutting(model.state)
+    cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad, "cases": ids}
+    fresh = clone(model)
+    fresh.random_state = model.memory_.seed
+    fresh.fit_stream(documents, h, **cut)
+    fresh.random_state = model.random_state
+    take_state(fresh, fresh.state.but(label_dtype=model.label_dtype_))
+    return _checked(model, fresh, lambda counted: counted.partial_fit_stream(documents, h, **cut))
 
 
 def check_receipts(
@@ -260,17 +256,14 @@ def _compared(model: Learner, other: Learner) -> dict[str, bool]:
     return {part: digest == theirs[part] for part, digest in mine.items()}
 
 
-def _same(model: Learner, other: Learner) -> bool:
-    return all(_compared(model, other).values())
-
-
-def _proven(model: Learner) -> Check:
-    return Check(Result.PROVEN, model.state.n_examples, dict.fromkeys(part_digests(model, model.state), True))
-
-
-def _lesser(model: Learner, fresh: Learner, counted: Learner) -> Check:
-    """Return what is proven of a model that is not equal to the fresh one."""
-    same, sums, kept = _compared(model, fresh), _compared(model, counted), model.state.kept
+def _checked(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check:
+    """Return what is proven by a fresh model or, where it differs, by the rows that are counted under the layout."""
+    same, kept = _compared(model, fresh), model.state.kept
+    if all(same.values()):
+        return Check(Result.PROVEN, model.state.n_examples, same)
+    counted: Any = _emptied(model)
+    count(counted)
+    sums = _compared(model, counted)
     if not all(sums[part] for part in _SUMS):
         _refuse_rounding(model.state.memory)
         different = {part: sums[part] for part in _SUMS}
