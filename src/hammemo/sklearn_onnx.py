@@ -137,7 +137,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> OnnxValue:
     """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
     parts = [(given, j) for given in inputs for j in range(given.type.shape[1])]
-    columns = [(given, ops.column(ops.given(given.full_name), j)) for given, j in parts]
+    columns = [(given, ops.given(given.full_name)[:, j]) for given, j in parts]
     if len(columns) != len(graph.rows.kinds):
         raise ValueError(f"The model was fitted on {len(graph.rows.kinds)} columns; the graph is given {len(columns)}.")
     values, places = [], []
@@ -148,7 +148,7 @@ def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[An
         if kind == ColumnKind.NAMES:
             places.append(ops.listed(column, graph.rows.tokens, strings=True))
         else:
-            values.append(ops.floats(column))
+            values.append(column.double())
     found: OnnxValue = graph.scores(ops, values, places)
     return found
 
@@ -169,7 +169,7 @@ def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j
         return ops.listed(ops.node("Cast", [name], to=TensorProto.INT64), tokens, strings=False)
     if isinstance(kind, _FLOATS):
         single = isinstance(kind, kinds.FloatTensorType)
-        return _places_of_floats(ops, ops.floats(name), tokens, missing, given.raw_name if single else None, j)
+        return _places_of_floats(ops, name.double(), tokens, missing, given.raw_name if single else None, j)
     raise TypeError(f"{given.raw_name!r} is a {type(kind).__name__}: tokens are strings, integers or floats.")
 
 

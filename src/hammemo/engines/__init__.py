@@ -22,7 +22,7 @@ from sklearn.base import clone
 from hammemo.engines.jobs import GroupObserver, GroupReport, Job, described
 from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.tables import Front, fit_rows
-from hammemo.memories import Hashed, Memory
+from hammemo.memories import Hashed
 from hammemo.models.editing import edit
 from hammemo.models.names import is_auto
 from hammemo.models.regressor import MemoryRegressor
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]
@@ -108,28 +107,23 @@ def fit_documents(
     template = state.memory.empty_like()
     kept = None if state.store is None else state.store.emptied()
     groups = machines.groups(source)
-    manifest = described(
-        source,
-        groups,
-        kept,
-        tokens=source.tokens,
-        column=source.column,
-        h=int(h),
-        short=short,
-        pad=pad,
-        classes=None if labels is None else labels.tolist(),
-        memory=type(template).__name__,
-        layout=template.fingerprint(),
-    )
-    job = Job(template, replace(source, files=()), h, short, pad, labels, machines.checkpoint(manifest), kept)
+    reading = {"tokens": source.tokens, "column": source.column, "h": int(h), "short": short, "pad": pad}
+    declared = None if labels is None else labels.tolist()
+    learning = {"classes": declared, "memory": type(template).__name__, "layout": template.fingerprint()}
+    manifest = described(source, groups, kept, **reading, **learning)
+    saved, reader = machines.checkpoint(manifest), replace(source, files=())
+    job = Job(template, reader, h, short, pad, labels, checkpoint=saved, kept=kept)
     tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
-    kind = _local_kind(template, source, block)
+    compiled = isinstance(template, Hashed) and template.is_compiled
+    numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
+    kind = "threads" if compiled and numbers else "processes"
     memory, work = machines.count(job, groups, state.memory, manifest, tell, kind)
     if labels is not None:
         memory.declare(labels)
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
-    cutting, sample = Cutting(short, pad), _examples_of(block, labels)
+    examples = block.examples()  # the sample is part of the source, so all of them are stored
+    cutting, sample = Cutting(short, pad), examples if labels is None else examples.only(labels)
     settings = model.settings()
     edit(model, lambda _: with_counted_stream(settings, state, memory, tell.kept, cutting, sample))
     machines.finish(model, work)
@@ -193,27 +187,13 @@ def fit_table(
     source = open_table(table)
     numeric = estimator.numeric if isinstance(estimator.numeric, str) else tuple(estimator.numeric)
     names = None if columns is None else tuple(columns)
-    schema = TableSchema(label, names, source.header, source.delimiter, estimator.missing, numeric=numeric)
-    schema = replace(schema, is_target=is_target)
-    if layout is not None:
-        schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
-    model, _ = fit_rows(estimator, source, schema, machines, classes=classes, layout=layout)
-    return model
-
-
-def _examples_of(block: Block, labels: Vocabulary | None) -> Examples:
-    """Return the examples of the sample of a source: it is part of the source, so all of them are stored."""
-    examples = block.examples()
-    return examples if labels is None else examples.only(labels)
+    kinds = "" if layout is None else kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
+    reading = (source.header, source.delimiter, estimator.missing, kinds)
+    schema = TableSchema(label, names, *reading, numeric=numeric, is_target=is_target)
+    return fit_rows(estimator, source, schema, machines, classes=classes, layout=layout)[0]
 
 
 def _frequent(block: Block, number: int) -> Array:
     """Return the most frequent targets of a block; among equals those that come first in canonical order."""
     labels = most_frequent_labels(block.tokens[block.targets()], number)
     return np.array(labels, None if block.tokens.dtype.kind in "iub" else object)
-
-
-def _local_kind(template: Memory, source: Source, block: Block) -> str:
-    compiled = isinstance(template, Hashed) and template.is_compiled
-    numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
-    return "threads" if compiled and numbers else "processes"

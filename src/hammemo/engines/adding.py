@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -28,7 +28,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.segment_files import SegmentFacts, open_segment
-from hammemo.memories.exact import CountTable, Segment, SiteRows, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact import Segment, SiteRows, View, added_rows, rank_before, used_arrays
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
 """Calls a function with each of some arguments, anywhere, and yields what it returns in their order."""
+
+Runs: TypeAlias = tuple[SegmentFacts, ...]
+Names: TypeAlias = tuple[Vocabulary, Vocabulary]
+"""All tokens and all labels of some runs."""
 
 FAN_IN: Final = 16
 """How many runs are brought together to one."""
@@ -53,7 +57,7 @@ class Band(NamedTuple):
 
     first: int
     stop: int
-    runs: tuple[SegmentFacts, ...]
+    runs: Runs
 
     def cut(self) -> list[tuple[int, int]]:
         """Return up to `FAN_IN` bands that this one consists of."""
@@ -63,10 +67,7 @@ class Band(NamedTuple):
 
 
 def brought_together(
-    band: Band,
-    add: Callable[[int, int, tuple[SegmentFacts, ...]], SegmentFacts],
-    spread: Spread,
-    expect: Callable[[int], None],
+    band: Band, add: Callable[[int, int, Runs], SegmentFacts], spread: Spread, expect: Callable[[int], None]
 ) -> list[Band]:
     """Return bands of no more than `MAX_RUNS` runs each, which `add` writes; `expect` is told of this many tasks."""
     done, waiting = list[Band](), [band]
@@ -82,7 +83,7 @@ def brought_together(
     return sorted(done, key=lambda one: one.first)
 
 
-def _by_fan_in(runs: tuple[SegmentFacts, ...]) -> Iterator[tuple[SegmentFacts, ...]]:
+def _by_fan_in(runs: Runs) -> Iterator[Runs]:
     return (runs[first : first + FAN_IN] for first in range(0, len(runs), FAN_IN))
 
 
@@ -115,9 +116,7 @@ class Adder:
         """Return a run; its pages were checked when it was found, or it was written by this call."""
         return open_segment(self.folder, run, self.sites, verify=False, scanned=True)
 
-    def arrays(
-        self, runs: Sequence[SegmentFacts], first: Token | None, stop: Token | None, *, packed: bool | None
-    ) -> dict[str, Array]:
+    def arrays(self, runs: Runs, first: Token | None, stop: Token | None, *, packed: bool | None) -> dict[str, Array]:
         """Return the arrays of the segment with the sum of runs from one token to before another; None: no end."""
         names = self._names(runs)
         low = 0 if first is None else rank_before(names[0], first)
@@ -127,7 +126,7 @@ class Adder:
         rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
         return used_arrays(rows, *names, packed=packed)
 
-    def _names(self, runs: Sequence[SegmentFacts]) -> tuple[Vocabulary, Vocabulary]:
+    def _names(self, runs: Runs) -> Names:
         """Return the tokens and the labels of runs; the last answer is kept, as a band is needed many times."""
         key = (self.folder, tuple(run.checksum for run in runs))
         known = _last_names.get(key)
@@ -141,15 +140,13 @@ class Adder:
             _last_names[key] = known
         return known
 
-    def _pieces(
-        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
-    ) -> list[int]:
+    def _pieces(self, runs: Runs, names: Names, first: int, stop: int) -> list[int]:
         """Return where to cut a range, so that an eighth of the memory holds what all runs say of a piece.
 
         The largest run stands for all. Each piece opens every run again, so they are as few as the memory allows.
         """
         largest = max(runs, key=lambda run: run.entries)
-        held = [rows for site in self._held([largest], names, first, stop) for _, rows in site]
+        held = [rows for site in self._held((largest,), names, first, stop) for _, rows in site]
         size = sum(a.nbytes for rows in held for a in (rows.tuples, rows.lengths, rows.labels, rows.counts))
         whole = size * sum(run.entries for run in runs) / max(largest.entries, 1)
         entries = np.zeros(stop - first)
@@ -159,9 +156,7 @@ class Adder:
         shares = np.linspace(0, entries.sum(), n_pieces + 1)[1:-1]
         return sorted({first, *(first + np.searchsorted(np.cumsum(entries), shares)).tolist(), stop})
 
-    def _held(
-        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
-    ) -> list[list[tuple[int, SiteRows]]]:
+    def _held(self, runs: Runs, names: Names, first: int, stop: int) -> list[list[tuple[int, SiteRows]]]:
         """Return the rows of each site in a range of keys, of each run, in little room."""
         held: list[list[tuple[int, SiteRows]]] = [[] for _ in self.sites.positions]
         for run in runs:
@@ -171,9 +166,7 @@ class Adder:
                 held[k].append((1, _narrowed(rows)))
         return held
 
-    def _summed(
-        self, runs: Sequence[SegmentFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
-    ) -> list[SiteRows]:
+    def _summed(self, runs: Runs, names: Names, first: int, stop: int) -> list[SiteRows]:
         """Return the rows of each site in a range of keys, added up over all runs."""
         held, summed, most = self._held(runs, names, first, stop), [], self.most_entries() // 2
         for k, site in enumerate(self.sites.positions):
@@ -188,7 +181,7 @@ class Adder:
         return summed
 
 
-_last_names: dict[Any, tuple[Vocabulary, Vocabulary]] = {}
+_last_names: dict[Any, Names] = {}
 
 
 def memory_limit() -> int:
@@ -219,24 +212,3 @@ def _in_memory(names: Vocabulary) -> Vocabulary:
 def _narrowed(rows: SiteRows) -> SiteRows:
     """Return rows in little room."""
     return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
-
-
-def even_cuts(table: CountTable, parts: int) -> list[Token]:
-    """Return at most ``parts - 1`` tokens, ascending, that cut a table into parts of about as many entries.
-
-    Examples
-    --------
-    >>> from hammemo import MemoryClassifier
-    >>> from hammemo.memories import Exact
-    >>> from hammemo.engines.adding import even_cuts
-    >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"], ["c", "e"]], ["x", "y", "x"]).memory_
-    >>> even_cuts(memory.table(), 2)
-    ['d']
-    """
-    first = np.concatenate([known.rows()[:, 0] for known in table.tuples])
-    weights = np.bincount(first, weights=table.row_lengths, minlength=len(table.vocabulary))
-    before = np.cumsum(weights) - weights
-    goals = weights.sum() * np.arange(1, parts) / parts
-    places = np.unique(np.searchsorted(before, goals))
-    tokens = table.vocabulary.tolist()
-    return [tokens[place] for place in places.tolist() if 0 < place < len(tokens)]

@@ -20,22 +20,23 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import safetensors.numpy
 from sklearn.base import clone
 
 from hammemo.files.atomic import write_file
-from hammemo.sources.formats import file_system
+from hammemo.sources.formats import file_system, located
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import Block, stream_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hammemo._arrays.types import Array
     from hammemo.memories import Memory
@@ -85,26 +86,21 @@ class Checkpoint:
         return hashlib.blake2b(body, digest_size=_DIGEST, key=f"{self.job}:{group}".encode()).digest()
 
 
-def open_checkpoint(where: str, job: Mapping[str, Any]) -> Checkpoint:
+def open_checkpoint(where: str, job: Manifest) -> Checkpoint:
     """Return the checkpoint of a job in a folder, made if need be, or refuse a folder that belongs to another job."""
-    if "://" in where:
-        from pyarrow.fs import FileSystem
-
-        base, path = where, FileSystem.from_uri(where)[1]
-    else:
-        base, path = "", os.path.abspath(where)
-    system = file_system(base)
-    text = json.dumps(dict(job), indent=2)
+    base, path = located(where)
+    path = path if base else os.path.abspath(path)
+    system, text = file_system(base), json.dumps(dict(job), indent=2)
     try:
         with system.open_input_file(f"{path}/manifest.json") as stream:
-            _compare(where, json.loads(stream.read()), dict(job))
+            _compare(where, json.loads(stream.read()), job)
     except FileNotFoundError:
         system.create_dir(path, recursive=True)
         _write(base, f"{path}/manifest.json", text.encode())
     return Checkpoint(base, path, hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 
-def _compare(where: str, there: Any, here: dict[str, Any]) -> None:
+def _compare(where: str, there: Any, here: Manifest) -> None:
     held = there if isinstance(there, dict) else {}
     for name, value in here.items():
         if held.get(name) != value:
@@ -116,14 +112,22 @@ def _compare(where: str, there: Any, here: dict[str, Any]) -> None:
 
 def _write(base: str, place: str, data: bytes) -> None:
     system = file_system(base)
-    if system.type_name != "local":  # an object appears when it is whole
-        with system.open_output_stream(place) as stream:
+    if system.type_name == "local":
+        write_file(place, [data])
+    else:
+        with system.open_output_stream(place) as stream:  # an object appears when it is whole
             stream.write(data)
-        return
-    write_file(place, [data])
 
 
-Arrays = dict[str, "Array"]
+Arrays: TypeAlias = dict[str, "Array"]
+Shards: TypeAlias = "tuple[Shard, ...]"
+Groups: TypeAlias = Sequence[Shards]
+"""The shards of a source in groups, one task each."""
+Manifest: TypeAlias = "Mapping[str, Any]"
+"""What must be the same for a group's state to be used again."""
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with (tasks done, tasks)."""
+OnReport: TypeAlias = Callable[["GroupReport"], None]
 
 
 def pack(memory: Memory) -> Arrays:
@@ -144,6 +148,16 @@ def unpack(template: Memory, arrays: Mapping[str, Array]) -> Any:
     """
     copies = {name: np.array(array) for name, array in arrays.items()}
     return clone(template).restore(copies, template.sites, template.seed)
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
+    """Return arrays under names that begin so."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def with_prefix(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
+    """Return the arrays whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 Piece = TypeVar("Piece")
@@ -186,10 +200,11 @@ class GroupReport:
     kept: Arrays | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
 class GroupJob(ABC):
     """All that a task must know except which shards are its own: what is learnt, and how.
 
-    Attributes
+    Parameters
     ----------
     template : Memory
         Empty, its layout settled.
@@ -200,34 +215,34 @@ class GroupJob(ABC):
     """
 
     template: Memory
-    checkpoint: Checkpoint | None
-    kept: ModelStore | None
+    checkpoint: Checkpoint | None = field(default=None, kw_only=True)
+    kept: ModelStore | None = field(default=None, kw_only=True)
 
     @abstractmethod
-    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Any]:
+    def pieces(self, shards: Shards, tally: GroupTally) -> Iterator[Any]:
         """Yield what the shards of one group hold, some at a time, and count it."""
 
     @abstractmethod
     def add(self, memory: Memory, pieces: Iterable[Any]) -> None:
         """Store such pieces."""
 
-    def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
+    def learn(self, group: int, shards: Shards) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
         tally = GroupTally(self.kept)
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
-            kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
-            memory: Memory = unpack(self.template, known)
+            kept = with_prefix(_KEPT, known) or None
+            state = {name: array for name, array in known.items() if not name.startswith(_KEPT)}
+            memory: Memory = unpack(self.template, state)
         else:
             memory = self.template.empty_like()
             self.add(memory, self.pieces(shards, tally))
             kept = None if tally.kept is None else tally.kept.packed()
             if self.checkpoint is not None:
-                named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
-                self.checkpoint.write(group, {**pack(memory), **named})
+                self.checkpoint.write(group, {**pack(memory), **prefixed(_KEPT, kept or {})})
         return memory, tally.report(group, shards, kept, resumed=known is not None)
 
-    def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
+    def learn_packed(self, group: int, shards: Shards) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
         memory, report = self.learn(group, shards)
         return pack(memory), report
@@ -249,16 +264,13 @@ class Job(GroupJob):
         Learn only windows with these targets.
     """
 
-    template: Memory
     source: Source
     h: int
     short: str
     pad: Any
     labels: Vocabulary | None
-    checkpoint: Checkpoint | None = None
-    kept: ModelStore | None = None
 
-    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Block]:
+    def pieces(self, shards: Shards, tally: GroupTally) -> Iterator[Block]:
         """Yield the blocks of documents."""
         way = Way.of(Cutting(self.short, self.pad), self.labels)  # type: ignore[arg-type]
         for shard in shards:
@@ -292,19 +304,12 @@ class GroupTally:
                 return
             yield piece
 
-    def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
+    def report(self, group: int, shards: Shards, kept: Arrays | None, *, resumed: bool) -> GroupReport:
         """Return what learning the group took since this tally was begun."""
-        return GroupReport(
-            group=group,
-            tokens=self.tokens,
-            source_bytes=sum(shard.stop - shard.start for shard in shards),
-            seconds=time.perf_counter() - self._started,
-            reading_seconds=self.seconds,
-            cpu_seconds=time.thread_time() - self._spent,
-            peak_bytes=peak_memory(),
-            resumed=resumed,
-            kept=kept,
-        )
+        source_bytes = sum(shard.stop - shard.start for shard in shards)
+        seconds, cpu_seconds = time.perf_counter() - self._started, time.thread_time() - self._spent
+        took = (seconds, self.seconds, cpu_seconds, peak_memory())
+        return GroupReport(group, self.tokens, source_bytes, *took, resumed, kept)
 
 
 def peak_memory() -> int:
@@ -316,20 +321,12 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def described(
-    source: ShardedFiles, groups: list[tuple[Shard, ...]], kept: ModelStore | None, **more: Any
-) -> dict[str, Any]:
+def described(source: ShardedFiles, groups: Groups, kept: ModelStore | None, **more: Any) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
-    return {
-        "format": 1,
-        "files": len(source.files),
-        "bytes": source.nbytes,
-        "source": source.fingerprint(),
-        **more,
-        "kept": None if kept is None else kept.described(),
-        "groups": len(groups),
-        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
-    }
+    files = {"files": len(source.files), "bytes": source.nbytes, "source": source.fingerprint()}
+    first = [[shard.file.path, shard.start, shard.stop] for shard in groups[0]]
+    grouped = {"groups": len(groups), "first_group": first}
+    return {"format": 1, **files, **more, "kept": None if kept is None else kept.described(), **grouped}
 
 
 class GroupObserver:
@@ -346,11 +343,7 @@ class GroupObserver:
     """
 
     def __init__(
-        self,
-        total: int,
-        kept: ModelStore | None,
-        on_progress: Callable[[int, int], None] | None,
-        on_report: Callable[[GroupReport], None] | None,
+        self, total: int, kept: ModelStore | None, on_progress: OnProgress | None, on_report: OnReport | None
     ) -> None:
         self.kept = kept
         self._done, self._total = 0, total

@@ -19,32 +19,57 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import needed
-from hammemo.engines.jobs import Arrays, pack, unpack
+from hammemo.engines.jobs import Arrays, GroupJob, GroupReport, Groups, OnReport, Shards, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories import Memory
-    from hammemo.sources.listing import Shard
 
 FAN_IN = 4
 RETRIES = 8
 
 
-def run(
-    job: GroupJob,
-    groups: Sequence[tuple[Shard, ...]],
-    workers: int | None,
-    address: str | None,
-    on_report: Callable[[GroupReport], None],
-) -> Memory:
-    """Return the sum of what all groups teach. `sample` is a memory that has learnt a sample of the source."""
+def run(job: GroupJob, groups: Groups, workers: int | None, address: str | None, on_report: OnReport) -> Memory:
+    """Return the sum of what all groups teach: four states at a time, each as soon as its four are there."""
     with _connected(address, workers) as ray:
-        return _Cluster(ray, job, workers, on_report).by_tree(groups)
+        template, add = ray.put(job.template), _task(ray, _add)
+        levels: list[dict[int, Any]] = [{}]
+        widths = [len(groups)]
+        while widths[-1] > 1:
+            widths.append(-(-widths[-1] // FAN_IN))
+            levels.append({})
+        for group, report, state in _learnt(ray, job, groups, workers):
+            on_report(report)
+            place, levels[0][group] = group, state
+            for level, (held, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
+                place //= FAN_IN
+                four = range(FAN_IN * place, min(FAN_IN * (place + 1), width))  # always the same four
+                if not all(child in held for child in four):
+                    break
+                levels[level + 1][place] = add.remote(template, *(held.pop(child) for child in four))
+        memory: Memory = unpack(job.template, ray.get(levels[-1][0]))
+        return memory
+
+
+def _learnt(ray: Any, job: GroupJob, groups: Groups, workers: int | None) -> Iterator[tuple[int, GroupReport, Any]]:
+    """Yield each group, its report and a reference to its state, the first that is learnt first; few at a time."""
+    task, shared, todo = _task(ray, _learn, returns=2), ray.put(job), iter(enumerate(groups))
+    under_way: dict[Any, tuple[int, Any]] = {}
+    while True:
+        for group, shards in islice(todo, max(0, _most_at_once(ray, workers) - len(under_way))):
+            report, held = task.remote(shared, group, shards)
+            under_way[report] = (group, held)
+        if not under_way:
+            return
+        ready, _ = ray.wait(list(under_way), timeout=1.0)  # not for ever: new nodes take more groups
+        for report in ready:
+            group, held = under_way.pop(report)
+            yield group, ray.get(report), held
 
 
 @contextmanager
@@ -71,84 +96,29 @@ def _call(function: Callable[..., Any], *given: Any) -> Any:
 
 @contextmanager
 def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Yield Ray, connected; what a task raises comes as it is, and where Ray gives up, the error says what to do."""
-    with _session(address, workers) as ray:
-        try:
-            yield ray
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else error) from error
-        except ray.exceptions.RayError as error:
-            raise RuntimeError(
-                f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory per worker, "
-                "smaller groups, and resume= so that nothing done is repeated."
-            ) from error
+    """Yield Ray, connected: to where the caller is connected already, to an address, or started here and stopped.
 
-
-@contextmanager
-def _session(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Yield Ray, connected: to where the caller is connected already, to an address, or started here and stopped."""
+    What a task raises comes as it is, and where Ray gives up, the error says what to do.
+    """
     with needed("engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"):
         import ray
-    if ray.is_initialized():
-        yield ray
-        return
-    where = address or os.environ.get("RAY_ADDRESS") or "local"
-    size = {"num_cpus": workers, "include_dashboard": False} if where == "local" else {}
-    ray.init(where, log_to_driver=False, logging_level="warning", **size)
+    is_own = not ray.is_initialized()
+    if is_own:
+        where = address or os.environ.get("RAY_ADDRESS") or "local"
+        size = {"num_cpus": workers, "include_dashboard": False} if where == "local" else {}
+        ray.init(where, log_to_driver=False, logging_level="warning", **size)
     try:
         yield ray
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, Exception) else error) from error
+    except ray.exceptions.RayError as error:
+        raise RuntimeError(
+            f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory per worker, "
+            "smaller groups, and resume= so that nothing done is repeated."
+        ) from error
     finally:
-        ray.shutdown()
-
-
-class _Cluster:
-    """One job on a cluster: hands out tasks, few at a time, and collects what they return."""
-
-    def __init__(self, ray: Any, job: GroupJob, workers: int | None, on_report: Callable[[GroupReport], None]) -> None:
-        self.ray = ray
-        self.job = job
-        self.workers = workers
-        self.on_report = on_report
-        self.shared_job = ray.put(job)
-        self.template = ray.put(job.template)
-
-    def learn(self, groups: Sequence[tuple[Shard, ...]]) -> Iterator[tuple[int, Any]]:
-        """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
-        task = _task(self.ray, _learn, returns=2)
-        todo = iter(enumerate(groups))
-        under_way: dict[Any, tuple[int, Any]] = {}
-        while True:
-            while len(under_way) < _most_at_once(self.ray, self.workers):
-                group, shards = next(todo, (-1, ()))
-                if group < 0:
-                    break
-                report, held = task.remote(self.shared_job, group, shards)
-                under_way[report] = (group, held)
-            if not under_way:
-                return
-            ready, _ = self.ray.wait(list(under_way), timeout=1.0)  # not for ever: new nodes take more groups
-            for report in ready:
-                self.on_report(self.ray.get(report))
-                yield under_way.pop(report)
-
-    def by_tree(self, groups: Sequence[tuple[Shard, ...]]) -> Memory:
-        """Add the states four at a time, each as soon as its four are there, always the same four."""
-        add = _task(self.ray, _add)
-        levels: list[dict[int, Any]] = [{}]
-        widths = [len(groups)]
-        while widths[-1] > 1:
-            widths.append(-(-widths[-1] // FAN_IN))
-            levels.append({})
-        for group, state in self.learn(groups):
-            place, levels[0][group] = group, state
-            for level, (held, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
-                place //= FAN_IN
-                four = range(FAN_IN * place, min(FAN_IN * (place + 1), width))
-                if not all(child in held for child in four):
-                    break
-                levels[level + 1][place] = add.remote(self.template, *(held.pop(child) for child in four))
-        memory: Memory = unpack(self.job.template, self.ray.get(levels[-1][0]))
-        return memory
+        if is_own:
+            ray.shutdown()
 
 
 def _task(ray: Any, function: Callable[..., Any], returns: int = 1) -> Any:
@@ -163,7 +133,7 @@ def _most_at_once(ray: Any, workers: int | None) -> int:
     return 2 * cores if workers is None or cores <= workers else workers
 
 
-def _learn(job: GroupJob, group: int, shards: tuple[Shard, ...]) -> list[Any]:
+def _learn(job: GroupJob, group: int, shards: Shards) -> list[Any]:
     memory, report = job.learn(group, shards)
     return [report, pack(memory)]
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from joblib import Parallel, delayed
 
-from hammemo.engines.adding import even_cuts
-from hammemo.engines.jobs import Checkpoint, open_checkpoint, unpack
+from hammemo.engines.jobs import Checkpoint, Manifest, OnProgress, OnReport, open_checkpoint, unpack
 from hammemo.engines.segments import SegmentsJob, job_names, run_segments
-from hammemo.files.folders import HEAD, facts_of
+from hammemo.files.folders import HEAD, even_edges, facts_of
 from hammemo.files.models import save
 from hammemo.files.segment_files import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
@@ -25,10 +24,10 @@ from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.engines.adding import Spread
-    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
+    from hammemo.engines.jobs import GroupJob, GroupObserver, Groups, Shards
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.documents import Source
@@ -36,13 +35,7 @@ if TYPE_CHECKING:
     from hammemo.sources.tables import TableFiles
 
 
-def run_locally(
-    job: GroupJob,
-    groups: Sequence[tuple[Shard, ...]],
-    kind: str,
-    workers: int | None,
-    on_report: Callable[[GroupReport], None],
-) -> Memory:
+def run_locally(job: GroupJob, groups: Groups, kind: str, workers: int | None, on_report: OnReport) -> Memory:
     """Return the sum of what all groups teach; they are added in order, whichever is learnt first."""
     workers = min(workers or os.cpu_count() or 1, len(groups))
     total = job.template.empty_like()
@@ -120,8 +113,8 @@ class Machines:
     out: str | os.PathLike[str] | None = None
     shard_bytes: int | None = None
     group_size: int | None = None
-    on_progress: Callable[[int, int], None] | None = None
-    on_report: Callable[[GroupReport], None] | None = None
+    on_progress: OnProgress | None = None
+    on_report: OnReport | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -146,17 +139,12 @@ class Machines:
         """Whether a model in segments is written to object storage."""
         return self.out is not None and is_address(os.fspath(self.out))
 
-    @property
-    def kind(self) -> str:
-        """The engine; on this machine, processes."""
-        return "processes" if self.engine == "local" else self.engine
-
-    def groups(self, source: Source | TableFiles) -> list[tuple[Shard, ...]]:
+    def groups(self, source: Source | TableFiles) -> Groups:
         """Return the shards of a source in groups, one task each."""
         task_bytes = max(source.shard_size(self.shard_bytes), source.nbytes // _MAX_GROUPS)
         return grouped(source.shards(self.shard_bytes), self.group_size, task_bytes)
 
-    def checkpoint(self, manifest: Mapping[str, Any], name: str = "") -> Checkpoint | None:
+    def checkpoint(self, manifest: Manifest, name: str = "") -> Checkpoint | None:
         """Return what remembers the states of a job, in the folder for it or in a folder of this name below it."""
         if self.resume is None:
             return None
@@ -172,16 +160,11 @@ class Machines:
             with ray.spreading(self.address, self.workers) as spread:
                 yield spread
         else:
-            yield partial(spread_locally, kind=self.kind, workers=self.workers)
+            kind = "processes" if self.engine == "local" else self.engine
+            yield partial(spread_locally, kind=kind, workers=self.workers)
 
     def count(
-        self,
-        job: GroupJob,
-        groups: Sequence[tuple[Shard, ...]],
-        sample: Memory,
-        manifest: Mapping[str, Any],
-        tell: GroupObserver,
-        kind: str | None = None,
+        self, job: GroupJob, groups: Groups, sample: Memory, manifest: Manifest, tell: GroupObserver, kind: str
     ) -> tuple[Memory, SegmentsJob | None]:
         """Return a memory that has learnt all groups and, where it lies in segments, what has made them.
 
@@ -195,17 +178,17 @@ class Machines:
             from hammemo.engines import ray
 
             return ray.run(job, groups, self.workers, self.address, tell), None
-        kind = kind if kind is not None and self.engine == "local" else self.kind
-        return run_locally(job, groups, kind, self.workers, tell), None
+        return run_locally(job, groups, kind if self.engine == "local" else self.engine, self.workers, tell), None
 
-    def _in_segments(self, job: GroupJob, manifest: Mapping[str, Any], sample: Memory, segments: int) -> SegmentsJob:
+    def _in_segments(self, job: GroupJob, manifest: Manifest, sample: Memory, segments: int) -> SegmentsJob:
         """Return what a fit in segments must know, or refuse what cannot be learnt so."""
         if not isinstance(sample, InSegments) or tabled(sample.sites):
             raise ValueError(
                 "segments= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
                 "without Bag and Together."
             )
-        cuts = even_cuts(sample.table(), segments)
+        table = sample.terms.added_up()
+        cuts = [table.vocabulary.at(edge) for edge in even_edges(table, segments)[1:-1].tolist()]
         folder = temporary_folder() if self.out_is_address else os.path.abspath(os.fspath(self.out or ""))
         return SegmentsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))
 
@@ -220,11 +203,11 @@ class Machines:
             Remote(os.fspath(self.out or "")).put(work.folder, HEAD, [one.name for one in facts_of(segmented)])
 
 
-def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:
+def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> Groups:
     """Return consecutive shards in groups, one task each: of `size` shards, or of about this many bytes."""
     if size is not None:
         return [tuple(shards[first : first + size]) for first in range(0, len(shards), size)]
-    groups: list[tuple[Shard, ...]] = []
+    groups: list[Shards] = []
     held: list[Shard] = []
     held_bytes = 0
     for shard in shards:

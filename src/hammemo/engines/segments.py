@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo.engines.adding import Adder, Band, Spread, brought_together
-from hammemo.engines.jobs import GroupTally, pack, unpack
+from hammemo.engines.adding import Adder, Band, Runs, Spread, brought_together
+from hammemo.engines.jobs import GroupTally, pack, prefixed, unpack, with_prefix
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.engines.jobs import GroupJob, GroupObserver, GroupReport
-    from hammemo.memories import Memory
-    from hammemo.sources.listing import Shard
+    from hammemo.engines.jobs import Arrays, GroupJob, GroupObserver, GroupReport, Groups, Manifest, Shards
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."
@@ -85,11 +83,6 @@ class SegmentsJob:
         return os.path.join(self.folder, "runs")
 
     @property
-    def n_ranges(self) -> int:
-        """How many ranges there are."""
-        return len(self.cuts) + 1
-
-    @property
     def template(self) -> InSegments:
         """An empty memory, its layout settled."""
         return cast("InSegments", self.job.template)
@@ -99,7 +92,7 @@ class SegmentsJob:
         """What adds up runs."""
         return Adder(self.template.sites, self.runs_folder, self.limit)
 
-    def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[SegmentFacts], GroupReport]:
+    def learn(self, group: int, shards: Shards) -> tuple[list[SegmentFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
         record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
         tally = GroupTally(self.job.kept)
@@ -107,10 +100,11 @@ class SegmentsJob:
         resumed = runs is not None
         if runs is None:
             runs = list(self._write_runs(group, shards, tally))
-            write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
-        return runs, tally.report(group, shards, self._kept(runs), resumed=resumed)
+            write_file(record, [json.dumps([vars(facts) for facts in runs]).encode()])
+        kept = None if self.job.kept is None else self.beside(_KEPT, runs[-1])
+        return runs, tally.report(group, shards, kept, resumed=resumed)
 
-    def _write_runs(self, group: int, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[SegmentFacts]:
+    def _write_runs(self, group: int, shards: Shards, tally: GroupTally) -> Iterator[SegmentFacts]:
         most, number = self.adder.most_entries(), 0
         memory: InSegments = self.template.empty_like()
         for piece in self.job.pieces(shards, tally):
@@ -118,9 +112,9 @@ class SegmentsJob:
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
                 memory, number = memory.with_empty_table(), number + 1
-        last = {} if tally.kept is None else _prefixed(_KEPT, tally.kept.packed())
+        last = {} if tally.kept is None else prefixed(_KEPT, tally.kept.packed())
         if memory.companion is not None:
-            last |= _prefixed(_COMPANION, pack(memory.companion))
+            last |= prefixed(_COMPANION, pack(memory.companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
     def _write_run(self, memory: InSegments, group: int, number: int, more: Mapping[str, Array]) -> SegmentFacts:
@@ -129,32 +123,24 @@ class SegmentsJob:
         name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
         return write_segment(os.path.join(self.runs_folder, name), arrays)
 
-    def _kept(self, runs: Sequence[SegmentFacts]) -> dict[str, Array] | None:
-        if self.job.kept is None:
-            return None
-        return self._with_prefix(_KEPT, runs[-1])
+    def beside(self, prefix: str, run: SegmentFacts) -> Arrays:
+        """Return copies of what a run holds beside its rows."""
+        arrays = with_prefix(prefix, self.adder.open(run).arrays)
+        return {name: np.array(array) for name, array in arrays.items()}
 
-    def add_companion(self, total: Memory, runs: Sequence[SegmentFacts]) -> None:
-        """Add what a group has learnt beside its table, given its runs."""
-        total.merge(unpack(total, self._with_prefix(_COMPANION, runs[-1])))
-
-    def _with_prefix(self, prefix: str, run: SegmentFacts) -> dict[str, Array]:
-        arrays = self.adder.open(run).arrays
-        return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items() if name.startswith(prefix)}
-
-    def add_band(self, first: int, stop: int, runs: tuple[SegmentFacts, ...]) -> SegmentFacts:
+    def add_band(self, first: int, stop: int, runs: Runs) -> SegmentFacts:
         """Write the sum of a band of some runs as a run of its own, or find it."""
         whose = json.dumps([[run.checksum for run in runs], first, stop]).encode()
         name = f"{self.runs_name}-{hashlib.blake2b(whose, digest_size=8).hexdigest()}.safetensors"
         return self._written(self.runs_folder, name, first, stop, runs, packed=False)
 
-    def add_range(self, number: int, runs: tuple[SegmentFacts, ...]) -> SegmentFacts:
+    def add_range(self, number: int, runs: Runs) -> SegmentFacts:
         """Write the segment of one range of keys, or find it."""
         name = f"{self.segments_name}-{number:06d}.safetensors"
         return self._written(self.folder, name, number, number + 1, runs, packed=None)
 
     def _written(
-        self, folder: str, name: str, first: int, stop: int, runs: tuple[SegmentFacts, ...], *, packed: bool | None
+        self, folder: str, name: str, first: int, stop: int, runs: Runs, *, packed: bool | None
     ) -> SegmentFacts:
         """Return the file that holds the sum of neighbouring ranges of some runs."""
         facts = right_segment(folder, name)
@@ -164,20 +150,15 @@ class SegmentsJob:
             facts = write_segment(os.path.join(folder, name), arrays)
         return facts
 
-    def examples(self, runs: Sequence[SegmentFacts]) -> tuple[LabelCounts, tuple[LabelCounts, ...]]:
-        """Return how many examples each label has, and how many of them hold no token at each site."""
-        counts, empties = LabelCounts(), [LabelCounts() for _ in self.template.sites.positions]
+    def segmented(self, runs: Sequence[SegmentFacts], segments: Sequence[SegmentFacts]) -> SignedSum:
+        """Return the table in its segments; the runs say how many examples each label has, and which hold no token."""
+        sites = self.template.sites
+        counts, empties = LabelCounts(), [LabelCounts() for _ in sites.positions]
         for run in runs:
             segment = self.adder.open(run)
             counts = counts.plus(segment.label_counts)
             theirs = stored_empties(StoredArrays(segment.arrays), segment.label_counts, len(empties))
             empties = [own.plus(other) for own, other in zip(empties, theirs, strict=True)]
-        return counts, tuple(empties)
-
-    def segmented(self, runs: Sequence[SegmentFacts], segments: Sequence[SegmentFacts]) -> SignedSum:
-        """Return the table in its segments."""
-        counts, empties = self.examples(runs)
-        sites = self.template.sites
         held = [opened(self.folder, segment, sites) for segment in segments if segment.rows]
         return SignedSum.of_segments(sites, held, counts, empties)
 
@@ -186,7 +167,7 @@ class SegmentsJob:
         shutil.rmtree(self.runs_folder, ignore_errors=True)
 
 
-def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, str]:
+def job_names(manifest: Manifest, cuts: Sequence[Token]) -> tuple[str, str]:
     """Return what names of runs and of segments begin with; segments do not depend on how the source was grouped."""
     grouped = ("groups", "first_group")
     whole = {name: value for name, value in manifest.items() if name not in grouped}
@@ -194,19 +175,17 @@ def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, 
     return f"run-{digests[0].hexdigest()}", f"segment-{digests[1].hexdigest()}"
 
 
-def run_segments(
-    work: SegmentsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: GroupObserver
-) -> InSegments:
+def run_segments(work: SegmentsJob, groups: Groups, spread: Spread, tell: GroupObserver) -> InSegments:
     """Return a memory that has learnt all groups, its table in segments."""
     os.makedirs(work.runs_folder, exist_ok=True)
-    tell.expect(work.n_ranges)
-    memory = work.template.empty_like()
+    memory, n_ranges = work.template.empty_like(), len(work.cuts) + 1
+    tell.expect(n_ranges)
     runs: list[SegmentFacts] = []
     companion = None if memory.companion is None else memory.companion.empty_like()
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
         if companion is not None:
-            work.add_companion(companion, written)
+            companion.merge(unpack(companion, work.beside(_COMPANION, written[-1])))
         tell(report)
 
     def add(function: Callable[..., SegmentFacts], tasks: Iterable[tuple[Any, ...]]) -> Iterator[SegmentFacts]:
@@ -214,7 +193,7 @@ def run_segments(
             tell.step()
             yield facts
 
-    bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
+    bands = brought_together(Band(0, n_ranges, tuple(runs)), work.add_band, add, tell.expect)
     ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
     memory.set_terms(work.segmented(runs, list(add(work.add_range, ranges))), companion)
     return memory
@@ -228,7 +207,3 @@ def _recorded(folder: str, record: str) -> list[SegmentFacts] | None:
     except (OSError, ValueError):
         return None
     return listed if listed and all(right_segment(folder, facts.name) == facts for facts in listed) else None
-
-
-def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {f"{prefix}{name}": array for name, array in arrays.items()}

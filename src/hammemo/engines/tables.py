@@ -31,23 +31,15 @@ from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
-from hammemo.engines.jobs import (
-    Checkpoint,
-    GroupJob,
-    GroupObserver,
-    GroupReport,
-    GroupTally,
-    described,
-    open_checkpoint,
-)
-from hammemo.models.classifiers import state_of_layout
+from hammemo.engines.jobs import GroupJob, GroupObserver, GroupTally, described, open_checkpoint, prefixed, with_prefix
+from hammemo.models.classifiers import MemoryClassifier, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
-from hammemo.models.number_state import NumberMemory, NumberRows
+from hammemo.models.number_state import NumberLayout, NumberMemory, NumberRows, NumberState
 from hammemo.models.numbers import fit_counted
-from hammemo.models.regressor import read_targets
-from hammemo.models.settings import NumberSettings
-from hammemo.sources.kinds import ONLY_TRUTHS, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
+from hammemo.models.regressor import MemoryRegressor, read_targets
+from hammemo.models.settings import ModelSettings, NumberSettings
+from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, UNKNOWN, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
@@ -62,17 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hammemo._arrays.types import Array
-    from hammemo.engines.jobs import Arrays
+    from hammemo.engines.jobs import Arrays, Checkpoint, GroupReport, Groups, Shards
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.number_state import NumberLayout, NumberState
-    from hammemo.models.regressor import MemoryRegressor
-    from hammemo.models.settings import ModelSettings
     from hammemo.models.state import ModelState
-    from hammemo.sources.listing import Shard
     from hammemo.sources.tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
 
@@ -82,54 +69,24 @@ _KEPT: Final = "kept."
 _LABELS: Final = "labels."
 
 
-@dataclass(frozen=True)
-class RowMaker:
-    """Makes examples of the rows of a file.
-
-    Parameters
-    ----------
-    schema : TableSchema
-        The columns and their kinds are known.
-    """
-
-    schema: TableSchema
-
-    @property
-    def columns(self) -> str | None:
-        """The kinds of the columns as a model has them; None where all are names."""
-        kinds = "".join(kind if kind in ORDERED else ColumnKind.NAMES for kind in self.schema.kinds[:-1])
-        return None if set(kinds) <= {ColumnKind.NAMES} else kinds
-
-    @property
-    def wanted(self) -> list[str]:
-        """The columns that are read."""
-        assert self.schema.columns is not None
-        assert self.schema.label is not None
-        return [*self.schema.columns, self.schema.label]
-
-    def examples(self, batch: Batch) -> tuple[Examples, Array, str]:
-        """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
-        schema = self.schema
-        label = schema.label or ""
-        given = (
-            read_targets(batch.targets(label)) if schema.is_target else as_kind(batch.tokens(label), schema.kinds[-1])
-        )
-        values, labels = schema.values(batch), given if schema.is_target else label_array(given)
-        kinds = [k if k in ORDERED else kind_of(v) for k, v in zip(schema.kinds, [*values, given], strict=True)]
-        if self.columns is not None:
-            tokens = tokens_of(values, self.columns, schema.missing, schema.columns, learning=True)
-        else:
-            tokens = side_by_side(values)
-        return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, "".join(kinds)
+def _examples(schema: TableSchema, batch: Batch) -> tuple[Examples, Array, str]:
+    """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
+    values, given, kinds = schema.read(batch)
+    labels = read_targets(given) if schema.is_target else label_array(given)
+    if schema.cell_kinds is not None:
+        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True)
+    else:
+        tokens = side_by_side(values)
+    return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, kinds
 
 
-def _batches(source: TableFiles, rows: RowMaker, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
+def _batches(source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally) -> Iterator[Batch]:
     """Yield the batches of some shards that have rows."""
-    wanted = rows.wanted
+    wanted = schema.wanted
     for shard in shards:
         for batch in tally.timed(source.batches(shard, wanted)):
             if len(batch):
-                tally.tokens += len(batch) * (len(wanted) - 1)
+                tally.tokens += len(batch) * len(schema.known_columns)
                 yield batch
 
 
@@ -143,26 +100,24 @@ class TableJob(GroupJob):
         As in `GroupJob`; nothing is kept here.
     source : TableFiles
         How shards are read; it need not list the files.
-    rows : RowMaker
+    schema : TableSchema
+        How rows are read; the columns and their kinds are known.
     cells : Cells, optional
         How rows with numbers become contexts.
     """
 
-    template: Memory
     source: TableFiles
-    rows: RowMaker
+    schema: TableSchema
     cells: Cells | None
-    checkpoint: Checkpoint | None = None
-    kept: None = None
 
-    def pieces(self, shards: tuple[Shard, ...], tally: GroupTally) -> Iterator[Batch]:
+    def pieces(self, shards: Shards, tally: GroupTally) -> Iterator[Batch]:
         """Yield the rows of one group, in batches."""
-        return _batches(self.source, self.rows, shards, tally)
+        return _batches(self.source, self.schema, shards, tally)
 
     def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
         """Count the rows of batches."""
         for batch in pieces:
-            self.add_examples(memory, self.rows.examples(batch)[0])
+            self.add_examples(memory, _examples(self.schema, batch)[0])
 
     def add_examples(self, memory: Memory, examples: Examples) -> None:
         """Count examples, as contexts of cells where they have numbers."""
@@ -216,33 +171,27 @@ class Findings:
         if self.noted and other.noted:
             noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
-        return Findings(
-            merged_kinds(self.found, other.found, ColumnKind.NAMES),
-            merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths,
-            merged_kinds(self.names, other.names) if other.names else self.names,
-            noted,
-            self.labels.union(other.labels),
-            common_label_dtype(*ends).str if ends else "",
-            self.n_rows + other.n_rows,
-            None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1),
-        )
+        dtype = common_label_dtype(*ends).str if ends else ""
+        found = merged_kinds(self.found, other.found, ColumnKind.NAMES)
+        truths = merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths
+        names = merged_kinds(self.names, other.names) if other.names else self.names
+        kept = None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1)
+        labels, n_rows = self.labels.union(other.labels), self.n_rows + other.n_rows
+        return Findings(found, truths, names, noted, labels, dtype, n_rows, kept)
 
     def packed(self) -> Arrays:
         """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
         told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows])
-        arrays = {"told": np.frombuffer(told.encode("ascii"), np.uint8)}
-        arrays |= {f"{_LABELS}{name}": array for name, array in self.labels.arrays().items()}
-        if self.kept is not None:
-            arrays |= {f"{_KEPT}{name}": array for name, array in self.kept.packed().items()}
-        return arrays
+        kept = {} if self.kept is None else self.kept.packed()
+        arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
+        return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
 
     @classmethod
     def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
         found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
-        kept = {name.removeprefix(_KEPT): array for name, array in arrays.items() if name.startswith(_KEPT)}
-        labels = {name.removeprefix(_LABELS): array for name, array in arrays.items() if name.startswith(_LABELS)}
-        vocabulary = Vocabulary.from_arrays(StoredArrays(labels))
+        kept = with_prefix(_KEPT, arrays)
+        vocabulary = Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays)))
         rows = empty.unpacked(kept) if empty is not None and kept else None
         return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
 
@@ -254,33 +203,35 @@ class Findings:
         return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
 
 
+@dataclass(frozen=True)
 class Pass(ABC):
     """One reading of all rows, group by group, on whatever worker.
 
-    Attributes
+    Parameters
     ----------
     source : TableFiles
         How shards are read; it need not list the files.
-    rows : RowMaker
+    schema : TableSchema
+        How rows are read, with the kinds that columns most likely have.
     checkpoint : Checkpoint or None
         Where results are kept.
     """
 
     source: TableFiles
-    rows: RowMaker
-    checkpoint: Checkpoint | None
+    schema: TableSchema
+    checkpoint: Checkpoint | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what is made of the rows of a group."""
 
-    def read(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
+    def read(self, group: int, shards: Shards) -> tuple[Arrays, GroupReport]:
         """Return the result for a group, or what an earlier run has stored of it."""
         tally = GroupTally(None)
         arrays = None if self.checkpoint is None else self.checkpoint.read(group)
         resumed = arrays is not None
         if arrays is None:
-            made = self.result(_batches(self.source, self.rows, shards, tally))
+            made = self.result(_batches(self.source, self.schema, shards, tally))
             arrays = {name: np.ascontiguousarray(one) for name, one in made.items()}
             if self.checkpoint is not None:
                 self.checkpoint.write(group, arrays)
@@ -293,23 +244,20 @@ class NumberCount(Pass):
 
     Parameters
     ----------
-    source, rows, checkpoint
+    source, schema, checkpoint
         As in `Pass`.
     layout : NumberLayout
     seed : int
     """
 
-    source: TableFiles
-    rows: RowMaker
     layout: NumberLayout
     seed: int
-    checkpoint: Checkpoint | None = None
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return the memory of the rows of a group, as arrays."""
         memory = NumberMemory.empty(self.layout)
         for batch in batches:
-            examples, _, _ = self.rows.examples(batch)
+            examples = _examples(self.schema, batch)[0]
             memory = memory.changed(self.layout, NumberRows.of(self.layout, examples, self.seed), 1)
         return memory.arrays()
 
@@ -320,40 +268,33 @@ class Survey(Pass):
 
     Parameters
     ----------
-    source, rows, checkpoint
-        As in `Pass`; with the kinds that columns most likely have.
+    source, schema, checkpoint
+        As in `Pass`.
     known : str
         What some rows of the table say about each column.
     empty : ModelStore or None
         What rows are stored in.
     """
 
-    source: TableFiles
-    rows: RowMaker
     known: str
     empty: ModelStore | None
-    checkpoint: Checkpoint | None = None
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
-        """Return what is found in a group, as arrays."""
-        return self._found(batches).packed()
-
-    def _found(self, batches: Iterable[Batch]) -> Findings:
-        """Return what rows say; after a value that a column should not have, only what the columns hold."""
-        schema, findings = self.rows.schema, Findings(self.known, kept=self.empty)
+        """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
+        schema, findings = self.schema, Findings(self.known, kept=self.empty)
         for batch in batches:
             found = schema.found_kinds(batch, findings.found)
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
             findings = replace(findings, found=found, truths=truths)
             if self.is_right(found):
-                findings = findings.with_rows(*self.rows.examples(batch))
+                findings = findings.with_rows(*_examples(schema, batch))
                 if schema.is_target:
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
-        return findings if self.is_right(findings.found) else Findings(findings.found)
+        return (findings if self.is_right(findings.found) else Findings(findings.found)).packed()
 
     def is_right(self, found: str) -> bool:
         """Return whether columns have the kinds with which this pass reads them."""
-        return found == self.known or self.rows.schema.with_kinds(found).kinds == self.rows.schema.kinds
+        return found == self.known or self.schema.with_kinds(found).kinds == self.schema.kinds
 
 
 def fit_rows(
@@ -380,59 +321,57 @@ def fit_rows(
     groups = machines.groups(source)
     tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
     model: Front = clone(estimator)
-    rows, known = _first_look(source, schema)
+    schema, known = _first_look(source, schema)
     with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
         settings = model.settings()
-        fit = _TableFit(settings, source, groups, machines, tell, settings.seed())
         given = None if layout is None else state_of_layout(layout)
-        rows, findings = fit.survey(rows, known, given)
-        made: list[SegmentsJob | None] = [None]
-        if rows.schema.is_target:
-            edit(model, lambda _: fit.learn_numbers(rows, findings))
+        fit = _TableFit(settings, source, groups, machines, tell, settings.seed(), given)
+        schema, findings = fit.survey(schema, known)
+        if schema.is_target:
+            edit(model, lambda _: fit.learn_numbers(schema, findings))
         else:
-            edit(model, lambda _: fit.learn(rows, findings, classes, given, made))
-        work = made[0]
-    machines.finish(model, work)
-    assert rows.schema.columns is not None
-    return model, replace(rows.schema, kinds=known_kinds(findings.names))
+            edit(model, lambda _: fit.learn(schema, findings, classes))
+    machines.finish(model, fit.work)
+    return model, replace(schema, kinds=known_kinds(findings.names))
 
 
-def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]:
+def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, str]:
     """Return how rows are read, given the first ones of a source, and what these say about each column."""
     if schema.label is None:
         raise ValueError("The column with the labels is not known: name it with label=.")
-    wanted = None if schema.columns is None else [*schema.columns, schema.label]
+    wanted = None if schema.columns is None else schema.wanted
     batches = (batch for shard in source.shards() for batch in source.batches(shard, wanted))
     batch = next((batch for batch in batches if len(batch)), None)
     if batch is None:
         raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
     schema = replace(schema, columns=schema.named(batch))
-    assert schema.columns is not None
-    check_column_names(schema.columns)
-    h = len(schema.columns)
-    if len(schema.kinds) == h + 1 or schema.numeric == "none":
-        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(ColumnKind.NAMES * h)
-        return RowMaker(schema), ColumnKind.NAMES * h  # nothing is to be found out
-    known = schema.found_kinds(batch)
-    return RowMaker(schema.with_kinds(known)), known
+    check_column_names(schema.known_columns)
+    all_names = ColumnKind.NAMES * len(schema.known_columns)
+    if len(schema.kinds) == len(all_names) + 1:
+        return schema, all_names  # nothing is to be found out
+    known = all_names if schema.numeric == "none" else schema.found_kinds(batch)
+    return schema.with_kinds(known), known
 
 
-@dataclass(frozen=True)
+@dataclass
 class _TableFit:
     """One fit of a table: the steps that the driver takes."""
 
     settings: ModelSettings | NumberSettings
     source: TableFiles
-    groups: list[tuple[Shard, ...]]
+    groups: Groups
     machines: Machines
     tell: GroupObserver
     seed: int
+    layout: ModelState | None
+    work: SegmentsJob | None = None
+    """What has made segments, if any."""
 
-    def survey(self, rows: RowMaker, known: str, layout: ModelState | None) -> tuple[RowMaker, Findings]:
+    def survey(self, schema: TableSchema, known: str) -> tuple[TableSchema, Findings]:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
-            empty = self._room(ColumnSchema(len(known), kinds=rows.columns), layout)
-            survey = Survey(self.source.without_files(), rows, known, empty)
+            empty = self._room(ColumnSchema(len(known), kinds=schema.cell_kinds))
+            survey = Survey(self.source.without_files(), schema, known, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(known, kept=empty)
             with self.machines.spreading() as spread:
@@ -440,24 +379,24 @@ class _TableFit:
                     findings = findings.plus(Findings.unpacked(arrays, empty))
                     self.tell(report)
             if survey.is_right(findings.found):
-                return rows, findings
+                return schema, findings
             known = findings.found
-            rows = RowMaker(rows.schema.with_kinds(known))
+            schema = schema.with_kinds(known)
             self.tell.expect(len(self.groups))
         raise _changed()
 
-    def _room(self, columns: ColumnSchema, layout: ModelState | None) -> ModelStore | None:
+    def _room(self, columns: ColumnSchema) -> ModelStore | None:
         """Return what the rows of the first pass are stored in."""
         if isinstance(self.settings, NumberSettings):
             check_missing_rule(self.settings.missing)
             return self.settings.empty_store(columns.n, self.seed)
-        return room_for_rows(self.settings, columns, self.seed, layout)
+        return room_for_rows(self.settings, columns, self.seed, self.layout)
 
-    def learn_numbers(self, rows: RowMaker, findings: Findings) -> NumberState:
+    def learn_numbers(self, schema: TableSchema, findings: Findings) -> NumberState:
         """Choose everything, let others count where not all rows are kept, and fit the vote."""
 
         def count(layout: NumberLayout) -> NumberMemory:
-            job = NumberCount(self.source.without_files(), rows, layout, self.seed)
+            job = NumberCount(self.source.without_files(), schema, layout, self.seed)
             job = replace(job, checkpoint=self._checkpoint({**self._manifest(job), "layout": layout.digest}, "counts"))
             self.tell.expect(len(self.groups))
             total = NumberMemory.empty(layout)
@@ -472,46 +411,30 @@ class _TableFit:
         assert isinstance(self.settings, NumberSettings)
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
-        names, kinds = rows.schema.columns or (), rows.columns
-        noted = TokenTypes(findings.noted)
+        names, kinds, noted = schema.known_columns, schema.cell_kinds, TokenTypes(findings.noted)
         columns = ColumnSchema(len(names), object_array(names), kinds, findings.types(kinds), noted)
         return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
 
-    def learn(
-        self,
-        rows: RowMaker,
-        findings: Findings,
-        classes: Any,
-        layout: ModelState | None,
-        made: list[SegmentsJob | None],
-    ) -> ModelState:
-        """Choose everything, let others count, and fit the weights; `made` takes what has made segments, if any."""
+    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
+        """Choose everything, let others count, and fit the weights."""
 
         def count(memory: Memory, cells: Cells | None) -> Memory:
-            job = TableJob(memory.empty_like(), self.source.without_files(), rows, cells)
+            job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
             manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(cells)}
             job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             sample = self._sample(job, findings.kept)
-            counted, made[0] = self.machines.count(job, self.groups, sample, manifest, self.tell)
+            counted, self.work = self.machines.count(job, self.groups, sample, manifest, self.tell, "processes")
             if int(counted.label_counts.sum()) != findings.n_rows:
                 raise _changed()
             return counted
 
-        assert rows.schema.columns is not None
         assert not isinstance(self.settings, NumberSettings)
-        facts = TableFacts(
-            names=rows.schema.columns,
-            kinds=rows.columns,
-            types=findings.types(rows.columns),
-            learnt=TokenTypes(findings.noted),
-            labels=findings.labels,
-            label_dtype=np.dtype(findings.dtype),
-            store=findings.kept,
-            seed=self.seed,
-        )
+        kinds, labels = schema.cell_kinds, (findings.labels, np.dtype(findings.dtype))
+        evidence = (findings.types(kinds), TokenTypes(findings.noted))
+        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed)
         is_counted = self.machines.segments is None
-        return learn_table(self.settings, facts, classes, layout, count, kept_are_counted=is_counted)
+        return learn_table(self.settings, facts, classes, self.layout, count, kept_are_counted=is_counted)
 
     def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
         """Return a memory that has counted some rows, where someone must know how keys are spread."""
@@ -527,17 +450,9 @@ class _TableFit:
 
     def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
         """Return what must be the same for a group's result to be used again."""
-        schema = work.rows.schema
-        return described(
-            self.source,
-            self.groups,
-            work.empty if isinstance(work, Survey) else None,
-            label=schema.label,
-            is_target=schema.is_target,
-            columns=list(schema.columns or ()),
-            kinds=work.rows.columns,
-            missing=schema.missing,
-        )
+        schema, kept = work.schema, work.empty if isinstance(work, Survey) else None
+        reading = {"label": schema.label, "is_target": schema.is_target, "columns": list(schema.known_columns)}
+        return described(self.source, self.groups, kept, **reading, kinds=schema.cell_kinds, missing=schema.missing)
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
         """Return what remembers the first pass: with segments, their folder, where all workers see it."""

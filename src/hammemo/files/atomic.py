@@ -73,25 +73,20 @@ def write_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]
 
 def write_private(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
     """Write a file that only its owner may read, whole or not at all."""
-    with replacement(path) as temporary:
+    with replacement(path) as temporary, open(temporary, "wb") as file:
         os.chmod(temporary, 0o600)  # before there is anything in it
-        with open(temporary, "wb") as file:
-            file.writelines(parts)
+        file.writelines(parts)
 
 
 def delete_leftovers(path: str | os.PathLike[str]) -> None:
     """Delete the temporary files of a file that killed processes left beside it; the lock of the file must be held."""
     folder, file = os.path.split(checked_target(path))
-    left_by_replacement = re.compile(re.escape(file) + r"\.[0-9a-f]{16}\.tmp")
+    name = re.compile(re.escape(file) + r"\.[0-9a-f]{16}\.tmp")  # what `replacement` calls it
     with os.scandir(folder) as entries:
-        left = [entry.path for entry in entries if left_by_replacement.fullmatch(entry.name) and not _is_folder(entry)]
+        left = [one.path for one in entries if name.fullmatch(one.name) and not one.is_dir(follow_symlinks=False)]
     for temporary in left:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
 
 
 def flush(path: str, flags: int) -> None:

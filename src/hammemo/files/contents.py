@@ -19,7 +19,7 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
-from hammemo.files.descriptions import Restorer, exactly, field
+from hammemo.files.descriptions import Restorer, exactly, field, plain_fields, present, taken_part
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hammemo._arrays.types import Array
-    from hammemo.kernels.cells import Cells
-    from hammemo.kernels.sites import Sites
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.votes import Vote
 
 Savable: TypeAlias = Learner | Predictor
+Notes: TypeAlias = "Mapping[str, str] | None"
+Parts: TypeAlias = "tuple[dict[str, Array], dict[str, Any]]"
+"""The arrays of a model, and its description."""
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
@@ -63,9 +63,7 @@ _OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 """What both have where there is something to say."""
 
 
-def file_pieces(
-    model: Savable, notes: Mapping[str, str] | None, segmented: SignedSum | None = None
-) -> list[bytes | memoryview]:
+def file_pieces(model: Savable, notes: Notes, segmented: SignedSum | None = None) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
     With `segmented` it is the file of a head, whose rows lie in these segments.
@@ -96,13 +94,11 @@ def from_bytes(data: bytes) -> Savable:
         return restored(Archive.of_bytes(data), Restorer(Registry(), None), verify=True, folder="")
 
 
-def _classifier_parts(
-    model: MemoryClassifier, segmented: SignedSum | None = None
-) -> tuple[dict[str, Array], dict[str, Any]]:
+def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = None) -> Parts:
     memory: Any = model.memory_.now()
-    state, names = model.state, model.state.columns.names
-    kept = {} if state.store is None else state.store.described()
-    if len(set(descriptions.key_digests(memory.layout(), kept))) > 1:
+    state = model.state
+    kept = None if state.store is None else state.store.described()
+    if len(set(descriptions.key_digests(memory.layout(), kept or {}))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
         saved = [*BUILT_IN["classifier"], *ABOVE]
@@ -123,78 +119,59 @@ def _classifier_parts(
             params[name] = descriptions.part_description(name, value, state.store)
         else:
             params[name] = descriptions.plain(name, value)
-    about = {
-        "kind": "classifier",
-        "class": type(model).__name__,
-        "params": params,
-        "fitted": {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS},
-        **descriptions.common_entries(state.sites, state.label_dtype, state.cells),
-        "feature_names_in": None if names is None else [str(name) for name in names],
-        "seed": memory.seed,
-        "layout": memory.layout(),
-        "fingerprint": memory.fingerprint(),
-        "pinned": state.pinned,
-        "chosen_at": state.chosen_at,
-        **descriptions.held_out_entry(held_out(state)),
-        **descriptions.cutting_entry(state.cutting),
-        **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
-        **descriptions.forgetting_entry(memory),
-        **({descriptions.STALE: True} if state.stale else {}),
-        **({} if state.position is None else {"position": state.position}),
-    }
-    rows, described = _kept_parts(state.store)
-    about.update(described)
+    fitted = {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS}
+    about: dict[str, Any] = {"kind": "classifier", "class": type(model).__name__}
+    about |= {"params": params, "fitted": fitted}
+    about |= descriptions.common_entries(state.sites, state.label_dtype, state.cells)
+    about |= {"feature_names_in": state.columns.listed(), "seed": memory.seed, "layout": memory.layout()}
+    about |= {"fingerprint": memory.fingerprint(), "pinned": state.pinned, "chosen_at": state.chosen_at}
+    about |= present(held_out=plain_fields(held_out(state)), cutting=plain_fields(state.cutting))
+    about |= present(types=_packed_types(state), forgot_unchecked=memory.forgot_unchecked)
+    about |= present(stale=state.stale, position=state.position, kept=kept)
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
-        about["segments"] = [facts.described() for facts in folders.facts_of(segmented)]
+        about["segments"] = [vars(facts) for facts in folders.facts_of(segmented)]
         stored = head_state(memory, empty_arrays(segmented.empties, memory.labels))
     else:
         stored = memory.state()
-    arrays = {**stored, "declared": declared, **_vote_arrays(state.vote), **_cell_arrays(state.cells), **rows}
-    return {**arrays, **descriptions.codes_arrays(memory)}, about
+    codes = {kind: given.arrays() for kind, given in given_codes(memory).items()}
+    cells = {} if state.cells is None else state.cells.arrays()
+    rows = {} if state.store is None else state.store.state()
+    beside = _named(vote=state.vote.state(), cells=cells, kept=rows, **codes)
+    return {**stored, "declared": declared, **beside}, about
 
 
-def _kept_parts(store: ModelStore | None) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of what is stored of rows, and the entry of the description."""
-    if store is None:
-        return {}, {}
-    return {f"kept.{name}": array for name, array in store.state().items()}, {"kept": store.described()}
+def _named(**parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays of some parts under names that begin with that of the part."""
+    return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
 
 
-def _regressor_parts(model: MemoryRegressor) -> tuple[dict[str, Array], dict[str, Any]]:
-    state, names = model.state, model.state.columns.names
+def _packed_types(state: ModelState | NumberState) -> str | None:
+    """Return how the values of columns came, as a file says it."""
+    return None if state.columns.types is None else packed_types(state.columns.types)
+
+
+def _regressor_parts(model: MemoryRegressor) -> Parts:
+    state = model.state
     if type(model) is not MemoryRegressor:
         raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
-    params = {
-        name: descriptions.plain(name, value)
-        for name, value in model.get_params(deep=False).items()
-        if name not in UNSTORED and name != "random_state"
-    }
-    has_seed = isinstance(model.random_state, (int, np.integer, type(None)))
-    params["random_state"] = descriptions.plain("random_state", model.random_state) if has_seed else state.seed
-    rows, described = _kept_parts(state.store)
-    about = {
-        "kind": "regressor",
-        "class": type(model).__name__,
-        "params": params,
-        "n_features_in": state.columns.n,
-        "feature_names_in": None if names is None else [str(name) for name in names],
-        "seed": state.seed,
-        "layout": state.layout.described(),
-        "pinned": state.pinned,
-        "chosen_at": state.chosen_at,
-        "weighed_at": state.vote.rows,
-        **({} if state.columns.types is None else {"types": packed_types(state.columns.types)}),
-        **({descriptions.STALE: True} if state.stale else {}),
-        **({} if state.position is None else {"position": state.position}),
-        **described,
-    }
-    parts = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
-    arrays = {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
-    return {**arrays, **rows}, about
+    given = model.get_params(deep=False)
+    drawn = given.pop("random_state")
+    params = {name: descriptions.plain(name, value) for name, value in given.items() if name not in UNSTORED}
+    has_seed = isinstance(drawn, (int, np.integer, type(None)))
+    params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed
+    kept = None if state.store is None else state.store.described()
+    about: dict[str, Any] = {"kind": "regressor", "class": type(model).__name__}
+    about |= {"params": params, "n_features_in": state.columns.n}
+    about |= {"feature_names_in": state.columns.listed(), "seed": state.seed, "layout": state.layout.described()}
+    about |= {"pinned": state.pinned, "chosen_at": state.chosen_at, "weighed_at": state.vote.rows}
+    about |= present(types=_packed_types(state), stale=state.stale, position=state.position, kept=kept)
+    rows = {} if state.store is None else state.store.state()
+    fitted = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
+    return _named(**fitted, kept=rows), about
 
 
-def _predictor_parts(model: Predictor) -> tuple[dict[str, Array], dict[str, Any]]:
+def _predictor_parts(model: Predictor) -> Parts:
     compiled = model.compiled
     try:
         name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
@@ -204,26 +181,14 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, Array], dict[str, Any]
             "restored."
         ) from None
     arrays, description = compiled.stored()
-    about = {
-        "kind": "predictor",
-        "class": name,
-        "description": description,
-        "vote": descriptions.part_description("vote", model.vote),
-        **descriptions.common_entries(model.sites, model.label_dtype_, model.cells),
-        "missing": model.missing,
-        **descriptions.cutting_entry(model.cutting_),
-        **descriptions.forgetting_entry(compiled),
-    }
+    vote = descriptions.part_description("vote", model.vote)
+    about: dict[str, Any] = {"kind": "predictor", "class": name, "description": description, "vote": vote}
+    about |= descriptions.common_entries(model.sites, model.label_dtype_, model.cells)
+    about |= {"missing": model.missing, **present(cutting=plain_fields(model.cutting_))}
+    about |= present(forgot_unchecked=compiled.forgot_unchecked)
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote), **_cell_arrays(model.cells)}, about
-
-
-def _cell_arrays(cells: Cells | None) -> dict[str, Array]:
-    return {} if cells is None else {f"cells.{name}": array for name, array in cells.arrays().items()}
-
-
-def _vote_arrays(vote: Vote) -> dict[str, Array]:
-    return {f"vote.{name}": array for name, array in vote.state().items()}
+    cells = {} if model.cells is None else model.cells.arrays()
+    return {**frame.arrays(), **arrays, **_named(vote=model.vote.state(), cells=cells)}, about
 
 
 def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> Savable:
@@ -247,12 +212,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
     optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
-    cls = restorer.registry.find("classifier", field(about, "class", str))
-    params = field(about, "params", dict)
-    exactly(params, *descriptions.stored_parameters(cls))
     restorer.take_codes(arrays)
-    field(params, "random_state", int, type(None))
-    model: MemoryClassifier = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
+    model: MemoryClassifier = _unfitted(about, restorer)
     check_missing_rule(model.settings().missing)
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
@@ -263,7 +224,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     declared = StoredArrays({"declared": arrays.pop("declared", np.empty(0))}).ascending("declared")
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
-    _restore_vote(vote, arrays, sites, verify=verify)
+    with taken_part(arrays, "vote", trusted=not verify) as fitted_vote:
+        vote.restore(fitted_vote, sites)
     n_columns = sites.h if cells is None else len(cells.kinds)
     store = _stored_store(about, arrays, n_columns, restorer.key)
     seed = field(about, "seed", int)
@@ -282,19 +244,10 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
         raise ValueError("it does not have as many digests as rows")
     choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
-    state = ModelState(
-        (Part(Layout(kernel, sites, choices, cells), memory),),
-        vote,
-        _stored_columns(about, n_columns, None if cells is None else cells.kinds),
-        descriptions.stored_label_dtype(about, memory.labels),
-        store,
-        descriptions.stored_cutting(about),
-        pinned=field(about, "pinned", bool),
-        chosen_at=field(about, "chosen_at", int),
-        stale=descriptions.stored_flag(about, descriptions.STALE),
-        position=_stored_position(about),
-    )
-    take_state(model, state)
+    part = Part(Layout(kernel, sites, choices, cells), memory)
+    columns = _stored_columns(about, n_columns, None if cells is None else cells.kinds)
+    dtype, cutting = descriptions.stored_label_dtype(about, memory.labels), descriptions.stored_cutting(about)
+    take_state(model, ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about)))
     return model
 
 
@@ -303,11 +256,7 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     entries = ("checksum", "format", "version", "kind", "class", "params", "n_features_in", "feature_names_in", "seed")
     optional = ("kept", "types", descriptions.STALE, "position", "notes")
     exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
-    cls = restorer.registry.find("regressor", field(about, "class", str))
-    params = field(about, "params", dict)
-    exactly(params, *descriptions.stored_parameters(cls))
-    field(params, "random_state", int, type(None))
-    model: MemoryRegressor = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
+    model: MemoryRegressor = _unfitted(about, restorer)
     check_missing_rule(model.missing)
     described, n = field(about, "layout", dict), field(about, "n_features_in", int)
     exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"))
@@ -325,20 +274,29 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     stored.finish()
     kinds = layout.codes.kinds
     columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds)
-    flags = {"pinned": field(about, "pinned", bool), "stale": descriptions.stored_flag(about, descriptions.STALE)}
-    state = NumberState(layout, memory, vote, columns, seed, store, chosen_at=chosen_at, **flags)
-    take_state(model, state.but(position=_stored_position(about)))
+    take_state(model, NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about)))
     return model
 
 
-def _stored_position(about: Mapping[str, Any]) -> str | None:
-    return checked_position(field(about, "position", str)) if "position" in about else None
+def _unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
+    """Return a model with the class and the parameters of a description."""
+    cls = restorer.registry.find(about["kind"], field(about, "class", str))
+    params = field(about, "params", dict)
+    exactly(params, *descriptions.stored_parameters(cls))
+    field(params, "random_state", int, type(None))
+    return cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
+
+
+def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return when a layout was chosen, whether it is pinned or stale, and the position in what the model follows."""
+    found = {"pinned": field(about, "pinned", bool), "chosen_at": field(about, "chosen_at", int)}
+    position = checked_position(field(about, "position", str)) if "position" in about else None
+    return {**found, "stale": descriptions.stored_flag(about, descriptions.STALE), "position": position}
 
 
 def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
-    has_names = field(about, "feature_names_in", list, type(None)) is not None
-    names = descriptions.stored_feature_names(about, n) if has_names else None
+    names = descriptions.stored_feature_names(about, n)
     return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
 
 
@@ -349,10 +307,8 @@ def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, ke
     """
     if "kept" not in about:
         return None
-    stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("kept.")})
-    store = _empty_store(field(about, "kept", dict), h, key).restored(stored.part("kept"))
-    stored.finish()
-    return store
+    with taken_part(arrays, "kept") as stored:
+        return _empty_store(field(about, "kept", dict), h, key).restored(stored)
 
 
 def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> ModelStore:
@@ -383,7 +339,8 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     arrays = dict(archive.arrays)
     cells = descriptions.stored_cells(about, arrays)
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about, cells)
-    _restore_vote(vote, arrays, sites, verify=verify)
+    with taken_part(arrays, "vote", trusted=not verify) as fitted:
+        vote.restore(fitted, sites)
     stored = StoredArrays(arrays, trusted=not verify)
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
@@ -391,11 +348,3 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     compiled.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     dtype = descriptions.stored_label_dtype(about, frame.labels)
     return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about), cells)
-
-
-def _restore_vote(vote: Vote, arrays: dict[str, Array], sites: Sites, *, verify: bool) -> None:
-    """Give a vote what was fitted, and take those arrays out of `arrays`."""
-    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("vote.")}
-    stored = StoredArrays(own, trusted=not verify)
-    vote.restore(stored.part("vote"), sites)
-    stored.finish()

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,9 +33,10 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hammemo._arrays.types import Array
     from hammemo.memories import Memory
-    from hammemo.memories.reader import Reader
     from hammemo.tokens.vocabulary import Vocabulary
 
 MAX_NOTES: Final = 64
@@ -53,16 +55,11 @@ STALE: Final = "stale"
 
 def common_entries(sites: Sites, label_dtype: np.dtype[Any], cells: Cells | None) -> dict[str, Any]:
     """Return what the descriptions of classifiers and of predictors both say of a model."""
-    return {
-        "n_features_in": sites.h if cells is None else len(cells.kinds),
-        **({} if cells is None else {"cells": cells.described()}),
-        "sites": {
-            "positions": [list(site) for site in sites.positions],
-            "weights": sites.weights.tolist(),
-            **({"free": [[site.kind, site.reach] for site in sites.free]} if sites.free else {}),
-        },
-        "label_dtype": label_dtype.str,
-    }
+    own = {"positions": [list(site) for site in sites.positions], "weights": sites.weights.tolist()}
+    own |= present(free=[[site.kind, site.reach] for site in sites.free])
+    start = {"n_features_in": sites.h if cells is None else len(cells.kinds)}
+    start |= present(cells=None if cells is None else cells.described())
+    return {**start, "sites": own, "label_dtype": label_dtype.str}
 
 
 def part_description(kind: str, part: Any, fitted: Any = None) -> dict[str, Any]:
@@ -108,13 +105,6 @@ def codes_entry(part: Any, name: str, value: Any, fitted: Memory | None) -> dict
     return {name: {"arrays": kind}}
 
 
-def codes_arrays(memory: Memory) -> dict[str, Array]:
-    """Return the codes and projection that a fitted memory was given, as the arrays of a file."""
-    return {
-        f"{kind}.{name}": array for kind, rows in given_codes(memory).items() for name, array in rows.arrays().items()
-    }
-
-
 def _parameter_description(name: str, value: Any, fitted: Memory | None) -> Any:
     kind = kind_of_part(value)
     if kind is not None:
@@ -141,19 +131,14 @@ def plain(name: str, value: Any) -> Any:
     )
 
 
-def cutting_entry(cutting: Cutting | None) -> dict[str, Any]:
-    """Return the entry that says how streams were cut, if that is known."""
-    return {} if cutting is None else {"cutting": {"short": cutting.short, "pad": cutting.pad}}
+def plain_fields(value: Cutting | HeldOut | None) -> dict[str, Any] | None:
+    """Return how streams were cut, or how good a model was on held-out folds, as JSON has it; None where unknown."""
+    return None if value is None else asdict(value)
 
 
-def held_out_entry(held_out: HeldOut | None) -> dict[str, Any]:
-    """Return the entry that says how good a model was on held-out folds, if that is known."""
-    return {} if held_out is None else {"held_out": dict(vars(held_out))}
-
-
-def forgetting_entry(of: Memory | Reader) -> dict[str, Any]:
-    """Return the entry that says that examples were removed unchecked, if any were."""
-    return {FORGOT_UNCHECKED: True} if of.forgot_unchecked else {}
+def present(**entries: Any) -> dict[str, Any]:
+    """Return the entries that say something: a file leaves out those that are None, false or empty."""
+    return {name: value for name, value in entries.items() if value not in (None, False, [])}
 
 
 # Checking
@@ -220,6 +205,15 @@ def check_key(digest: str | None, key: bytes | None) -> None:
 # Restoring
 
 
+@contextmanager
+def taken_part(arrays: dict[str, Array], name: str, *, trusted: bool = False) -> Iterator[StoredArrays]:
+    """Take the arrays whose names begin with ``name.`` out of `arrays` for the block, which must use all of them."""
+    own = {full: arrays.pop(full) for full in list(arrays) if full.startswith(f"{name}.")}
+    stored = StoredArrays(own, trusted=trusted)
+    yield stored.part(name)
+    stored.finish()
+
+
 class Restorer:
     """Makes the parts of a model from their descriptions.
 
@@ -238,11 +232,9 @@ class Restorer:
 
     def take_codes(self, arrays: dict[str, Array]) -> None:
         """Take codes and projections that were given out of the arrays of a file, checked, if it has any."""
-        own = {name: arrays.pop(name) for name in list(arrays) if name.partition(".")[0] in GIVEN}
-        kinds = [kind for kind in GIVEN if any(name.startswith(f"{kind}.") for name in own)]
-        stored = StoredArrays(own)
-        self.codes = {kind: GivenRows.restored(stored.part(kind), kind) for kind in kinds}
-        stored.finish()
+        for kind in {name.partition(".")[0] for name in arrays}.intersection(GIVEN):
+            with taken_part(arrays, kind) as stored:
+                self.codes[kind] = GivenRows.restored(stored, kind)
 
     def _given(self, cls: Any, name: str, value: Any) -> GivenRows | None:
         """Return what a parameter was given, if it is described as one of the arrays of the file."""
@@ -319,9 +311,8 @@ def stored_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | 
         return None
     described = field(about, "cells", dict)
     exactly(described, ("kinds", "missing_is_cell", "last_word", "trees", "tuples", "base"))
-    stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("cells.")})
-    cells = Cells.restored(described, stored.part("cells"))
-    stored.finish()
+    with taken_part(arrays, "cells") as stored:
+        cells = Cells.restored(described, stored)
     if len(cells.kinds) != field(about, "n_features_in", int):
         raise ValueError("its cells have another number of columns")
     return cells
@@ -360,9 +351,8 @@ def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
     if kernel.least_sites(sites.h) > len(sites.positions):
         raise ValueError("its kernel has more sites than the file declares")
     resolved = kernel.resolve(sites.h)
-    if (resolved.positions, resolved.free) != (sites.positions, sites.free) or not np.array_equal(
-        resolved.weights, sites.weights
-    ):
+    same = (resolved.positions, resolved.free) == (sites.positions, sites.free)
+    if not same or not np.array_equal(resolved.weights, sites.weights):
         raise ValueError("its sites are not those of its kernel")
 
 
@@ -417,9 +407,11 @@ def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype
     return dtype
 
 
-def stored_feature_names(about: Mapping[str, Any], h: int) -> Array:
-    """Return the names of the columns in a description, checked: one for each of the h tokens of a context."""
-    names = about["feature_names_in"]
+def stored_feature_names(about: Mapping[str, Any], h: int) -> Array | None:
+    """Return the names of the columns in a description, checked: one for each of the h tokens of a context, or none."""
+    names = field(about, "feature_names_in", list, type(None))
+    if names is None:
+        return None
     if len(names) != h or any(type(name) is not str for name in names):
         raise ValueError(f"it names {len(names)} features, but contexts have {h} tokens")
     check_column_names(names)

@@ -29,17 +29,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.files import segment_files
 from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
-from hammemo.files.segment_files import (
-    SegmentFacts,
-    open_segment,
-    right_segment,
-    segment_names,
-    source_of,
-    streamed_checksum,
-    write_segment,
-)
+from hammemo.files.segment_files import SegmentFacts, open_segment, right_segment, segment_names, write_segment
 from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts, stored_empties
 
@@ -125,18 +118,17 @@ def cut(
 
 def _unchanged(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
     """Return the segment in a file that has exactly the rows of a range, if no other segment has a row there."""
-    held = zip(table.all_segments.segments, table.views, strict=True)
-    met = [(signed, view) for signed, view in held if view.meets(first, stop)]
-    n_sites = range(len(table.sites.positions))
+    sites = range(len(table.sites.positions))
     found = [
-        (signed, view) for signed, view in met if any(len(view.rows_between(k, first, stop).tuples) for k in n_sites)
+        (signed, view)
+        for signed, view in zip(table.all_segments.segments, table.views, strict=True)
+        if view.meets(first, stop) and any(len(view.rows_between(k, first, stop).tuples) for k in sites)
     ]
-    if len(found) != 1 or found[0][0].sign < 0 or _is_edit(found[0][0]):
+    if len(found) != 1:
         return None
-    (signed, view) = found[0]
-    ends = view.ends
-    inside = ends is not None and first <= ends[0] and ends[1] < stop
-    return signed if inside and view.lost is None else None
+    signed, view = found[0]
+    inside = view.ends is not None and first <= view.ends[0] and view.ends[1] < stop
+    return signed if inside and view.lost is None and signed.sign > 0 and not _is_edit(signed) else None
 
 
 def _present_edges(table: SignedSum, folder: str) -> Ints:
@@ -206,18 +198,19 @@ def _moved(signed: SignedSegment, folder: str, sites: Sites) -> SignedSegment:
         return SignedSegment(signed.segment, signed.sign, (folder, facts))
     source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
     refuse_folder(target)
-    if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
+    is_there = os.path.exists(target)
+    if is_there and segment_files.streamed_checksum(target) != facts.checksum:  # of another model, with this name
         facts = replace(facts, name=f"segment-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
     if os.path.exists(target):  # the same segment: a table may be added twice, or added and subtracted
         return opened(folder, facts, sites)
     with replacement(target) as temporary:
-        remote = source_of(home)
+        remote = segment_files.source_of(home)
         if remote is None:
             shutil.copyfile(source, temporary)
         else:
             remote.copy(facts.name, temporary)  # the file here has holes
-        if streamed_checksum(temporary) != facts.checksum:
+        if segment_files.streamed_checksum(temporary) != facts.checksum:
             raise FileError(f"{source} is damaged: its checksum is not that of its contents. Use another copy of it.")
     return opened(folder, facts, sites)
 
@@ -256,14 +249,12 @@ def delete_others(folder: str, table: SignedSum) -> None:
 
 def wrong_segments(folder: str, described: Any) -> list[str]:
     """Return the names of segments that are missing, or whose checksum is not that of their contents."""
-    wrong = []
-    for one in described:
-        facts = SegmentFacts.of(one)
+
+    def is_right(facts: SegmentFacts) -> bool:
         path = os.path.join(folder, facts.name)
         try:
-            right = streamed_checksum(path) == facts.checksum == stated_checksum(path)
+            return segment_files.streamed_checksum(path) == facts.checksum == stated_checksum(path)
         except OSError:
-            right = False
-        if not right:
-            wrong.append(facts.name)
-    return wrong
+            return False
+
+    return [facts.name for facts in map(SegmentFacts.of, described) if not is_right(facts)]

@@ -55,22 +55,16 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
         groups: Counter[str] = Counter()
         for array_name, array in sorted(archive.arrays.items()):
             groups[array_name.split(".")[0]] += array.nbytes
-        return {
-            **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
-            "context_length": about.get("n_features_in"),
-            **_inspected_memory(about, StoredArrays(archive.arrays, trusted=True)),
-            "seed": about.get("seed"),
-            "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
-            "notes": descriptions.stored_notes(about),
-            "needs_key": descriptions.stored_digest(about) is not None,
-            descriptions.FORGOT_UNCHECKED: descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED),
-            "fingerprint": about.get("fingerprint"),
-            **_inspected_rows(about, archive.arrays),
-            "bytes": {"file": len(archive.data), **groups},
-            **_inspected_segments(os.path.dirname(head), about),
-            "checksum": archive.checksum,
-            "checksum_ok": archive.checksum == archive.digest(),
-        }
+        found = {entry: about.get(entry) for entry in ("format", "version", "kind", "class")}
+        found["context_length"] = about.get("n_features_in")
+        found |= _inspected_memory(about, StoredArrays(archive.arrays, trusted=True))
+        columns = field({"feature_names_in": None, **about}, "feature_names_in", list, type(None))
+        found |= {"seed": about.get("seed"), "columns": columns, "notes": descriptions.stored_notes(about)}
+        unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
+        found |= {"needs_key": descriptions.stored_digest(about) is not None, "forgot_unchecked": unchecked}
+        found |= {"fingerprint": about.get("fingerprint"), **_inspected_rows(about, archive.arrays)}
+        found |= {"bytes": {"file": len(archive.data), **groups}, **_inspected_segments(os.path.dirname(head), about)}
+        return {**found, "checksum": archive.checksum, "checksum_ok": archive.checksum == archive.digest()}
 
 
 def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[str, Any]:
@@ -107,11 +101,6 @@ def _inspected_segments(folder: str, about: Mapping[str, Any]) -> dict[str, Any]
     if "segments" not in about:
         return {}
     facts = [SegmentFacts.of(one) for one in field(about, "segments", list)]
-    return {
-        "segments": len(facts),
-        "edits": sum(one.edits for one in facts),
-        "segment_bytes": sum(one.bytes for one in facts),
-        "segment_rows": sum(one.rows for one in facts),
-        "segment_entries": sum(one.entries for one in facts),
-        "wrong_segments": folders.wrong_segments(folder, about["segments"]),
-    }
+    totals = {f"segment_{name}": sum(getattr(one, name) for one in facts) for name in ("bytes", "rows", "entries")}
+    wrong = folders.wrong_segments(folder, about["segments"])
+    return {"segments": len(facts), "edits": sum(one.edits for one in facts), **totals, "wrong_segments": wrong}

@@ -15,7 +15,7 @@ import re
 import socket
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from filelock import FileLock, Timeout
 
@@ -82,15 +82,8 @@ def locked(
         lock.release()
 
 
-class Held:
-    """A lock that is held until `release`, which any thread may call."""
-
-    def __init__(self, lock: FileLock) -> None:
-        self._lock = lock
-
-    def release(self) -> None:
-        """Let the lock go; it does no harm to say so twice."""
-        self._lock.release()
+Held: TypeAlias = FileLock
+"""A lock that is held until `release`, which any thread may call; it does no harm to say so twice."""
 
 
 def take(path: str | os.PathLike[str]) -> Held:
@@ -118,7 +111,7 @@ def take(path: str | os.PathLike[str]) -> Held:
         lock.acquire(blocking=False)
     except Timeout:
         raise LockedError(f"{os.fspath(path)} is locked by {_holder(name)}: nothing was changed.") from None
-    return Held(lock)
+    return lock
 
 
 def refuse_object_storage(path: str | os.PathLike[str]) -> None:

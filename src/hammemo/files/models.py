@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, MissingFileError, refusing, stated_checksum
 from hammemo.files.atomic import delete_leftovers, write_file
-from hammemo.files.contents import Savable, file_pieces, restored
+from hammemo.files.contents import Notes, Savable, file_pieces, restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
@@ -49,7 +49,7 @@ from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from hammemo._versions import Versioned
 
@@ -77,7 +77,7 @@ def save(
     model: Savable,
     path: str | os.PathLike[str],
     *,
-    notes: Mapping[str, str] | None = None,
+    notes: Notes = None,
     force: bool = False,
     segments: int | None = None,
 ) -> None:
@@ -171,9 +171,7 @@ def _is_for_folder(model: Any, path: str | os.PathLike[str], segments: int | Non
     return wanted
 
 
-def _save_folder(
-    model: MemoryClassifier, folder: str, notes: Mapping[str, str] | None, segments: int | None, *, force: bool
-) -> None:
+def _save_folder(model: MemoryClassifier, folder: str, notes: Notes, segments: int | None, *, force: bool) -> None:
     """Write the segments of a model that are not in the folder yet, then its head, and delete others there."""
     check_is_fitted(model)
     refuse_object_storage(folder)
@@ -187,9 +185,7 @@ def _save_folder(
         write_head(now, folders.write_segments(memory.terms.added_up(), folder, segments), folder, notes, owner=model)
 
 
-def write_head(
-    model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Mapping[str, str] | None, owner: Any
-) -> None:
+def write_head(model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes, owner: Any) -> None:
     """Replace the head of a folder, whose lock is held; delete segments that it no longer names, and leftovers."""
     head = os.path.join(folder, folders.HEAD)
     pieces = file_pieces(model, notes, segmented)

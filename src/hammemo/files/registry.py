@@ -48,31 +48,22 @@ def _by_name(*classes: type) -> dict[str, type]:
     return {cls.__name__: cls for cls in classes}
 
 
+_KERNELS: Final = _by_name(
+    PositionalHamming, SiteKernel, Decaying, Suffixes, SkipPairs, Joined, AutoSites, Pairs, Bag, Together, Copy, Recent
+)
+
+_COMPILED: Final = _by_name(SparseCounts, DenseCounts, HashedTables, TieredTables) | dict.fromkeys(
+    ("FusedGaussian", "TwoStageGaussian"), CompiledGaussian
+)
+
 BUILT_IN: Final = {
     "classifier": _by_name(MemoryClassifier),
     "regressor": _by_name(MemoryRegressor),
-    "kernel": _by_name(
-        PositionalHamming,
-        SiteKernel,
-        Decaying,
-        Suffixes,
-        SkipPairs,
-        Joined,
-        AutoSites,
-        Pairs,
-        Bag,
-        Together,
-        Copy,
-        Recent,
-    ),
+    "kernel": _KERNELS,
     "memory": _by_name(Exact, Gaussian, Hashed, Tiered),
     "vote": _by_name(Sum, Mean, LogLinear, Mixture),
     "keep": _by_name(Digests),
-    "compiled": {
-        **_by_name(SparseCounts, DenseCounts, HashedTables, TieredTables),
-        "FusedGaussian": CompiledGaussian,
-        "TwoStageGaussian": CompiledGaussian,
-    },
+    "compiled": _COMPILED,
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 

@@ -34,9 +34,10 @@ import hashlib
 import json
 import mmap
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import version
 from tempfile import TemporaryDirectory
@@ -46,23 +47,14 @@ import numpy as np
 
 from hammemo._arrays.integers import ranges
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo.files.archive import (
-    DIGITS,
-    FORMAT,
-    MAX_HEADER,
-    OPENING,
-    Archive,
-    FileError,
-    MissingFileError,
-    refuse_folder,
-    refusing,
-)
+from hammemo.files import archive as archives
+from hammemo.files.archive import DIGITS, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement, write_file
 from hammemo.memories.exact import PAGE, Segment, entries_in
 from hammemo.sources.formats import require_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from io import BufferedRandom
 
     from hammemo._arrays.types import Array, Ints
@@ -124,7 +116,7 @@ class Remote:
         n_pages = -(-size // (PAGE + _HASH))  # a hash follows for each page
         start, end = self.ranges(name, [(0, min(_FIRST_READ, size)), (size - n_pages * _HASH, size)])
         length = 8 + int.from_bytes(start[:8], "little")
-        if length > MAX_HEADER + 8:
+        if length > archives.MAX_HEADER + 8:
             raise FileError(f"{name} at {self.address.partition('?')[0]} is not a segment of a model.")
         if length > len(start):
             start = self.ranges(name, [(0, min(length, size))])[0]
@@ -134,26 +126,20 @@ class Remote:
             file.seek(size - len(end))
             file.write(end)
 
-    def fetcher(self, path: str, end: int) -> Callable[[Ints], None]:
-        """Return what puts pages, ascending, into the file of a segment; `end` is where its pages end."""
-        name = os.path.basename(path)
-
-        def fetch(pages: Ints) -> None:
-            runs = np.split(pages, np.flatnonzero(np.diff(pages) > _GAP) + 1)
-            edges = [(int(run[0]) * PAGE, min((int(run[-1]) + 1) * PAGE, end)) for run in runs]
-            with open(path, "r+b") as file:
-                for (first, _), data in zip(edges, self.ranges(name, edges), strict=True):
-                    file.seek(first)
-                    file.write(data)
-
-        return fetch
+    def fetch(self, path: str, pages: Ints, end: int) -> None:
+        """Put pages, ascending, into the file of a segment; `end` is where its pages end."""
+        runs = np.split(pages, np.flatnonzero(np.diff(pages) > _GAP) + 1)
+        edges = [(int(run[0]) * PAGE, min((int(run[-1]) + 1) * PAGE, end)) for run in runs]
+        with open(path, "r+b") as file:
+            for (first, _), data in zip(edges, self.ranges(os.path.basename(path), edges), strict=True):
+                file.seek(first)
+                file.write(data)
 
     def copy(self, name: str, path: str) -> None:
         """Copy a whole file into one of this machine."""
         place = f"{self._path}/{name}"
         with self._naming(name), self._system.open_input_stream(place) as source, open(path, "wb") as file:
-            while piece := source.read(_PIECE):
-                file.write(piece)
+            shutil.copyfileobj(source, file, _PIECE)
 
     def put(self, folder: str, head: str, names: list[str]) -> None:
         """Copy segments of a folder of this machine there, then its head; then delete other segments that are there."""
@@ -164,8 +150,7 @@ class Remote:
             for name in [*names, head]:
                 target = self._system.open_output_stream(f"{self._path}/{name}")
                 with open(os.path.join(folder, name), "rb") as file, target:
-                    while piece := file.read(_PIECE):
-                        target.write(piece)
+                    shutil.copyfileobj(file, target, _PIECE)
             for info in self._system.get_file_info(FileSelector(self._path)):
                 is_segment = info.base_name.startswith(("segment-", "edits-")) and info.type == FileType.File
                 if is_segment and info.base_name not in names:
@@ -181,11 +166,8 @@ def _exactly(file: Any, first: int, stop: int) -> bytes:
 
 def cached(address: str, head: str, cache: str | os.PathLike[str] | None) -> str:
     """Return the cache of an address, with the head as it is there now; a temporary one where none is named."""
-    if cache is None:
-        folder = temporary_folder()
-    else:
-        folder = os.fspath(cache)
-        os.makedirs(folder, exist_ok=True)
+    folder = temporary_folder() if cache is None else os.fspath(cache)
+    os.makedirs(folder, exist_ok=True)
     note = os.path.join(folder, NOTE)
     if os.path.exists(note):
         known = _noted(note)
@@ -205,10 +187,7 @@ def source_of(folder: str) -> Remote | None:
     return _remote(_noted(note)) if os.path.exists(note) else None
 
 
-@lru_cache(8)
-def _remote(address: str) -> Remote:
-    """Return a folder on object storage; its segments share what connects to it."""
-    return Remote(address)
+_remote = lru_cache(8)(Remote)  # segments of a folder share what connects to it
 
 
 def temporary_folder() -> str:
@@ -260,19 +239,13 @@ class SegmentFacts:
     checksum: str
     blocks: str
 
-    def described(self) -> dict[str, Any]:
-        """Return it as a value of JSON."""
-        return asdict(self)
-
     @classmethod
     def of(cls, described: Any) -> SegmentFacts:
-        """Return what `described` gave, checked."""
-        kinds = {"name": str, "sign": int, "edits": bool, "checksum": str, "blocks": str}
+        """Return the facts whose `vars` were written to JSON, checked."""
+        kinds: dict[str, type] = {"name": str, "sign": int, "edits": bool, "checksum": str, "blocks": str}
         kinds |= {"bytes": int, "rows": int, "entries": int}
-        if not isinstance(described, dict) or set(described) != set(kinds):
-            raise ValueError("the description of a segment is not valid")
-        if any(type(described[name]) is not kind for name, kind in kinds.items()):
-            raise ValueError("a segment is described by a value of a wrong type")
+        if not isinstance(described, dict) or {name: type(value) for name, value in described.items()} != kinds:
+            raise ValueError("the description of a segment lacks a value, or has one of a wrong type")
         facts = cls(**described)
         plain = facts.name.isascii() and facts.name.replace("-", "").replace(".", "").isalnum()
         if not plain or facts.name.startswith(".") or len(facts.name) > 100 or facts.sign not in (1, -1):
@@ -289,14 +262,14 @@ def write_segment(
     arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
     specs = {name: Spec(array.dtype, array.shape) for name, array in arrays.items()}
     order = [*file_order(specs), "blocks"]
-    about = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo"), "kind": "segment"}
+    about = {"checksum": "0" * 64, "format": archives.FORMAT, "version": version("hammemo"), "kind": "segment"}
     metadata = {"hammemo": json.dumps(about, separators=(",", ":"))}
     size = sum(spec.nbytes for spec in specs.values())
     start, n_pages = b"", -1
     while n_pages != -(-(len(start) + size) // PAGE):  # the number of pages is part of the header
         n_pages = -(-(len(start) + size) // PAGE)
         start = file_start({**specs, "blocks": Spec(np.dtype(np.uint8), (n_pages, _HASH))}, metadata, order)
-    if start[8 : DIGITS.start] != OPENING:
+    if start[8 : DIGITS.start] != archives.OPENING:
         raise FileError("The header of a segment does not begin as a model file does.")
     refuse_folder(path)
     temporary_path = path.replace("*", f"{os.getpid()}-{os.urandom(4).hex()}")
@@ -337,10 +310,8 @@ def _write(file: BufferedRandom, start: bytes, arrays: list[Array]) -> tuple[byt
 
 
 def _hashes(data: bytes) -> bytes:
-    view = memoryview(data)
-    return b"".join(
-        hashlib.blake2b(view[first : first + PAGE], digest_size=_HASH).digest() for first in range(0, len(data), PAGE)
-    )
+    pages = (memoryview(data)[first : first + PAGE] for first in range(0, len(data), PAGE))
+    return b"".join(hashlib.blake2b(page, digest_size=_HASH).digest() for page in pages)
 
 
 def _digest(start: bytes, blocks: bytes) -> str:
@@ -358,17 +329,21 @@ def open_segment(
     remote = source_of(folder)
     if remote is not None:
         remote.prepare(folder, facts.name, facts.bytes)
-    with _refusing(path):
-        archive = Archive(path, verify=False, writable=False)
-        pages = Pages(path, archive, facts, verify=verify, remote=remote)
-        if not scanned:
-            pages.expect_single_rows()
-        rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
-        for name, array in rest.items():
-            if array.size and not name.startswith(("rows.", "entries", "index.")):  # those are touched as they are read
-                pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
-        opener = partial(open_segment, folder, facts, sites, verify=verify, scanned=scanned)
-        return Segment(sites, rest, pages, opener, path)
+    refuse_folder(path)
+    try:
+        with refusing(path):
+            archive = Archive(path, verify=False, writable=False)
+            pages = Pages(path, archive, facts, verify=verify, remote=remote)
+            if not scanned:
+                pages.expect_single_rows()
+            rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
+            for name, array in rest.items():
+                if array.size and not name.startswith(("rows.", "entries", "index.")):  # touched as they are read
+                    pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
+            opener = partial(open_segment, folder, facts, sites, verify=verify, scanned=scanned)
+            return Segment(sites, rest, pages, opener, path)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"The segment {path} is missing: use another copy of the folder.") from error
 
 
 def right_segment(folder: str, name: str) -> SegmentFacts | None:
@@ -377,13 +352,11 @@ def right_segment(folder: str, name: str) -> SegmentFacts | None:
     try:
         archive = Archive(path, verify=False, writable=False)
         checksum = streamed_checksum(path)
-        blocks = archive.arrays["blocks"]
-        if archive.checksum != checksum or archive.about.get("kind") != "segment":
-            return None
-        start = _start_of(archive)
+        hashes = _digest(_start_of(archive), archive.arrays["blocks"].tobytes())
     except (OSError, ValueError, KeyError):
         return None
-    hashes = _digest(start, blocks.tobytes())
+    if archive.checksum != checksum or archive.about.get("kind") != "segment":
+        return None
     return _facts(name, archive.arrays, len(archive.data), checksum, hashes, 1, edits=False)
 
 
@@ -391,8 +364,7 @@ def streamed_checksum(path: str) -> str:
     """Return the checksum that a file's contents have, read piece by piece."""
     whole = hashlib.blake2b(digest_size=32)
     with open(path, "rb") as file:
-        first = file.read(_READ)
-        whole.update(first[: DIGITS.start] + b"0" * 64 + first[DIGITS.stop :])
+        whole.update(_without_digits(file.read(_READ)))
         while piece := file.read(_READ):
             whole.update(piece)
     return whole.hexdigest()
@@ -401,7 +373,11 @@ def streamed_checksum(path: str) -> str:
 def _start_of(archive: Archive) -> bytes:
     """Return the bytes before the first array, the digits of the checksum as zeros."""
     length = 8 + int.from_bytes(archive.data[:8].tobytes(), "little")
-    start = archive.data[:length].tobytes()
+    return _without_digits(archive.data[:length].tobytes())
+
+
+def _without_digits(start: bytes) -> bytes:
+    """Return the start of a file, the digits of its checksum as zeros."""
     return start[: DIGITS.start] + b"0" * 64 + start[DIGITS.stop :]
 
 
@@ -444,7 +420,7 @@ class Pages:
         self._blocks = table
         self._places: dict[int, tuple[int, int]] = {}
         self.checked = np.full(n_pages, not verify and remote is None)
-        self._fetch_absent = None if remote is None else remote.fetcher(path, self._end)
+        self._remote = remote
         self._map = getattr(archive.data.base, "_mmap", archive.data.base)
         self.touched: set[int] | None = None
         """The pages that were touched, if they are counted."""
@@ -466,10 +442,10 @@ class Pages:
             self.touched.update(pages.tolist())
         new = np.unique(pages[~self.checked[pages]])
         self._fetch(new if len(pages) < _SCANNED else np.unique(pages))
-        if self._fetch_absent is not None:
+        if self._remote is not None:
             absent = np.array([page for page in new.tolist() if not self._is_right(page)], np.int64)
             if len(absent):
-                self._fetch_absent(absent)
+                self._remote.fetch(self.path, absent, self._end)
         for page in new.tolist():
             if not self._is_right(page):
                 raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
@@ -490,26 +466,7 @@ class Pages:
     def _is_right(self, page: int) -> bool:
         """Return whether a page has its hash."""
         data = self.data[page * PAGE : min((page + 1) * PAGE, self._end)].tobytes()
-        if page <= DIGITS.stop // PAGE:
-            data = _without_digits(data, page * PAGE)
-        found = hashlib.blake2b(data, digest_size=_HASH).digest()
-        return found == self._blocks[page * _HASH : (page + 1) * _HASH]
-
-
-def _without_digits(data: bytes, place: int) -> bytes:
-    first, stop = max(DIGITS.start - place, 0), max(DIGITS.stop - place, 0)
-    return data[:first] + b"0" * (stop - first) + data[stop:]
-
-
-@contextmanager
-def _refusing(path: str) -> Iterator[None]:
-    """Turn whatever is wrong with a segment into a `FileError`."""
-    refuse_folder(path)
-    try:
-        with refusing(path):
-            yield
-    except FileNotFoundError as error:
-        raise MissingFileError(f"The segment {path} is missing: use another copy of the folder.") from error
+        return _hashes(data if page else _without_digits(data)) == self._blocks[page * _HASH : (page + 1) * _HASH]
 
 
 def segment_names(folder: str) -> Iterator[str]:

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hammemo.follow.pgoutput import Begin, Change, Commit, Message, Relation, Truncate
-from hammemo.follow.position import ProtocolError
+from hammemo.follow.position import Position, ProtocolError
 from hammemo.follow.values import Followed, Row, new_row, old_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from hammemo.follow.position import Position
 
 
 @dataclass
@@ -102,13 +100,11 @@ def added_up(messages: Iterable[Message], position: Position, followed: Followed
 def _add(part: LogPart, change: Change, places: list[int], label: int) -> None:
     """Add a change; a row without a label is not learnt."""
     part.changes += 1
-    if change.old is not None or change.new is None:
-        row = old_row(change, places)
-        if row[label] is not None:
-            part.add(row, -1)
-    elif change.is_update:
-        old_row(change, places)  # refused: the old row is not known
+    rows = []
+    if change.old is not None or change.new is None or change.is_update:  # refused where the old row is not known
+        rows.append((old_row(change, places), -1))
     if change.new is not None:
-        row = new_row(change, places)
+        rows.append((new_row(change, places), 1))
+    for row, times in rows:
         if row[label] is not None:
-            part.add(row, 1)
+            part.add(row, times)

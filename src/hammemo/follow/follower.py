@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo._lazy import needed
 from hammemo.follow.changes import LogPart, added_up
 from hammemo.follow.position import FollowError, NeedsCheck, Position, lsn_text
-from hammemo.follow.source import FollowedSource, slot_name, told_error
+from hammemo.follow.source import FollowedSource, Messages, slot_name, told_error, told_errors
 from hammemo.follow.values import Followed, Frame, Row, column_error
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):
@@ -115,6 +115,7 @@ class Follower:
 
     # Running
 
+    @told_errors()
     def run(self, *, once: bool = False) -> None:
         """Follow until the process ends; with `once`, up to the end of the log as it is now.
 
@@ -132,15 +133,13 @@ class Follower:
                 return
             except psycopg.OperationalError as error:
                 if once:
-                    raise told_error(error) from None
+                    raise
                 reason = told_error(error)
                 self._tell(f"{reason} Trying again in {wait:g} s.", {"event": "retry", "reason": str(reason)})
                 self.source.close()
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT)
                 self._reload()
-            except psycopg.Error as error:
-                raise told_error(error) from None
 
     def start(self) -> None:
         """Open the table, its publication and its slot; fit the first model, or repair one whose slot was lost."""
@@ -230,7 +229,7 @@ class Follower:
     def _read(self, until: int) -> bool:
         """Apply what the log says up to a place; return whether a row of the table changed."""
         before, part, learnt, gone = self._at, LogPart(end=self._at.lsn), 0, 0
-        messages = self.source.messages(until, _MESSAGES)
+        messages = Messages(self.source, until, _MESSAGES)
         for part in added_up(messages, before, self._columns, self._target.batch_rows):
             if not part.changes and part.is_whole and not (learnt or gone):
                 continue
@@ -255,20 +254,10 @@ class Follower:
         return changed
 
     def _tell_changes(self, part: LogPart, learnt: int, gone: int) -> None:
-        lsn = lsn_text(part.end)
-        self._tell(
-            f"{lsn}: {learnt:,} rows learnt, {gone:,} forgotten.",
-            {
-                "event": "changed",
-                "lsn": lsn,
-                "learnt": learnt,
-                "forgotten": gone,
-                "transactions": part.transactions,
-                "skipped": part.skipped,
-                "lag_seconds": round(max(0.0, time.time() - part.time), 3),
-                "held_bytes": self._held_bytes,
-            },
-        )
+        lsn, lag = lsn_text(part.end), round(max(0.0, time.time() - part.time), 3)
+        rows = {"learnt": learnt, "forgotten": gone, "transactions": part.transactions, "skipped": part.skipped}
+        facts = {"lsn": lsn, **rows, "lag_seconds": lag, "held_bytes": self._held_bytes}
+        self._tell(f"{lsn}: {learnt:,} rows learnt, {gone:,} forgotten.", {"event": "changed", **facts})
 
     # The whole table
 
@@ -292,9 +281,7 @@ class Follower:
             table = self._columns.joined(self.source.rows(self._columns))
         before = self._position or Position(self.source.slot, 0, self._columns.hash, "")
         lsn, n = max(before.lsn, slot.confirmed), len(table[1])
-        read = replace(
-            before, lsn=lsn, layout=moment.layout, shown=moment.shown, until=moment.until, checked=int(time.time())
-        )
+        read = replace(before, lsn=lsn, checked=int(time.time()), **moment._asdict())
 
         def after(synced: Synced | None) -> Position:
             if synced is None:
@@ -325,34 +312,23 @@ class Follower:
         facts = {"lsn": lsn, "table": name, "rows": n, "deleted": at.gone, "digest": digest, "changed_labels": share}
         self._tell(f"{told} Digest {digest[:16]}…", {"event": "refitted", **facts})
 
+    @told_errors()
     def drop(self) -> bool:
         """Drop the slot and the publication that hammemo made; return whether there was a slot."""
-        try:
-            self.source.lock()
-            dropped = self.source.drop_slot()
-            self.source.drop_publication()
-        except psycopg.Error as error:
-            raise told_error(error) from None
+        self.source.lock()
+        dropped = self.source.drop_slot()
+        self.source.drop_publication()
         return dropped
 
+    @told_errors()
     def status(self) -> dict[str, Any]:
         """Return how far the model is behind the table, and what PostgreSQL keeps for it."""
-        try:
-            return self._status()
-        except psycopg.Error as error:
-            raise told_error(error) from None
-
-    def _status(self) -> dict[str, Any]:
-        slot = self.source.find_slot()
-        position = self._position
-        return {
-            "slot": self.source.slot,
-            "slot_state": "none" if slot is None else slot.wal_status,
-            "in_use": slot is not None and self.source.is_locked(),
-            "lsn": None if position is None else lsn_text(position.lsn),
-            "behind_bytes": None if position is None else max(0, self.source.end() - position.lsn),
-            "held_bytes": None if slot is None else slot.held_bytes,
-            "rows": self._target.n_rows(),
-            "deleted_since_refit": None if position is None else position.gone,
-            "keeps_without_limit": self.source.keeps_without_limit(),
-        }
+        slot, position = self.source.find_slot(), self._position
+        state, held = ("none", None) if slot is None else (slot.wal_status, slot.held_bytes)
+        lsn, behind, gone = None, None, None
+        if position is not None:
+            lsn, behind, gone = lsn_text(position.lsn), max(0, self.source.end() - position.lsn), position.gone
+        in_use = slot is not None and self.source.is_locked()
+        found = {"slot": self.source.slot, "slot_state": state, "in_use": in_use, "lsn": lsn, "behind_bytes": behind}
+        found |= {"held_bytes": held, "rows": self._target.n_rows(), "deleted_since_refit": gone}
+        return {**found, "keeps_without_limit": self.source.keeps_without_limit()}

@@ -8,8 +8,7 @@ used: a message that is cut or has an unknown form raises `ProtocolError`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hammemo.follow.position import ProtocolError
 
@@ -23,24 +22,21 @@ _IGNORED: Final = b"OYM"
 """Origin, type and message say nothing about rows."""
 
 
-@dataclass(frozen=True)
-class Begin:
+class Begin(NamedTuple):
     """The start of a transaction: where its commit begins in the log, and its number."""
 
     commit: int
     xid: int
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """The end of a transaction: where it ends in the log, and when, in seconds since 1970."""
 
     end: int
     time: float
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(NamedTuple):
     """A table, as the log describes it: columns are pairs of a name and the oid of a type."""
 
     oid: int
@@ -61,8 +57,7 @@ UNCHANGED: Final = Unchanged()
 Values = list["bytes | Unchanged | None"]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A row that came, went or changed."""
 
     relation: int
@@ -73,8 +68,7 @@ class Change:
     is_update: bool = False
 
 
-@dataclass(frozen=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Tables that were emptied."""
 
     relations: tuple[int, ...]

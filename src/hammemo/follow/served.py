@@ -14,10 +14,10 @@ from hammemo.follow.position import FollowError, NeedsCheck, Position
 from hammemo.follow.targets import FileTarget, PositionAfter, check_kind, first_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from hammemo.follow.values import Followed, Frame, Row
+    from hammemo.follow.values import Followed, Frame, Rows
     from hammemo.models.learners import Learner
     from hammemo.models.sync import Synced
 
@@ -85,13 +85,11 @@ class ServedTarget:
                 "does not tell which person a row belongs to, so the model cannot be repaired. Delete it on the "
                 "server and start again."
             )
-        learn: Any
-        gone: Any
         if synced.gone is None:  # the model has digests only
-            learn, gone = _in_json(table[:2]), "everything"
+            edit: tuple[Any, Any] = (_in_json(table[:2]), "everything")
         else:
-            learn, gone = (_in_json(pair()) for pair in (synced.learnt_rows, synced.forgotten_rows))
-        self._apply(learn, gone, position(synced))
+            edit = (_in_json(synced.learnt_rows()), _in_json(synced.forgotten_rows()))
+        self._apply(*edit, position(synced))
         return synced
 
     def _learn_by_subject(self, followed: Followed, table: Frame, position: Position) -> None:
@@ -108,9 +106,7 @@ class ServedTarget:
             first = "everything" if start == 0 and self.n_rows() else _NOTHING
             self._apply(piece, first, position if end >= len(y) else None)
 
-    def change(
-        self, followed: Followed, learn: Sequence[Row], forget: Sequence[Row] | str, position: Position | None
-    ) -> None:
+    def change(self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None) -> None:
         """Forget and learn rows as one edit."""
         if position is None:
             raise FollowError(_too_large(followed.table))
@@ -182,7 +178,7 @@ def _too_large(table: str) -> str:
     )
 
 
-def _rows_in_json(followed: Followed, rows: Sequence[Row]) -> tuple[list[Any], ...]:
+def _rows_in_json(followed: Followed, rows: Rows) -> tuple[list[Any], ...]:
     """Return rows, labels and perhaps subjects as a server takes them."""
     X, y, subjects = followed.frame(rows)
     return (*_in_json((X, y)), *([] if subjects is None else [subjects]))
@@ -191,7 +187,5 @@ def _rows_in_json(followed: Followed, rows: Sequence[Row]) -> tuple[list[Any], .
 def _in_json(pair: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
     """Return values and labels as JSON says them: a date as a string."""
     X, y = pair
-    rows = (
-        list(zip(*(column.to_pylist() for column in X.columns), strict=True)) if hasattr(X, "columns") else X.tolist()
-    )
+    rows = zip(*(column.to_pylist() for column in X.columns), strict=True) if hasattr(X, "columns") else X.tolist()
     return [[v.isoformat() if isinstance(v, date) else v for v in row] for row in rows], list(y)

@@ -10,8 +10,8 @@ import hashlib
 import re
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from hammemo._lazy import needed
 from hammemo.follow.pgoutput import Message, decode
@@ -47,11 +47,26 @@ _FETCHED: Final = 5_000
 _LONGEST_SNAPSHOT: Final = 600
 """Characters: the position of a model has at most 1,024."""
 
+_PEEK: Final = """
+select data from pg_logical_slot_peek_binary_changes(
+  %s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"""
+
+_TABLE: Final = """
+select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level') from pg_class c
+join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"""
+
 _COLUMNS: Final = """
 select attname, atttypid::int8, atttypmod from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum"""
 
 _LEAVES: Final = "select %(oid)s::oid as oid union select relid from pg_partition_tree(%(oid)s::regclass)"
+
+_WITHOUT_IDENTITY: Final = f"""
+select c.oid::regclass::text from pg_class c join ({_LEAVES}) l on l.oid = c.oid
+where c.relreplident <> 'f' and c.relkind = 'r' order by 1"""
+
+_INHERITED: Final = """
+select 1 from pg_inherits i join pg_class c on c.oid = i.inhparent where c.oid = %s and c.relkind = 'r'"""
 
 _LAYOUT: Final = f"""
 select md5(string_agg(line, ',' order by line)) from (
@@ -64,14 +79,25 @@ select md5(string_agg(line, ',' order by line)) from (
     from pg_publication p left join pg_publication_rel r on r.prpubid = p.oid where p.pubname = %(publication)s
 ) as lines"""
 
+_PUBLICATION: Final = """
+select p.puballtables or exists (select from pg_publication_namespace n where n.pnpubid = p.oid)
+    or array(select r.prrelid::int8 from pg_publication_rel r where r.prpubid = p.oid) <> array[%(oid)s::int8],
+  exists (select from pg_publication_rel r where r.prpubid = p.oid and r.prattrs is not null),
+  p.pubinsert and p.pubupdate and p.pubdelete and p.pubtruncate and p.pubviaroot
+from pg_publication p where p.pubname = %(publication)s"""
+"""Whether a publication is for more than the table or for another one, has a list of columns, and sends all changes."""
+
+_FILTER: Final = """
+select pg_get_expr(r.prqual, r.prrelid) from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = %s and r.prrelid = %s"""
+
 _SLOT: Final = """
 select confirmed_flush_lsn::text, wal_status, plugin, database,
   pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8
 from pg_replication_slots where slot_name = %s"""
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """What PostgreSQL says of a slot; places are numbers, 0 where there is none."""
 
     confirmed: int
@@ -79,8 +105,7 @@ class Slot:
     held_bytes: int
 
 
-@dataclass(frozen=True)
-class TableSnapshot:
+class TableSnapshot(NamedTuple):
     """A snapshot in which the whole table is read: what it shows, and a place of the log after it."""
 
     shown: str
@@ -92,6 +117,15 @@ def told_error(error: psycopg.Error) -> FollowError:
     """Return an error of the driver without its details, which may hold a row."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return FollowError(f"PostgreSQL: {first.rstrip('.')}.")
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """Raise what goes wrong in PostgreSQL as `told_error` says it."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise told_error(error) from None
 
 
 class Messages:
@@ -110,11 +144,7 @@ class Messages:
         db = self._source.db
         with db.transaction(), db.cursor("hammemo_changes", binary=True) as cursor:
             cursor.itersize = _FETCHED
-            cursor.execute(
-                "select data from pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', "
-                "'publication_names', %s)",
-                [self._source.slot, lsn_text(self._until), self._limit, names],
-            )
+            cursor.execute(_PEEK, [self._source.slot, lsn_text(self._until), self._limit, names])
             for (data,) in cursor:
                 self._number += 1
                 yield decode(data)
@@ -185,22 +215,15 @@ class FollowedSource:
         """Refuse to go on if another follower reads the slot; one that has just ended may hold it for a moment."""
         last = time.monotonic() + _LOCK_SECONDS
         while not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
-            if time.monotonic() < last:
-                time.sleep(0.05)
-                continue
-            raise FollowError(f"Another follower reads the slot {self.slot}: stop it first.")
+            if time.monotonic() >= last:
+                raise FollowError(f"Another follower reads the slot {self.slot}: stop it first.")
+            time.sleep(0.05)
 
     # The table
 
-    def open(
-        self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool = False
-    ) -> Followed:
+    def open(self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool) -> Followed:
         """Find the table, refuse one that cannot be followed, and return its followed columns."""
-        found = self.one(
-            "select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level') from pg_class c "
-            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
-            *self._name,
-        )
+        found = self.one(_TABLE, *self._name)
         if found is None:
             raise FollowError(f"There is no table {self.table} in this database, or you may not see its schema.")
         self._oid, kind, persistence, level = found
@@ -221,15 +244,7 @@ class FollowedSource:
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
         """Refuse a table whose deletions the log does not name, and one to which a publication could do harm."""
-        parts = self.db.execute(
-            cast(
-                "Any",
-                f"select c.oid::regclass::text, c.relreplident::text, c.relkind::text from pg_class c "
-                f"join ({_LEAVES}) l on l.oid = c.oid order by 1",
-            ),
-            {"oid": self._oid},
-        ).fetchall()
-        lacking = [name for name, identity, kind in parts if identity != "f" and kind == "r"]
+        lacking = [name for (name,) in self.db.execute(cast("Any", _WITHOUT_IDENTITY), {"oid": self._oid})]
         if lacking:
             shown = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
             raise FollowError(
@@ -237,10 +252,7 @@ class FollowedSource:
                 f"ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the log of updates and deletes longer), or "
                 "compare the table from time to time with hammemo sync."
             )
-        if self.one(
-            "select 1 from pg_inherits i join pg_class c on c.oid = i.inhparent where c.oid = %s and c.relkind = 'r'",
-            self._oid,
-        ):
+        if self.one(_INHERITED, self._oid):
             raise FollowError(
                 f"{self.table} has tables that inherit from it, and the log does not report their changes: use "
                 "hammemo sync."
@@ -287,12 +299,7 @@ class FollowedSource:
         self.db.execute(statement)
 
     def _filter(self) -> str | None:
-        found = self.one(
-            "select pg_get_expr(r.prqual, r.prrelid) from pg_publication_rel r join pg_publication p "
-            "on p.oid = r.prpubid where p.pubname = %s and r.prrelid = %s",
-            self.publication,
-            self._oid,
-        )
+        found = self.one(_FILTER, self.publication, self._oid)
         return None if found is None else found[0]
 
     def _expression_of(self, where: str) -> str | None:
@@ -309,34 +316,21 @@ class FollowedSource:
 
     def _check_publication(self) -> None:
         name = self.publication
-        facts = self.one(
-            "select puballtables, pubinsert and pubupdate and pubdelete and pubtruncate, pubviaroot "
-            "from pg_publication where pubname = %s",
-            name,
-        )
-        tables = self.db.execute(
-            "select r.prrelid::int8, r.prattrs is not null from pg_publication_rel r join pg_publication p "
-            "on p.oid = r.prpubid where p.pubname = %s",
-            [name],
-        ).fetchall()
-        in_schemas = self.one(
-            "select 1 from pg_publication_namespace n join pg_publication p on p.oid = n.pnpubid where p.pubname = %s",
-            name,
-        )
+        is_for_others, has_columns, sends_all = self.one(_PUBLICATION, oid=self._oid, publication=name)
         way_out = (
             f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} WITH (publish_via_partition_root = true)"
         )
-        if facts[0] or in_schemas or [oid for oid, _ in tables] != [self._oid]:
+        if is_for_others:
             raise FollowError(
                 f"The publication {name} is not for {self.table} alone: it may make updates of other tables fail, and "
                 f"this slot would read them. {way_out}."
             )
-        if tables[0][1]:
+        if has_columns:
             raise FollowError(
                 f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every UPDATE and DELETE of "
                 f"{self.table} fails. {way_out}; hammemo leaves out columns itself."
             )
-        if not facts[1] or not facts[2]:
+        if not sends_all:
             raise FollowError(f"The publication {name} does not send all changes. {way_out}.")
 
     # The slot
@@ -406,14 +400,11 @@ class FollowedSource:
         statement = sql.SQL("copy (select {} from {} where {} is not null{}) to stdout").format(
             names, sql.Identifier(*self._name), sql.Identifier(followed.label.name), condition
         )
-        rows: list[Row] = []
         with self.db.cursor().copy(statement) as copy:
-            for row in copy.rows():
-                rows.append(row)
-                if len(rows) == size:
-                    yield rows
-                    rows = []
-        yield rows
+            found = copy.rows()
+            while rows := list(islice(found, size)):
+                yield rows
+        yield []  # also of an empty table there is a part
 
     def flush(self) -> int:
         """Let PostgreSQL write its log to the disk, and return the place after it."""
@@ -423,10 +414,6 @@ class FollowedSource:
     def end(self) -> int:
         """Return up to where the log is on the disk."""
         return lsn_number(self.one("select pg_current_wal_flush_lsn()::text")[0])
-
-    def messages(self, until: int, limit: int) -> Messages:
-        """Return what the log says up to a place."""
-        return Messages(self, until, limit)
 
     def advance(self, lsn: int) -> None:
         """Let PostgreSQL delete its log up to a place."""

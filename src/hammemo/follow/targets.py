@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.models import load, read_notes, save
 from hammemo.follow.position import FollowError, NeedsCheck, Position
-from hammemo.follow.values import EXAMPLES, Followed, Frame, Row
+from hammemo.follow.values import EXAMPLES, Followed, Frame, Rows
 from hammemo.memories.errors import NotStoredError
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.learners import Learner
@@ -82,9 +81,7 @@ class FileTarget:
         self._save()
         return synced
 
-    def change(
-        self, followed: Followed, learn: Sequence[Row], forget: Sequence[Row] | str, position: Position | None
-    ) -> None:
+    def change(self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None) -> None:
         """Forget and learn rows; the file changes with the position."""
         text = None if position is None else position.encoded()
         gone: Any = forget if isinstance(forget, str) else followed.frame(forget)[:2] if forget else None
@@ -110,17 +107,16 @@ class FileTarget:
 
         rows = None if table is None else table[:2]
         before, receipts, keys = self.model.snapshot(), self._receipts, self._keys
-        signs = request is not None and receipts is not None and keys is not None
-        with receipts.locked() if signs and receipts else nullcontext():
-            if signs and receipts and keys and request:
+        if request is None or receipts is None or keys is None:
+            self.model.apply(position=position.encoded()).refit(rows=rows)
+            self._save()
+        else:
+            with receipts.locked():
                 previous = receipts.settled(load(self.path).digest(), keys)
                 self.model.apply(position=position.encoded())
                 with recorded(self.model, keys, request, previous=previous) as record:
                     self.model.refit(rows=rows)
                 receipts.add(record.signed, self._save)
-            else:
-                self.model.apply(position=position.encoded()).refit(rows=rows)
-                self._save()
         if last is None or isinstance(before, MemoryRegressor) or not len(before.classes_):
             return None
         return before.changed_labels(self.model, last)

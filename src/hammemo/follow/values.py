@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from hammemo._arrays.integers import object_array
 from hammemo._lazy import needed
 from hammemo.follow.pgoutput import UNCHANGED, Change, Relation, Unchanged, Values
 from hammemo.follow.position import FollowError, NeedsCheck
@@ -29,19 +30,23 @@ with needed("To follow a table: pip install 'hammemo[follow]'"):
     import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hammemo._arrays.types import Array, Floats
 
 Row = tuple["str | None", ...]
 """The texts of the followed columns, with the label last (then the subject, if there is one)."""
+Rows: TypeAlias = "Sequence[Row]"
 Frame = tuple[Any, "Array", "list[Any] | None"]
 """An Arrow table of values, labels, and subjects or None."""
 
-_BOOL, _NUMERIC = 16, 1700
-_WHOLE: Final = frozenset((20, 21, 23, 26))  # int8, int2, int4, oid
-_FLOATS: Final = frozenset((700, 701))
-_DATES: Final = frozenset((1082, 1114, 1184))  # date, timestamp, timestamptz
+_NUMERIC: Final = 1700
+_KINDS: Final = {
+    16: "bool",
+    **dict.fromkeys((20, 21, 23, 26), "whole"),  # int8, int2, int4, oid
+    **dict.fromkeys((700, 701), "float"),
+    **dict.fromkeys((1082, 1114, 1184), "date"),  # date, timestamp, timestamptz
+}
 _FOUR_DIGIT_YEAR: Final = r"^\d{4}-.*[^C]$"
 """Not infinity, not BC, and a year that a date of Python has."""
 
@@ -57,14 +62,10 @@ class Column:
     @property
     def kind(self) -> str:
         """What its values are: "whole", "float", "date", "bool" or "name"."""
-        if self.type in _WHOLE:
-            return "whole"
         if self.type == _NUMERIC:
             digits, scale = (self.modifier - 4) >> 16, (self.modifier - 4) & 0x7FF
             return "whole" if self.modifier >= 4 and digits <= 18 and scale == 0 else "float"
-        return {_BOOL: "bool"}.get(self.type) or (
-            "float" if self.type in _FLOATS else "date" if self.type in _DATES else "name"
-        )
+        return _KINDS.get(self.type, "name")
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,8 @@ class Followed:
         """Return labels: whole numbers and truth values by their type, all others by their text; targets as floats."""
         if self.is_target:
             return self._targets(texts)
-        made: list[Any] = list(texts)
-        if self.label.kind == "whole":
-            made = [int(text) for text in made]
-        elif self.label.kind == "bool":
-            made = [text == "t" for text in made]
-        found = np.empty(len(made), object)
-        found[:] = made
-        return found
+        read: dict[str, Callable[[Any], Any]] = {"whole": int, "bool": lambda text: text == "t"}
+        return object_array(map(read.get(self.label.kind, lambda text: text), texts))
 
     def _targets(self, texts: Sequence[str | None]) -> Floats:
         targets = np.array(texts, np.float64)

@@ -12,22 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.exact import MAX_DENSE_LABELS, DenseCounts, SparseCounts, applied, dense_values
+from hammemo.memories.exact import MAX_DENSE_LABELS, CountTable, DenseCounts, SparseCounts, applied, dense_values
 from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
-from hammemo.portable.graph import (
-    SIGN,
-    CodeProducts,
-    Graph,
-    HashedRows,
-    HashedSite,
-    ListedRows,
-    RatioSums,
-    RowSums,
-    Search,
-    TupleRows,
-    signed,
-)
+from hammemo.portable import graph as parts
+from hammemo.portable.graph import Constants, Graph, Search, signed
 from hammemo.tokens.hashing import number_key
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import WeightedSum
@@ -38,21 +27,15 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import CountTable
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.reader import Compiled
     from hammemo.memories.row_rules import RowRule
-    from hammemo.portable.graph import Finder, Head
     from hammemo.votes import Vote
-
-Constants = dict[str, "Array"]
 
 _MAX_TABLE_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
 
 
-def graph_of(
-    compiled: Compiled, sites: Sites, vote: Vote, classes: Array, tokens: Iterable[Any] | None = None
-) -> Graph:
+def graph_of(compiled: Compiled, sites: Sites, vote: Vote, classes: Array, tokens: Iterable[Any] | None) -> Graph:
     """Return the graph of a predictor.
 
     Parameters
@@ -69,15 +52,14 @@ def graph_of(
     listed = None if tokens is None else Vocabulary.of(tokens)
     if not len(classes):
         raise ValueError("The model is empty: it has no label to answer. Learn at least one example first.")
-    makers: tuple[tuple[type, Any], ...] = (
-        (HashedTables, _hashed),
-        (DenseCounts, _dense),
-        (SparseCounts, _sparse),
-        (CompiledGaussian, _gaussian),
-    )
-    for kind, make in makers:
-        if isinstance(compiled, kind):
-            return make(compiled, sites, vote, classes, listed)  # type: ignore[no-any-return]
+    if isinstance(compiled, HashedTables):
+        return _hashed(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, DenseCounts):
+        return _dense(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, SparseCounts):
+        return _sparse(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, CompiledGaussian):
+        return _gaussian(compiled, sites, vote, classes, listed)
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
 
 
@@ -92,16 +74,19 @@ def carried_tokens(compiled: Compiled) -> Vocabulary | None:
     return None
 
 
-def _head(rows: list[Array], weights: Floats, step: float, base: Any, divisor: Any, constants: Constants) -> RowSums:
-    """Return the sums of rows; a row of zeros, for what reads none, comes last in each table."""
-    for k, (table, weight) in enumerate(zip(rows, weights.tolist(), strict=True)):
-        constants[f"rows.{k}"] = np.concatenate([_narrow(table), np.zeros((1, table.shape[1]), _narrow(table).dtype)])
+def _head(
+    rows: list[Array], weights: Floats | None, step: float, base: Any, divisor: Any, constants: Constants
+) -> parts.RowSums:
+    """Return the sums of rows, weighed if need be; a row of zeros, for what reads none, comes last in each table."""
+    weights = np.ones(len(rows)) if weights is None else weights
+    for k, (table, weight) in enumerate(zip(map(_narrow, rows), weights.tolist(), strict=True)):
+        constants[f"rows.{k}"] = np.concatenate([table, np.zeros((1, table.shape[1]), table.dtype)])
         constants[f"weight.{k}"] = np.array(weight)
     constants["step"] = np.array(step)
     for name, part in (("base", base), ("divisor", divisor)):
         if part is not None:
             constants[name] = np.broadcast_to(np.asarray(part, np.float64), rows[0].shape[1:])[None, :].copy()
-    return RowSums(tuple(weights.tolist()), step, base is not None, divisor is not None)
+    return parts.RowSums(tuple(weights.tolist()), step, base is not None, divisor is not None)
 
 
 def _narrow(values: Array) -> Array:
@@ -112,56 +97,52 @@ def _narrow(values: Array) -> Array:
     return values.astype(np.int32 if fits else np.int64)
 
 
-def _rule(vote: Vote, compiled: Compiled, sites: Sites) -> RowRule | None:
-    """Return the rule of a log-linear vote, None for a weighted sum; refuse other votes."""
+def _rule(vote: Vote, compiled: Compiled, sites: Sites) -> tuple[RowRule | None, Any]:
+    """Return the rule of a log-linear vote, or None and the divisor of a weighted sum; refuse other votes."""
     if isinstance(vote, WeightedSum):
-        return None
+        return None, vote.divisor(compiled, sites)
     if isinstance(vote, LogLinear):
-        return vote.rule(compiled, sites)
+        return vote.rule(compiled, sites), None
     raise TypeError(f"vote={vote!r} has no graph: sum, mean and log-linear votes have one.")
 
 
 def _hashed(tables: HashedTables, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     constants: Constants = {}
     finder = _hashed_rows(tables.layout, listed, constants)
-    rule = _rule(vote, tables, sites)
+    rule, divisor = _rule(vote, tables, sites)
     rows, step, base = tables.fixed_rows(rule)
-    weights = sites.weights if rule is None else np.ones(len(rows))
-    divisor = vote.divisor(tables, sites) if isinstance(vote, WeightedSum) else None
-    return Graph(sites.h, listed, constants, finder, _head(rows, weights, step, base, divisor, constants), classes)
+    head = _head(rows, sites.weights if rule is None else None, step, base, divisor, constants)
+    return Graph(sites.h, listed, constants, finder, head, classes)
 
 
-def _hashed_rows(layout: RowLayout, listed: Vocabulary | None, constants: Constants) -> HashedRows:
+def _hashed_rows(layout: RowLayout, listed: Vocabulary | None, constants: Constants) -> parts.HashedRows:
     if listed is None and layout.key is not None:
         raise ValueError(
             "Under a secret key integers are not hashed in a graph: say which tokens it shall know, tokens=…."
         )
-    places = None
-    if listed is None:
-        hashes, known, _ = layout.integer_tokens()
-        places = Search.of("places", _signed(hashes) ^ SIGN, known.astype(np.int64), constants)
-        first, second = number_key(layout.seed, None)
-        key = signed(first), signed(second)
-    else:
-        hashes, own = layout.vocabulary_source(listed)
-        constants["token.hashes"] = np.append(_signed(hashes), 0)
-        constants["token.places"] = np.append(own.astype(np.int64), -1)
     constants["single.rows"] = layout.single_rows
     made = tuple(_hashed_site(layout, k, constants) for k in range(len(layout.groups)))
-    return HashedRows(made, key if listed is None else None, places, 0 if listed is None else len(listed))
+    if listed is None:
+        hashes, known, _ = layout.integer_tokens()
+        places = Search.of("places", _signed(hashes) ^ parts.SIGN, known.astype(np.int64), constants)
+        first, second = number_key(layout.seed, None)
+        return parts.HashedRows(made, (signed(first), signed(second)), places)
+    hashes, own = layout.vocabulary_source(listed)
+    constants["token.hashes"] = np.append(_signed(hashes), 0)
+    constants["token.places"] = np.append(own.astype(np.int64), -1)
+    return parts.HashedRows(made, None, None, len(listed))
 
 
-def _hashed_site(layout: RowLayout, k: int, constants: Constants) -> HashedSite:
+def _hashed_site(layout: RowLayout, k: int, constants: Constants) -> parts.HashedSite:
     site, own = layout.sites.positions[k], layout.own(k)
     fixed = (signed(layout.multipliers[k]), signed(layout.tuple_seeds[k]), layout.buckets[k], len(own))
     if len(site) == 1:
-        return HashedSite(site, *fixed)
-    search = Search.of(f"own.{k}", _signed(own) ^ SIGN, np.arange(len(own)), constants)
-    if not len(own):
-        return HashedSite(site, *fixed, search)
-    for j, column in enumerate(layout.reserved.places[layout.groups[k]].T):
+        return parts.HashedSite(site, *fixed)
+    search = Search.of(f"own.{k}", _signed(own) ^ parts.SIGN, np.arange(len(own)), constants)
+    compared = layout.reserved.places[layout.groups[k]].T if len(own) else ()
+    for j, column in enumerate(compared):
         constants[f"compared.{k}.{j}"] = column.astype(np.int64)
-    return HashedSite(site, *fixed, search, f"compared.{k}")
+    return parts.HashedSite(site, *fixed, search, f"compared.{k}" if len(own) else None)
 
 
 def _signed(words: Words) -> Ints:
@@ -170,14 +151,11 @@ def _signed(words: Words) -> Ints:
 
 def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
     constants: Constants = {}
-    counts = table.tensors()["counts"]
-    rule = _rule(vote, table, sites)
-    if rule is None:
-        rows, weights, base = list(counts), sites.weights, None
-        divisor = vote.divisor(table, sites) if isinstance(vote, WeightedSum) else None
-    else:
-        rows, weights = [rule.rows(site, own) for site, own in enumerate(counts)], np.ones(len(counts))
-        base, divisor = rule.base, None
+    rows: list[Array] = list(table.tensors()["counts"])
+    rule, divisor = _rule(vote, table, sites)
+    weights, base = (sites.weights, None) if rule is None else (None, rule.base)
+    if rule is not None:
+        rows = [rule.rows(site, own) for site, own in enumerate(rows)]
     known, finder = _listed_rows(table.vocabulary, sites, listed, constants)
     if known is not None and listed is not None:
         place = np.append(table.vocabulary.find(listed), -1)[: len(listed)]
@@ -187,14 +165,18 @@ def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: Array, listed:
 
 def _listed_rows(
     vocabulary: Vocabulary, sites: Sites, listed: Vocabulary | None, constants: Constants
-) -> tuple[Vocabulary | None, Finder]:
+) -> tuple[Vocabulary | None, parts.ListedRows]:
     """Return what the graph's numbers stand for, and what finds the rows of a list of tokens."""
-    positions = tuple(site[0] for site in sites.positions)
-    if listed is None and len(vocabulary.ints) == len(vocabulary):
-        search = Search.of("tokens", vocabulary.ints, np.arange(len(vocabulary)), constants)
-        return None, ListedRows(positions, len(vocabulary), search)
-    known = vocabulary if listed is None else listed
-    return known, ListedRows(positions, len(known))
+    search, known = _search(vocabulary, listed, constants), vocabulary if listed is None else listed
+    rows = parts.ListedRows(tuple(site[0] for site in sites.positions), len(known), search)
+    return (known if search is None else None), rows
+
+
+def _search(vocabulary: Vocabulary, listed: Vocabulary | None, constants: Constants) -> Search | None:
+    """Return what finds tokens that come as they are: integers, where no list is given."""
+    if listed is not None or len(vocabulary.ints) < len(vocabulary):
+        return None
+    return Search.of("tokens", vocabulary.ints, np.arange(len(vocabulary)), constants)
 
 
 def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: Array, listed: Vocabulary | None) -> Graph:
@@ -208,55 +190,47 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: Array, list
             "which has fewer rows."
         )
     known, finder = _tuple_rows(table, listed, constants)
-    rule, counts = _rule(vote, reader, sites), table.matrix(reader.labels)
-    head: Head
+    (rule, divisor), counts = _rule(vote, reader, sites), table.matrix(reader.labels)
+    spans = [slice(first, last) for first, last in pairwise(starts.tolist())]
     if rule is None:
-        rows = [counts[first:last].toarray().astype(np.int64) for first, last in pairwise(starts.tolist())]
-        divisor = vote.divisor(reader, sites) if isinstance(vote, WeightedSum) else None
+        rows = [counts[span].toarray().astype(np.int64) for span in spans]
         head = _head(rows, sites.weights, 1.0, None, divisor, constants)
     elif len(classes) <= MAX_DENSE_LABELS:
         values = dense_values(rule, counts, starts)
-        parts = [values[first:last] for first, last in pairwise(starts.tolist())]
-        head = _head(parts, np.ones(len(parts)), 1.0, rule.base, None, constants)
+        head = _head([values[span] for span in spans], None, 1.0, rule.base, None, constants)
     else:
         gains, losses = applied(rule, counts, starts)
-        head = _ratio_sums(rule, [gains[a:b].toarray() for a, b in pairwise(starts)], losses, starts, constants)
+        return Graph(sites.h, known, constants, finder, _ratio_sums(rule, gains, losses, spans, constants), classes)
     return Graph(sites.h, known, constants, finder, head, classes)
 
 
-def _ratio_sums(rule: RowRule, gains: list[Floats], losses: Floats, starts: Ints, constants: Constants) -> RatioSums:
-    weights = rule.weights
-    for k, (gain, first, last) in enumerate(zip(gains, starts, starts[1:], strict=False)):
-        constants[f"gains.{k}"] = np.concatenate([gain, np.zeros((1, gain.shape[1]))])
+def _ratio_sums(rule: RowRule, gains: Any, losses: Floats, spans: list[slice], constants: Constants) -> parts.RatioSums:
+    for k, span in enumerate(spans):
+        constants[f"gains.{k}"] = np.concatenate([gains[span].toarray(), np.zeros((1, gains.shape[1]))])
         for j in range(len(rule.smoothing)):
-            constants[f"losses.{k}.{j}"] = np.append(losses[first:last, j], 0.0)[:, None]
-            constants[f"weights.{k}.{j}"] = weights[k, j][None, :].copy()
+            constants[f"losses.{k}.{j}"] = np.append(losses[span, j], 0.0)[:, None]
+            constants[f"weights.{k}.{j}"] = rule.weights[k, j][None, :].copy()
     constants["base"] = rule.base[None, :]
-    return RatioSums(len(gains), len(rule.smoothing))
+    return parts.RatioSums(len(spans), len(rule.smoothing))
 
 
 def _tuple_rows(
     table: CountTable, listed: Vocabulary | None, constants: Constants
-) -> tuple[Vocabulary | None, TupleRows]:
+) -> tuple[Vocabulary | None, parts.TupleRows]:
     """Return what the graph's numbers stand for, and what finds the rows of tuples of tokens."""
     vocabulary, n = table.vocabulary, len(table.vocabulary)
-    search, known = None, vocabulary if listed is None else listed
-    if listed is None and len(vocabulary.ints) == n:
-        search = Search.of("tokens", vocabulary.ints, np.arange(n), constants)
+    search, known = _search(vocabulary, listed, constants), vocabulary if listed is None else listed
     constants["ranks"] = np.append(vocabulary.find(known), -1)
     levels = []
     for k, tuples in enumerate(table.tuples):
         first = np.full(n + 1, -1, np.int64)
         first[tuples.levels[0].astype(np.int64)] = np.arange(len(tuples.levels[0]))
         constants[f"first.{k}"] = first
-        levels.append(
-            tuple(
-                Search.of(f"level.{k}.{j}", level.astype(np.int64), np.arange(len(level)), constants)
-                for j, level in enumerate(tuples.levels[1:], 1)
-            )
-        )
+        below = [level.astype(np.int64) for level in tuples.levels[1:]]
+        searches = (Search.of(f"level.{k}.{j}", own, np.arange(len(own)), constants) for j, own in enumerate(below, 1))
+        levels.append(tuple(searches))
     sizes = tuple(map(len, table.tuples))
-    rows = TupleRows(table.sites.positions, sizes, n, len(known), tuple(levels), search)
+    rows = parts.TupleRows(table.sites.positions, sizes, n, len(known), tuple(levels), search)
     return (known if search is None else None), rows
 
 
@@ -277,4 +251,5 @@ def _gaussian(compiled: CompiledGaussian, sites: Sites, vote: Vote, classes: Arr
     constants |= {f"matrix.{j}": matrix for j, matrix in enumerate(matrices)}
     divisor = np.asarray(vote.divisor(compiled, sites), np.float64)
     constants["divisor"] = np.broadcast_to(divisor, (len(compiled.labels),))[None, :].copy()
-    return Graph(sites.h, known, constants, finder, CodeProducts(len(sites.weights), len(matrices)), classes)
+    head = parts.CodeProducts(len(sites.weights), len(matrices))
+    return Graph(sites.h, known, constants, finder, head, classes)

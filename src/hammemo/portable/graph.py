@@ -17,18 +17,21 @@ of signed integers, and a shift to the right is followed by a mask.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Ints
-    from hammemo.tokens.vocabulary import Vocabulary
+
+Constants: TypeAlias = dict[str, "Array"]
 
 SIGN = -(2**63)
 """The word whose exclusive or turns the order of unsigned words into that of signed ones."""
@@ -37,18 +40,15 @@ SIGN = -(2**63)
 class Operations(Protocol):
     """What a runtime offers beside the operators ``+ - * / @ ^ | & < >``, on arrays of one shape or a number.
 
+    Values have two more: ``table[index]`` are the entries, or the rows, with these numbers, ``matrix[:, j]`` is a
+    column; and ``double()`` gives numbers as float64.
+
     Words are 64-bit integers: sums and products are modulo 2^64, and comparisons are those of signed integers. A whole
     number beside a word is a word.
     """
 
     def constant(self, name: str) -> Any:
         """Return a constant of the graph."""
-
-    def column(self, array: Any, j: int) -> Any:
-        """Return the j-th column of a matrix."""
-
-    def take(self, table: Any, index: Any) -> Any:
-        """Return the entries, or the rows, with these numbers."""
 
     def shifted(self, a: Any, bits: int) -> Any:
         """Return words shifted to the right, zeros coming in."""
@@ -61,9 +61,6 @@ class Operations(Protocol):
 
     def search(self, ascending: Any, n: int, words: Any) -> Any:
         """Return for each word, or float, how many of n ascending ones are less, at most n - 1."""
-
-    def floats(self, array: Any) -> Any:
-        """Return numbers as float64."""
 
     def joined(self, parts: Sequence[Any]) -> Any:
         """Return matrices side by side."""
@@ -97,7 +94,7 @@ class Graph:
 
     h: int
     tokens: Vocabulary | None
-    constants: dict[str, Array]
+    constants: Constants
     finder: Finder
     head: Head
     classes: Array
@@ -129,7 +126,7 @@ class Search:
     size: int
 
     @classmethod
-    def of(cls, name: str, keys: Array, values: Ints, constants: dict[str, Array]) -> Search:
+    def of(cls, name: str, keys: Array, values: Ints, constants: Constants) -> Search:
         """Return a map whose keys are all different, its constants added to the others."""
         if not len(keys):  # one key for no number, so that a search always has something to look at
             keys, values = np.zeros(1, keys.dtype), np.full(1, -1)
@@ -141,8 +138,8 @@ class Search:
         """Return the number of each word, -1 where it is no key."""
         keys = ops.constant(f"{self.name}.keys")
         place = ops.search(keys, self.size, words)
-        found = ops.take(ops.constant(f"{self.name}.values"), place)
-        return ops.where(ops.equal(ops.take(keys, place), words), found, -1)
+        found = ops.constant(f"{self.name}.values")[place]
+        return ops.where(ops.equal(keys[place], words), found, -1)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class ListedRows:
 
     def rows(self, ops: Operations, numbers: Any) -> list[Any]:
         """Return the place of each position's token; the list's length where it is not in the list."""
-        found = {position: _place(ops, ops.column(numbers, position), self) for position in set(self.positions)}
+        found = {position: _place(ops, numbers[:, position], self) for position in set(self.positions)}
         return [found[position] for position in self.positions]
 
 
@@ -195,13 +192,13 @@ class TupleRows:
     def rows(self, ops: Operations, numbers: Any) -> list[Any]:
         """Return the row that each site reads."""
         known = {
-            position: ops.take(ops.constant("ranks"), _place(ops, ops.column(numbers, position), self))
+            position: ops.constant("ranks")[_place(ops, numbers[:, position], self)]
             for position in {position for site in self.sites for position in site}
         }
         return [self._row(ops, k, [known[position] for position in site]) for k, site in enumerate(self.sites)]
 
     def _row(self, ops: Operations, k: int, ranks: list[Any]) -> Any:
-        row = ops.take(ops.constant(f"first.{k}"), ranks[0])  # the last entry is that of rank -1
+        row = ops.constant(f"first.{k}")[ranks[0]]  # the last entry is that of rank -1
         for search, rank in zip(self.levels[k], ranks[1:], strict=True):
             row = ops.where((row > -1) & (rank > -1), search.find(ops, row * self.n + rank), -1)
         return ops.where(row > -1, row, self.sizes[k])
@@ -242,9 +239,7 @@ class HashedRows:
 
     def rows(self, ops: Operations, numbers: Any) -> list[Any]:
         """Return the row that each site reads."""
-        tokens = {
-            r: self._token(ops, ops.column(numbers, r)) for r in {r for site in self.sites for r in site.positions}
-        }
+        tokens = {r: self._token(ops, numbers[:, r]) for r in {r for site in self.sites for r in site.positions}}
         return [self._row(ops, site, [tokens[r] for r in site.positions]) for site in self.sites]
 
     def _token(self, ops: Operations, number: Any) -> tuple[Any, Any, Any]:
@@ -252,7 +247,7 @@ class HashedRows:
         if self.key is None:
             held = (number > -1) & (number < self.size)
             place = ops.where(held, number, self.size)
-            return ops.take(ops.constant("token.hashes"), place), ops.take(ops.constant("token.places"), place), held
+            return ops.constant("token.hashes")[place], ops.constant("token.places")[place], held
         assert self.places is not None
         first, second = self.key
         hashed = mixed(ops, number ^ first) ^ second
@@ -261,15 +256,15 @@ class HashedRows:
     def _row(self, ops: Operations, site: HashedSite, tokens: list[tuple[Any, Any, Any]]) -> Any:
         feature, own, held = tokens[0]
         if site.own is None:
-            own = ops.take(ops.constant("single.rows"), own)  # the last entry is that of place -1
+            own = ops.constant("single.rows")[own]  # the last entry is that of place -1
         else:
             feature = mixed(ops, feature ^ site.start)
             for word, _, there in tokens[1:]:
                 feature, held = mixed(ops, feature ^ word), held & there
             own = site.own.find(ops, feature ^ SIGN)
-            if site.compared is not None and site.n_own:
+            if site.compared is not None:
                 for j, (_, place, _) in enumerate(tokens):
-                    expected = ops.take(ops.constant(f"{site.compared}.{j}"), own)
+                    expected = ops.constant(f"{site.compared}.{j}")[own]
                     own = ops.where(ops.equal(expected, place), own, -1)
         bucket = ops.shifted(ops.shifted((feature | 1) * site.multiplier, 32) * site.buckets, 32)
         row = ops.where(own > -1, own, bucket + site.n_own)
@@ -287,12 +282,11 @@ class RowSums:
 
     def scores(self, ops: Operations, rows: list[Any]) -> Any:
         """Return the base and the weighed rows added site by site, times the step, over the divisor."""
-        total: Any = ops.constant("base") if self.has_base else None
+        terms = [ops.constant("base")] if self.has_base else []
         for k, (weight, row) in enumerate(zip(self.weights, rows, strict=True)):
-            term = ops.floats(ops.take(ops.constant(f"rows.{k}"), row))
-            if weight != 1:
-                term = term * ops.constant(f"weight.{k}")
-            total = term if total is None else total + term
+            term = ops.constant(f"rows.{k}")[row].double()
+            terms.append(term if weight == 1 else term * ops.constant(f"weight.{k}"))
+        total = reduce(add, terms)
         if self.step != 1:
             total = total * ops.constant("step")
         return total / ops.constant("divisor") if self.has_divisor else total
@@ -310,15 +304,13 @@ class RatioSums:
 
     def scores(self, ops: Operations, rows: list[Any]) -> Any:
         """Return the scores."""
-        gained: Any = None
-        lost: Any = None
-        for k, row in enumerate(rows):
-            gain = ops.take(ops.constant(f"gains.{k}"), row)
-            gained = gain if gained is None else gained + gain
-            for j in range(self.n_amounts):
-                term = ops.take(ops.constant(f"losses.{k}.{j}"), row) * ops.constant(f"weights.{k}.{j}")
-                lost = term if lost is None else lost + term
-        return gained - lost + ops.constant("base")
+        gains = [ops.constant(f"gains.{k}")[row] for k, row in enumerate(rows)]
+        losses = [
+            ops.constant(f"losses.{k}.{j}")[row] * ops.constant(f"weights.{k}.{j}")
+            for k, row in enumerate(rows)
+            for j in range(self.n_amounts)
+        ]
+        return reduce(add, gains) - reduce(add, losses) + ops.constant("base")
 
 
 @dataclass(frozen=True)
@@ -331,10 +323,10 @@ class CodeProducts:
     def scores(self, ops: Operations, rows: list[Any]) -> Any:
         """Return the products."""
         codes = ops.constant("codes")
-        total = ops.joined([ops.take(codes, row) * ops.constant(f"scale.{k}") for k, row in enumerate(rows)])
+        total = ops.joined([codes[row] * ops.constant(f"scale.{k}") for k, row in enumerate(rows)])
         for j in range(self.n_matrices):
             total = total @ ops.constant(f"matrix.{j}")
-        return ops.floats(total) / ops.constant("divisor")
+        return total.double() / ops.constant("divisor")
 
 
 Finder: TypeAlias = ListedRows | TupleRows | HashedRows

@@ -10,32 +10,28 @@ and ``quantiles``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.graph import Graph
-from hammemo.portable.tree_graph import NumberGraph
+from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.vocabulary import Vocabulary
 
 _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
 _MAX_FILE_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 
-class _Output(NamedTuple):
-    name: str
-    made: OnnxValue
-    kind: int
-    shape: list[Any]
+_Output: TypeAlias = "tuple[str, OnnxValue, int, list[Any]]"
+"""The name, the value, the type and the shape of an output."""
 
 
 def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
@@ -73,8 +69,8 @@ def _row_scores(graph: TreeGraph | NumberGraph, ops: OnnxOperations) -> tuple[li
     """Return the inputs ``numbers`` and ``names``, whichever there are, and the scores."""
     n_names = graph.rows.kinds.count(ColumnKind.NAMES)
     n_numbers = len(graph.rows.kinds) - n_names
-    values = [ops.column(ops.given("numbers"), j) for j in range(n_numbers)]
-    names = [ops.column(ops.given("names"), j) for j in range(n_names)]
+    values = [ops.given("numbers")[:, j] for j in range(n_numbers)]
+    names = [ops.given("names")[:, j] for j in range(n_names)]
     scores = graph.scores(ops, values, [ops.listed(name, graph.rows.tokens, strings=True) for name in names])
     every = (("numbers", TensorProto.DOUBLE, n_numbers), ("names", TensorProto.STRING, n_names))
     return [helper.make_tensor_value_info(name, kind, ["n", n]) for name, kind, n in every if n], scores
@@ -84,13 +80,13 @@ def _outputs(graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores
     """Return the name, the node, the type and the shape of each output."""
     if graph.classes is not None:
         kind = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
-        label = _Output("label", ops.winner(scores, graph.classes), kind, ["n"])
-        return [label, _Output("scores", scores, TensorProto.DOUBLE, ["n", len(graph.classes)])]
+        label = ("label", ops.winner(scores, graph.classes), kind, ["n"])
+        return [label, ("scores", scores, TensorProto.DOUBLE, ["n", len(graph.classes)])]
     assert isinstance(graph, NumberGraph)
-    found = [_Output("prediction", ops.column(scores, 0), TensorProto.DOUBLE, ["n"])]
+    found: list[_Output] = [("prediction", scores[:, 0], TensorProto.DOUBLE, ["n"])]
     if graph.n_levels:
         quantiles = ops.node("Gather", [scores, ops.initializer(np.arange(1, graph.n_levels + 1))], axis=1)
-        found.append(_Output("quantiles", quantiles, TensorProto.DOUBLE, ["n", graph.n_levels]))
+        found.append(("quantiles", quantiles, TensorProto.DOUBLE, ["n", graph.n_levels]))
     return found
 
 
@@ -126,6 +122,15 @@ class OnnxValue:
     __add__, __sub__, __mul__, __truediv__ = map(_operator, ("Add", "Sub", "Mul", "Div"))
     __xor__, __or__, __and__ = map(_operator, ("BitwiseXor", "BitwiseOr", "And"))
     __lt__, __gt__, __matmul__ = map(_operator, ("Less", "Greater", "MatMul"))
+
+    def __getitem__(self, index: OnnxValue | tuple[slice, int]) -> OnnxValue:
+        """Return the rows with these numbers, or one column."""
+        if isinstance(index, tuple):
+            return self.ops.node("Gather", [self, index[1]], axis=1)
+        return self.ops.node("Gather", [self, index], axis=0)
+
+    def double(self) -> OnnxValue:
+        return self.ops.node("Cast", [self], to=TensorProto.DOUBLE)
 
 
 class OnnxOperations:
@@ -190,12 +195,6 @@ class OnnxOperations:
     def word(self, value: int) -> OnnxValue:
         return self.initializer(np.array(value, np.int64), ("word", value))
 
-    def column(self, array: OnnxValue, j: int) -> OnnxValue:
-        return self.node("Gather", [array, j], axis=1)
-
-    def take(self, table: OnnxValue, index: OnnxValue) -> OnnxValue:
-        return self.node("Gather", [table, index], axis=0)
-
     def shifted(self, a: OnnxValue, bits: int) -> OnnxValue:
         unsigned = self.node("Cast", [a], to=TensorProto.UINT64)
         amount = self.initializer(np.array(bits, np.uint64), ("bits", bits))
@@ -214,11 +213,8 @@ class OnnxOperations:
         while step > 1:
             step //= 2
             ahead = self.node("Min", [place + step, n])
-            place = self.where(self.take(ascending, ahead + -1) < words, ahead, place)
+            place = self.where(ascending[ahead + -1] < words, ahead, place)
         return self.node("Min", [place, n - 1])
-
-    def floats(self, array: OnnxValue) -> OnnxValue:
-        return self.node("Cast", [array], to=TensorProto.DOUBLE)
 
     def joined(self, parts: Sequence[OnnxValue]) -> OnnxValue:
         return self.node("Concat", list(parts), axis=1)

@@ -37,7 +37,7 @@ class TorchPredictor(nn.Module):
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return the scores of each context."""
-        ops, graph = _TorchOperations(self, numbers.device), self._graph
+        ops, graph = _TorchOperations(self), self._graph
         if isinstance(graph, Graph):
             return graph.scores(ops, numbers)  # type: ignore[no-any-return]
         columns = list(enumerate(graph.rows.kinds))
@@ -62,34 +62,21 @@ class TorchPredictor(nn.Module):
 class _TorchOperations:
     """What :class:`hammemo.portable.graph.Operations` asks for."""
 
-    def __init__(self, module: TorchPredictor, device: torch.device) -> None:
+    equal = staticmethod(torch.eq)
+    where: Any = staticmethod(torch.where)
+
+    def __init__(self, module: TorchPredictor) -> None:
         self._module = module
-        self._device = device
 
     def constant(self, name: str) -> torch.Tensor:
         found: torch.Tensor = getattr(self._module, self._module.buffer_names[name])
         return found
 
-    def column(self, array: torch.Tensor, j: int) -> torch.Tensor:
-        return array[:, j]
-
-    def take(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        return table[index]
-
     def shifted(self, a: torch.Tensor, bits: int) -> torch.Tensor:
         return (a >> bits) & ((1 << (64 - bits)) - 1)
 
-    def equal(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return a == b
-
-    def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.where(condition, a, b)
-
     def search(self, ascending: torch.Tensor, n: int, words: torch.Tensor) -> torch.Tensor:
         return torch.searchsorted(ascending, words.contiguous()).clamp(max=n - 1)
-
-    def floats(self, array: torch.Tensor) -> torch.Tensor:
-        return array.double()
 
     def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.cat(list(parts), dim=1)

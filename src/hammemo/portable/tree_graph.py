@@ -19,16 +19,18 @@ of the sizes of errors, too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.kernels.additive.additive import NAT
 from hammemo.kernels.additive.levels import HAT
-from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, values_of
+from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, ColumnCodes, values_of
 from hammemo.kernels.cells.error_sizes import LEAST_SIZE
-from hammemo.kernels.cells.forest import LEAF
-from hammemo.portable.graph import Search
+from hammemo.kernels.cells.forest import LEAF, Forest
+from hammemo.portable.graph import Constants, Operations, Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_with_numbers
 
@@ -37,10 +39,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.kernels.cells import TreeCells
-    from hammemo.kernels.cells.codes import ColumnCodes
-    from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
-    from hammemo.portable.graph import Operations
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes.number_answers import NumberAnswers
 
@@ -55,44 +54,40 @@ def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any
     scores = [table_score(base.tables, ops, output, codes) for output in range(base.tables.columns.shape[2])]
     scores = [*[scores[0] * 0] * (len(known) - len(scores)), *scores]
     above = [score + -int(prior) for score, prior in zip(scores, base.base.prior.tolist(), strict=True)]
-    total = above[0]
-    for one in above[1:]:
-        total = total + one
-    nothing, columns = ops.floats(total * 0), []
+    total = reduce(add, above)
+    nothing, columns = (total * 0).double(), []
     for place in known.find(base.labels).tolist():
         if place < 0:
             columns.append(nothing)
             continue
-        columns.append(ops.floats(above[place] * len(known) - total) / ops.constant("base.unit"))
+        columns.append((above[place] * len(known) - total).double() / ops.constant("base.unit"))
     return ops.stacked(columns) * ops.constant("base.weights")
 
 
 def table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
     """Return the score of one output, a whole number, by the bytes of rows in each column."""
-    total: Any = None
-    for j in range(len(tables.columns)):
-        own = ops.take(ops.constant(f"base.{output}.column.{j}"), codes[j])
-        total = own + (int(tables.constant[output]) + HAT // 2 + _ABOVE) if total is None else total + own
+    first, *others = (ops.constant(f"base.{output}.column.{j}")[codes[j]] for j in range(len(tables.columns)))
+    total = reduce(add, others, first + (int(tables.constant[output]) + HAT // 2 + _ABOVE))
     for k, (pair, width) in enumerate(zip(tables.pairs.tolist(), tables.widths.tolist(), strict=True)):
         (a, right_a), (b, right_b) = (
-            [ops.take(ops.constant(f"base.{name}.{j}"), codes[j]) for name in ("level", "right")] for j in pair
+            [ops.constant(f"base.{name}.{j}")[codes[j]] for name in ("level", "right")] for j in pair
         )
         both, at = ops.shifted(right_a * right_b, _SHIFT), a * width + b
         shares = (both - right_a - right_b + HAT, right_b - both, right_a - both, both)
         for step, share in zip((0, 1, width, width + 1), shares, strict=True):
-            total = total + share * ops.take(ops.constant(f"base.{output}.pair.{k}"), at + step)
+            total = total + share * ops.constant(f"base.{output}.pair.{k}")[at + step]
     return ops.shifted(total, _SHIFT) + -(_ABOVE >> _SHIFT)
 
 
-def base_constants(base: BaseAnswers) -> dict[str, Array]:
+def base_constants(base: BaseAnswers) -> Constants:
     """Return the constants of `weighted_ratios`."""
     unit = np.array(float(len(base.base.labels) * NAT))
     return {"base.unit": unit, "base.weights": base.weights[None, :], **table_constants(base.tables)}
 
 
-def table_constants(tables: StepTables) -> dict[str, Array]:
+def table_constants(tables: StepTables) -> Constants:
     """Return the constants of `table_score`: a byte that lies in no level reads zeros behind its block."""
-    found: dict[str, Array] = {}
+    found: Constants = {}
     nowhere = int(np.diff(tables.starts).max(initial=0))
     for j in set(tables.pairs.ravel().tolist()):
         found[f"base.level.{j}"] = np.where(tables.levels[j] < 0, nowhere, tables.levels[j]).astype(np.int64)
@@ -139,10 +134,10 @@ class CodedRows:
     def codes(self, ops: Operations, values: list[Any], places: list[Any]) -> list[Any]:
         """Return the bytes of all rows, for each column."""
         steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
-        named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
+        named = [ops.constant(f"bytes.{j}")[place] for j, place in enumerate(places)]
         differences = []
         for j, (first, second) in enumerate(self.pairs):
-            found = ops.take(ops.constant(f"differences.{j}"), steps[first] - steps[second] + _MOST)
+            found = ops.constant(f"differences.{j}")[steps[first] - steps[second] + _MOST]
             differences.append(ops.where((steps[first] > 0) & (steps[second] > 0), found, 0))
         return [*steps, *named, *differences]
 
@@ -164,7 +159,25 @@ class CodedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeGraph:
+class RowGraph:
+    """What is computed of rows of numbers and names.
+
+    Parameters
+    ----------
+    rows : CodedRows
+    constants : dict of arrays
+    """
+
+    rows: CodedRows
+    constants: Constants
+
+    def numbers(self, X: Any) -> Floats:
+        """Return rows as the numbers that a torch module takes: (m, h)."""
+        return self.rows.numbers(X)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeGraph(RowGraph):
     """The scores of a predictor as a function of numbers and of the places of names in a list.
 
     Parameters
@@ -180,8 +193,6 @@ class TreeGraph:
         The weighted additive base.
     """
 
-    rows: CodedRows
-    constants: dict[str, Array]
     forest: Forest
     classes: Array
     tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
@@ -193,17 +204,13 @@ class TreeGraph:
         leaves = walked(ops, self.forest, "trees", ops.stacked(codes))
         totals = ops.constant("base")
         for j, place in enumerate(places):
-            totals = totals + ops.take(ops.constant(f"names.{j}"), place)
+            totals = totals + ops.constant(f"names.{j}")[place]
         for k in range(len(self.tuples)):
-            totals = totals + ops.take(ops.constant(f"tuples.{k}"), self._tuple_row(ops, k, places))
+            totals = totals + ops.constant(f"tuples.{k}")[self._tuple_row(ops, k, places)]
         for tree in range(self.forest.n_trees):
-            row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
-            totals = totals + ops.take(ops.constant("leaves"), row)
+            row = ops.constant("leaf_rows")[leaves[:, tree]]
+            totals = totals + ops.constant("leaves")[row]
         return totals if self.base is None else totals + weighted_ratios(self.base, ops, codes)
-
-    def numbers(self, X: Any) -> Floats:
-        """Return rows as the numbers that a torch module takes: (m, h)."""
-        return self.rows.numbers(X)
 
     def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
         """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
@@ -217,17 +224,17 @@ class TreeGraph:
 
 def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
     """Return the leaf of each row in each tree, given the constants of `walk_constants`: (m, trees)."""
-    at = ops.constant(f"{name}.roots") + ops.stacked([ops.column(codes, 0) * 0])
+    at = ops.constant(f"{name}.roots") + ops.stacked([codes[:, 0] * 0])
     for _ in range(forest.depth):
-        code = ops.picked(codes, ops.take(ops.constant(f"{name}.column"), at))
-        is_low = code < ops.take(ops.constant(f"{name}.low"), at)
-        goes_left = code < ops.take(ops.constant(f"{name}.high"), at)
-        right = ops.take(ops.constant(f"{name}.right"), at)
+        code = ops.picked(codes, ops.constant(f"{name}.column")[at])
+        is_low = code < ops.constant(f"{name}.low")[at]
+        goes_left = code < ops.constant(f"{name}.high")[at]
+        right = ops.constant(f"{name}.right")[at]
         at = ops.where(is_low, right, ops.where(goes_left, at + 1, right))
     return at
 
 
-def walk_constants(forest: Forest, name: str) -> dict[str, Array]:
+def walk_constants(forest: Forest, name: str) -> Constants:
     """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
     nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
     firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
@@ -242,7 +249,7 @@ def walk_constants(forest: Forest, name: str) -> dict[str, Array]:
     }
 
 
-def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: dict[str, Array]) -> CodedRows:
+def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: Constants) -> CodedRows:
     """Return how a graph that knows these names makes bytes, its constants added to the others; or refuse it."""
     name_codes = codes.name_codes(names).astype(np.int64)
     if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
@@ -272,12 +279,8 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: Arra
     """Return the graph of a model of names and trees, or refuse one that has none."""
     whole, leaf_rows, values = ranker.tables()
     names, forest = _names(cells, whole), cells.forest
-    constants: dict[str, Array] = {
-        "base": whole.base[None, :],
-        "leaf_rows": leaf_rows.astype(np.int64),
-        "leaves": values,
-        **walk_constants(forest, "trees"),
-    }
+    constants: Constants = {"base": whole.base[None, :], "leaf_rows": leaf_rows.astype(np.int64), "leaves": values}
+    constants |= walk_constants(forest, "trees")
     rows = coded_rows(cells.codes, missing, names, constants)
     for j in range(len(cells.names)):
         table = np.zeros((len(names) + 1, values.shape[1]))
@@ -291,7 +294,7 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: Arra
 
 
 def _with_tuple(
-    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: dict[str, Array]
+    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: Constants
 ) -> tuple[tuple[int, ...], tuple[Search, ...]]:
     """Return the columns of a tuple of names and what finds its rows, whose values become constants."""
     site = len(cells.names) + k
@@ -315,7 +318,7 @@ def _names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberGraph:
+class NumberGraph(RowGraph):
     """The predictions of a model as a function of numbers and of the places of names in a list.
 
     Parameters
@@ -330,8 +333,6 @@ class NumberGraph:
         How many quantiles come after the prediction.
     """
 
-    rows: CodedRows
-    constants: dict[str, Array]
     forests: tuple[Forest, ...]
     tables: StepTables
     n_levels: int
@@ -344,35 +345,29 @@ class NumberGraph:
 
         def each(name: str, place: int = 0) -> Any:
             """Return an entry for each row: ONNX Runtime drops factors and terms that are 1 and 0 in float32."""
-            return ops.take(ops.constant(name), nowhere + place)
+            return ops.constant(name)[nowhere + place]
 
-        bases = [ops.floats(table_score(self.tables, ops, output, codes)) for output in range(2)]
+        bases = [table_score(self.tables, ops, output, codes).double() for output in range(2)]
         total = mean = ops.constant("mean")
         for part, (live, frozen) in enumerate((bases, [ops.constant("live_mean"), mean])):
             told = self._told(ops, part, stacked)
-            trust = _least(ops, _most(ops, ops.column(told, 1), ops.constant("zero")), ops.constant("one"))
-            said = live + trust * (frozen - live) + ops.column(told, 0) - mean
+            trust = _least(ops, _most(ops, told[:, 1], ops.constant("zero")), ops.constant("one"))
+            said = live + trust * (frozen - live) + told[:, 0] - mean
             total = total + each("blend", part) * said
         found = [total]
         if self.n_levels:
-            more = ops.column(self._told(ops, 2, stacked), 0)
+            more = self._told(ops, 2, stacked)[:, 0]
             size = _most(ops, ops.constant("size") + more, ops.constant("least_size"))
             found += [total + size * each("ratios", k) for k in range(self.n_levels)]
         for step in range(2):  # a power of two may be too large for one factor
             found = [units * ops.constant(f"unit.{step}") for units in found]
         return ops.stacked([each("center") + number for number in found])
 
-    def numbers(self, X: Any) -> Floats:
-        """Return rows as the numbers that a torch module takes: (m, h)."""
-        return self.rows.numbers(X)
-
     def _told(self, ops: Operations, part: int, codes: Any) -> Any:
         """Return the sum of what the leaves of a forest say."""
-        leaves, told = walked(ops, self.forests[part], f"trees.{part}", codes), None
-        for tree in range(self.forests[part].n_trees):
-            own = ops.take(ops.constant(f"leaves.{part}"), ops.column(leaves, tree))
-            told = own if told is None else told + own
-        return told
+        forest, values = self.forests[part], ops.constant(f"leaves.{part}")
+        leaves = walked(ops, forest, f"trees.{part}", codes)
+        return reduce(add, (values[leaves[:, tree]] for tree in range(forest.n_trees)))
 
 
 def _most(ops: Operations, a: Any, b: Any) -> Any:
@@ -399,18 +394,11 @@ def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels
     errors, half = answers.errors, answers.exponent // 2
     assert errors is not None
     tables = answers.design.step_tables(answers.coefficients, answers.codes.step_middles)
-    numbers = {
-        "zero": 0.0,
-        "one": 1.0,
-        "center": [answers.center],
-        "size": errors.mean,
-        "least_size": LEAST_SIZE * errors.mean,
-        **dict(zip(("live_mean", "mean"), answers.means, strict=True)),
-        "blend": answers.blend,
-        "ratios": errors.at(levels),
-        **{f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))},
-    }
-    constants: dict[str, Array] = {name: np.array(number) for name, number in numbers.items()}
+    numbers: dict[str, Any] = {"zero": 0.0, "one": 1.0, "center": [answers.center], "blend": answers.blend}
+    numbers |= {"size": errors.mean, "least_size": LEAST_SIZE * errors.mean, "ratios": errors.at(levels)}
+    numbers |= dict(zip(("live_mean", "mean"), answers.means, strict=True))
+    numbers |= {f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))}
+    constants: Constants = {name: np.array(number) for name, number in numbers.items()}
     forests, leaves = answers.forests, answers.leaves
     if len(levels):
         forests, leaves = (*forests, errors.forest), (*leaves, errors.leaves[:, None])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -169,11 +169,8 @@ def _postgres(module: Any, address: str) -> Any:
 
 
 def _with_plain(batch: Batch) -> Batch:
-    columns = (
-        values if values.dtype.kind != "O" else column_array([_plain(value) for value in values.tolist()])
-        for values in batch.columns
-    )
-    return Batch(batch.names, tuple(columns), batch.numbers, batch.where, batch.unit)
+    columns = [column_array([*map(_plain, own.tolist())]) if own.dtype.kind == "O" else own for own in batch.columns]
+    return replace(batch, columns=tuple(columns))
 
 
 def _plain(value: Any) -> Any:

@@ -97,12 +97,13 @@ class Source(ShardedFiles):
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
         base, path = shard.file.base, shard.file.path
-        if formats.compression_of(path):  # one shard, read from its start
-            with formats.opened_file(base, path, path) as stream:
-                yield from self.stream_pieces(stream, path)
+        ends = () if formats.compression_of(path) else (shard.start, shard.stop)  # compressed, it is read as a whole
+        if self.format == "parquet" and ends:  # pyarrow reads its own files without Python's lock
+            opened = formats.file_system(base).open_input_file(path)
         else:
-            with self._opened(base, path) as stream:
-                yield from self.stream_pieces(stream, path, shard.start, shard.stop)
+            opened = formats.opened_file(base, path, path)
+        with opened as stream:
+            yield from self.stream_pieces(stream, path, *ends)
 
     def stream_pieces(self, stream: Any, name: str, start: int = 0, stop: int | None = None) -> Iterator[Pieces]:
         """Yield the documents that begin in a range of bytes of an open file, some at a time."""
@@ -129,14 +130,6 @@ class Source(ShardedFiles):
         for piece in self.pieces(Shard(file, 0, file.size)):
             yield from piece.documents()
 
-    def _opened(self, base: str, path: str) -> Any:
-        """Return the context of an open file with `seek`; pyarrow reads its own files without Python's lock."""
-        return (
-            formats.file_system(base).open_input_file(path)
-            if self.format == "parquet"
-            else formats.opened_bytes(base, path, path)
-        )
-
     def _line_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
         encode = text_encoder(self.tokens, self.vocabulary)
         for lines in line_batches(stream, start, stop):
@@ -150,7 +143,7 @@ class Source(ShardedFiles):
     def _line_document(self, line: bytes, encode: Encoder, name: str) -> Array:
         """Return the tokens of a line of text, or of the list or the text in a line of JSON."""
         if self.format != "jsonl":
-            return _encoded(line.decode(), encode, name)
+            return _encoded(line.removesuffix(b"\n").decode(), encode, name)
         value = formats.json_value(line, name)
         if isinstance(value, dict):
             value = _json_field(value, self.column, name)
@@ -163,16 +156,13 @@ class Source(ShardedFiles):
     def _parquet_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
         with formats.parquet_file(stream, name) as file:
             column = _document_column(file.schema_arrow, self.column, name)
-            index = _leaf(file, column)
-            groups = [
-                group
-                for group in range(file.num_row_groups)
-                if start <= formats.first_page(file, group) and (stop is None or formats.first_page(file, group) < stop)
-            ]
+            groups = formats.row_groups(file, start, stop)
             if not groups:
                 return
-            values = sum(file.metadata.row_group(group).column(index).num_values for group in groups)
-            rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+            stored = [file.schema.column(i).path.split(".")[0] for i in range(len(file.schema))].index(column)
+            found = [file.metadata.row_group(group) for group in groups]
+            values = sum(group.column(stored).num_values for group in found)
+            rows = sum(group.num_rows for group in found)
             batch = max(1, min(2**16, BLOCK_TOKENS * rows // max(values, 1)))
             for part in file.iter_batches(batch, row_groups=groups, columns=[column], use_threads=False):
                 yield self._arrow_documents(part.column(0), name)
@@ -290,17 +280,19 @@ def _encoded(value: Any, encode: Encoder, name: str) -> Array:
 
 
 def _json_field(row: dict[str, Any], column: str | None, name: str) -> Any:
-    if column is None:
-        held = [field for field, value in row.items() if isinstance(value, (list, str))]
-        if len(held) != 1:
-            raise ValueError(
-                f"{name} cannot be read: an object has {len(held)} fields that could hold documents "
-                f"({', '.join(row)}). Name one with column=…"
-            )
-        return row[held[0]]
-    if column not in row:
-        raise ValueError(f"{name} cannot be read: an object has no field {column!r}; it has {', '.join(row)}.")
-    return row[column]
+    held = [field for field, value in row.items() if isinstance(value, (list, str))]
+    return row[_chosen(column, list(row), held, f"{name} cannot be read: an object", "field")]
+
+
+def _chosen(column: str | None, names: list[str], held: list[str], place: str, what: str) -> str:
+    """Return the column or the field that is named, or the only one that could hold documents."""
+    if column is None and len(held) != 1:
+        raise ValueError(
+            f"{place} has {len(held)} {what}s that could hold documents ({', '.join(names)}): name one with column=…"
+        )
+    if column is not None and column not in names:
+        raise ValueError(f"{place} has no {what} {column!r}; its {what}s are {', '.join(names)}.")
+    return held[0] if column is None else column
 
 
 # ---------------------------------------------------------------- Parquet
@@ -309,62 +301,28 @@ def _json_field(row: dict[str, Any], column: str | None, name: str) -> Any:
 def _document_column(schema: Any, name: str | None, path: str) -> str:
     """Return the column that holds the documents."""
     kinds = formats.require_arrow("Parquet").types
-    if name is None:
-        tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
-        held = [field.name for field in schema if any(test(field.type) for test in tests)]
-        if len(held) != 1:
-            raise ValueError(
-                f"{path} has {len(held)} columns that could hold documents ({', '.join(schema.names)}): "
-                "name one with column=…"
-            )
-        return str(held[0])
-    if name not in schema.names:
-        raise ValueError(f"{path} has no column {name!r}; its columns are {', '.join(schema.names)}.")
-    return name
-
-
-def _leaf(file: Any, column: str) -> int:
-    """Return the place, among the stored columns, of the one that holds a column's values."""
-    paths = [file.schema.column(i).path.split(".")[0] for i in range(len(file.schema))]
-    return paths.index(column)
+    tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
+    held = [field.name for field in schema if any(test(field.type) for test in tests)]
+    return _chosen(name, schema.names, held, path, "column")
 
 
 def line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[bytes]]:
     """Yield the lines that begin in a range of bytes, about a mebibyte at a time, the last one whole."""
-    begin = start
+    place = start
     if start:  # the line that holds the byte before belongs to an earlier shard, unless that byte ends it
         stream.seek(start - 1)
-        begin -= 1
-    held, skipping = b"", start > 0
-    while stop is None or begin < stop:
-        read = stream.read(formats.PIECE_BYTES)
-        held += read
-        if skipping:
-            cut = held.find(b"\n") + 1
-            if not cut:
-                begin, held = begin + len(held), b""
-                if not read:
-                    return
-                continue
-            begin, held, skipping = begin + cut, held[cut:], False
-        end = held.rfind(b"\n") + 1 if read else len(held)
-        lines, held = held[:end].split(b"\n"), held[end:]
-        if read:
-            lines.pop()  # what follows the last line's end
-        if stop is not None and begin + end > stop:
-            yield _beginning_before(lines, stop - begin)
-            return
-        if lines:
+        place += len(stream.readline()) - 1
+    lines, held = list[bytes](), 0
+    for line in stream:
+        if stop is not None and place >= stop:
+            break
+        lines.append(line)
+        place, held = place + len(line), held + len(line)
+        if held >= formats.PIECE_BYTES:
             yield lines
-        begin += end
-        if not read:
-            return
-
-
-def _beginning_before(lines: list[bytes], reach: int) -> list[bytes]:
-    """Return the lines of a piece that begin within its first `reach` bytes."""
-    first = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
-    return lines[: int(np.searchsorted(first, reach))]
+            lines, held = [], 0
+    if lines:
+        yield lines
 
 
 TOKENIZERS: Final = ("ids", "words", "characters", "bytes")

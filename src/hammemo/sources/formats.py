@@ -51,9 +51,6 @@ COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz
 PIECE_BYTES: Final = 2**20
 """Bytes that are read at a time."""
 
-_WITHOUT_ARROW: Final = ("gzip", "bz2")
-
-
 # ---------------------------------------------------------------- names
 
 
@@ -119,7 +116,7 @@ def require_reader(where: str, kind: str) -> None:
     """Refuse a file that only pyarrow reads where it is not installed, before any work is done."""
     if kind in ("parquet", "arrow"):
         require_arrow(kind.title())
-    if compression_of(where) not in (None, *_WITHOUT_ARROW):
+    if compression_of(where) not in (None, "gzip", "bz2"):
         require_arrow(f"A file that ends in {_ending(_name(where))}")
 
 
@@ -151,10 +148,11 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
         yield opened_file
 
 
-def first_page(file: Any, group: int) -> int:
-    """Return where in its file a row group of Parquet begins."""
-    chunk = file.metadata.row_group(group).column(0)
-    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
+def row_groups(file: Any, start: int, stop: int | None) -> list[int]:
+    """Return the row groups of a Parquet file that begin in a range of its bytes."""
+    chunks = [file.metadata.row_group(group).column(0) for group in range(file.num_row_groups)]
+    begins = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+    return [group for group, place in enumerate(begins) if start <= place and (stop is None or place < stop)]
 
 
 # ---------------------------------------------------------------- streams
@@ -173,51 +171,38 @@ def opened(where: str) -> Iterator[IO[bytes]]:
 @contextmanager
 def opened_file(base: str, path: str, shown: str) -> Iterator[IO[bytes]]:
     """Open a file of a file system to be read from its start, decompressed where its name says so."""
-    with opened_bytes(base, path, shown) as stream, _decompressor(stream, path) as plain:
-        if plain is stream and not base:
-            yield stream
-        else:
-            yield io.BufferedReader(_Readable(plain, None if plain is stream else shown), PIECE_BYTES)
-
-
-@contextmanager
-def opened_bytes(base: str, path: str, shown: str) -> Iterator[Any]:
-    """Open a file of a file system as it is: with `seek` and `read`."""
     try:
-        stream = file_system(base).open_input_file(path) if base else open(path, "rb")  # noqa: SIM115  (closed below)
+        file = file_system(base).open_input_file(path) if base else open(path, "rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{shown or 'A file without a name'} does not exist: name a file, or - for standard input."
         ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{shown} is a folder: name a file in it.") from None
-    with stream:
-        yield stream
+    with file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, PIECE_BYTES) as stream:
+        if compression_of(path) is None:
+            yield stream
+        else:
+            with _decompressed(stream, path) as plain:
+                yield io.BufferedReader(_Decompressed(plain, shown), PIECE_BYTES)
 
 
-@contextmanager
-def _decompressor(stream: Any, path: str) -> Iterator[Any]:
-    """Yield a stream of what was compressed; the stream itself if nothing was."""
+def _decompressed(stream: Any, path: str) -> Any:
+    """Return a stream of what was compressed."""
     compression = compression_of(path)
-    if compression is None:
-        yield stream
-    elif compression == "gzip":
-        with gzip.GzipFile(fileobj=stream) as plain:
-            yield plain
-    elif compression == "bz2":
-        with bz2.BZ2File(stream) as plain:
-            yield plain
-    else:
-        require_reader(path, "text")
-        with require_arrow(path).CompressedInputStream(stream, compression) as plain:
-            yield plain
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=stream)
+    if compression == "bz2":
+        return bz2.BZ2File(stream)
+    require_reader(path, "text")
+    return require_arrow(path).CompressedInputStream(stream, compression)
 
 
-class _Readable(io.RawIOBase):
-    """Whatever has `read` as a stream of Python's; `compressed` is the name of a compressed file, for its errors."""
+class _Decompressed(io.RawIOBase):
+    """What a decompressor has in `read` as a stream of Python's; `name` is that of the file, for its errors."""
 
-    def __init__(self, stream: Any, compressed: str | None) -> None:
-        self._stream, self._compressed = stream, compressed
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream, self._name = stream, name
 
     def readable(self) -> bool:
         """Return True: that is what it is for."""
@@ -229,10 +214,10 @@ class _Readable(io.RawIOBase):
             data = self._stream.read(len(buffer))
         except (EOFError, OSError, zlib.error) as error:
             # An error of the disk or the network has a number; a decompressor's has none.
-            if self._compressed is None or getattr(error, "errno", None) is not None:
+            if getattr(error, "errno", None) is not None:
                 raise
             raise ValueError(
-                f"{self._compressed} is damaged or not compressed as its name says: use another copy of it."
+                f"{self._name} is damaged or not compressed as its name says: use another copy of it."
             ) from error
         buffer[: len(data)] = data
         return len(data)

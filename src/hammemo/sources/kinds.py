@@ -24,7 +24,7 @@ from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Array
 
@@ -146,13 +146,19 @@ def with_numbers(texts: Array) -> Array:
     >>> with_numbers(np.array(["007", "1"], object)).tolist()
     ['007', '1']
     """
-    found: list[float] = []
+    found = _read_all(texts, lambda text: None if _LEADING_ZERO.match(text) else number_in(text))
+    return texts if found is None else np.array(found, np.float64)
+
+
+def _read_all(texts: Array, read: Callable[[Any], Any]) -> list[Any] | None:
+    """Return what each text says, None where it is missing; None if one says nothing, or if all are missing."""
+    found = []
     for text in texts.tolist():
-        number = math.nan if text is None else number_in(text)
-        if number is None or (text is not None and _LEADING_ZERO.match(text)):
-            return texts
-        found.append(number)
-    return np.array(found, np.float64) if any(text is not None for text in texts.tolist()) else texts
+        value = None if text is None else read(text)
+        if value is None and text is not None:
+            return None
+        found.append(value)
+    return found if any(value is not None for value in found) else None
 
 
 def date_in(text: str) -> datetime | None:
@@ -184,13 +190,8 @@ def with_dates(texts: Array) -> Array:
     """
     if texts.dtype.kind != "O":
         return texts
-    found = []
-    for text in texts.tolist():
-        moment = date_in(text) if isinstance(text, str) else None
-        if moment is None and text is not None:
-            return texts
-        found.append(moment)
-    return object_array(found) if any(moment is not None for moment in found) else texts
+    found = _read_all(texts, lambda text: date_in(text) if isinstance(text, str) else None)
+    return texts if found is None else object_array(found)
 
 
 def found_kind(values: Array) -> str:

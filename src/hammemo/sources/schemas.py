@@ -26,25 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.sources import kinds as column_kinds
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
-from hammemo.sources.kinds import (
-    MIXED,
-    ONLY_TRUTHS,
-    ORDERED,
-    OTHERS,
-    UNKNOWN,
-    as_kind,
-    found_kind,
-    kind_of,
-    kinds_of_model,
-    merged_kinds,
-    ordered_kinds,
-    packed_kinds,
-    unpacked_kinds,
-    with_dates,
-    with_numbers,
-)
+from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, kinds_of_model, merged_kinds
 from hammemo.sources.tables import Batch, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind
@@ -186,17 +171,34 @@ class TableSchema:
 
     def labelled(self, batch: Batch) -> Labelled:
         """Return the examples of some rows; the columns and their kinds are known."""
-        assert self.columns is not None
+        X, y, kinds = self.read(batch)
+        return Labelled(side_by_side(X), y, self.known_columns, kinds, batch)
+
+    def read(self, batch: Batch) -> tuple[list[Array], Array, str]:
+        """Return the columns of the context and the labels of some rows as the model learns them, and their kinds."""
         assert self.label is not None
-        X = self.values(batch)
+        X = self._contexts(batch, self.known_columns, self.kinds[:-1])
         y = batch.targets(self.label) if self.is_target else as_kind(batch.tokens(self.label), self.kinds[-1])
         kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
-        return Labelled(side_by_side(X), y, self.columns, "".join(kinds), batch)
+        return X, y, "".join(kinds)
 
-    def values(self, batch: Batch) -> list[Array]:
-        """Return the columns of the context of some rows as the model learns them; all of them are known."""
+    @property
+    def known_columns(self) -> tuple[str, ...]:
+        """The columns of the context, which are settled."""
         assert self.columns is not None
-        return self._contexts(batch, self.columns, self.kinds[: len(self.columns)])
+        return self.columns
+
+    @property
+    def wanted(self) -> list[str]:
+        """The columns of the context and the label, which are settled."""
+        assert self.label is not None
+        return [*self.known_columns, self.label]
+
+    @property
+    def cell_kinds(self) -> str | None:
+        """The kinds of the columns as a model has them; None where all are names."""
+        kinds = "".join(kind if kind in ORDERED else ColumnKind.NAMES for kind in self.kinds[:-1])
+        return None if set(kinds) <= {ColumnKind.NAMES} else kinds
 
     def moments(self, batch: Batch) -> list[Any]:
         """Return the time of each row of a batch."""
@@ -226,7 +228,7 @@ class TableSchema:
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
         notes = {"reads": "table", "header": "yes" if self.header else "no", "missing": self.missing}
-        optional = {"label": self.label, "delimiter": self.delimiter, "kinds": packed_kinds(self.kinds)}
+        optional = {"label": self.label, "delimiter": self.delimiter, "kinds": column_kinds.packed_kinds(self.kinds)}
         return {**notes, **{name: value for name, value in optional.items() if value}}
 
     def _batches(
@@ -242,11 +244,9 @@ class TableSchema:
 
     def _settled(self, batch: Batch) -> TableSchema:
         """Return the schema with its columns named, and the numbers among them found, by the first rows."""
-        columns = self.named(batch)
-        if len(self.kinds) == len(columns) + 1:
-            return replace(self, columns=columns)
-        named = replace(self, columns=columns)
-        return named.with_kinds(named.found_kinds(batch))
+        named = replace(self, columns=self.named(batch))
+        has_kinds = len(self.kinds) == len(named.known_columns) + 1
+        return named if has_kinds else named.with_kinds(named.found_kinds(batch))
 
     def named(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns of the context, given some rows."""
@@ -264,12 +264,12 @@ class TableSchema:
 
         With `known`, what rows before them have said is added.
         """
-        assert self.columns is not None
-        before = known or UNKNOWN * len(self.columns)
+        before = known or UNKNOWN * len(self.known_columns)
         found = ""
-        for name, kind in zip(self.columns, before, strict=True):
+        for name, kind in zip(self.known_columns, before, strict=True):
             if kind != ColumnKind.NAMES:  # which no further value changes
-                kind = merged_kinds(kind, found_kind(self._read(batch, name)), ColumnKind.NAMES)
+                said = column_kinds.found_kind(self._read(batch, name))
+                kind = merged_kinds(kind, said, ColumnKind.NAMES)
             found += kind
         return found
 
@@ -278,23 +278,22 @@ class TableSchema:
         values = batch.column(name)
         if not batch.is_text or self.numeric == "none":
             return values
-        return with_dates(with_numbers(values) if self.numeric == "auto" else values)
+        return column_kinds.with_dates(column_kinds.with_numbers(values) if self.numeric == "auto" else values)
 
     def truths(self, batch: Batch) -> str:
         """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
-        assert self.columns is not None
-        columns = [batch.column(name) for name in self.columns]
+        columns = [batch.column(name) for name in self.known_columns]
         if batch.is_text:
             return "".join(OTHERS if any(text is not None for text in column) else UNKNOWN for column in columns)
         shown = Evidence.of_columns(columns, has_types=True)
-        truths = [ONLY_TRUTHS if how == HowGiven.CATEGORIES else OTHERS for how in shown.types]
+        truths = [column_kinds.ONLY_TRUTHS if how == HowGiven.CATEGORIES else OTHERS for how in shown.types]
         pairs = zip(truths, shown.contents, strict=True)
         return "".join(UNKNOWN if content == Holds.NOTHING else truth for truth, content in pairs)
 
     def with_kinds(self, found: str) -> TableSchema:
         """Return the schema with the kinds of its columns, given what their values say."""
-        assert self.columns is not None
-        kinds = kinds_of_model(ordered_kinds(found, self.numeric, self.columns), len(self.columns))
+        columns = self.known_columns
+        kinds = kinds_of_model(column_kinds.ordered_kinds(found, self.numeric, columns), len(columns))
         return replace(self, kinds=kinds[:-1] + ColumnKind.NUMBERS if self.is_target else kinds)
 
     def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
@@ -413,14 +412,10 @@ class SequenceSchema:
                 first += len(places)
 
     def queries(
-        self,
-        files: Sequence[str],
-        h: int,
-        file_format: str | None = None,
-        *,
-        whole: bool = False,  # noqa: ARG002  (as for tables)
+        self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
     ) -> Iterator[Queries]:
         """Yield the last h tokens of each document, empty positions before them where it has fewer."""
+        del whole  # for tables
         documents = replace(self, end=None).documents(files, file_format)
         while held := list(islice(documents, QUERY_DOCUMENTS)):
             tokens = [own for _, own in held]
@@ -509,19 +504,12 @@ def schema_from_notes(
     True
     """
     header = notes.get("header", "yes") == "yes"
-    delimiter, kinds = notes.get("delimiter"), unpacked_kinds(notes.get("kinds", ""))
+    delimiter, kinds = notes.get("delimiter"), column_kinds.unpacked_kinds(notes.get("kinds", ""))
     if notes.get("reads") == "sequences":
-        optional = {name: notes.get(name) for name in ("column", "case", "event", "time", "end")}
-        return SequenceSchema(
-            h,
-            tokens=notes.get("tokens", "ids"),
-            short=notes.get("short", "drop"),
-            chosen=notes.get("labels") == "chosen",
-            header=header,
-            delimiter=delimiter,
-            kinds=kinds[:1],
-            **optional,
-        )
+        optional: dict[str, Any] = {name: notes.get(name) for name in ("column", "case", "event", "time", "end")}
+        optional |= {"header": header, "delimiter": delimiter, "kinds": kinds[:1]}
+        tokens, short, chosen = notes.get("tokens", "ids"), notes.get("short", "drop"), notes.get("labels") == "chosen"
+        return SequenceSchema(h, tokens, short=short, chosen=chosen, **optional)
     if len(kinds) != h + 1:
         kinds = known_kinds()
     names = None if columns is None else tuple(map(str, columns))

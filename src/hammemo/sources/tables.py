@@ -290,15 +290,12 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
 
 def _csv_rows(reader: Any, where: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each row that is not blank with the number of the line it ends in."""
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise ValueError(f"{where}, line {reader.line_num}: {error}. Put quotes around the whole value.") from error
-        if row:
-            yield reader.line_num, row
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"{where}, line {reader.line_num}: {error}. Put quotes around the whole value.") from error
 
 
 def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where: str) -> Batch:
@@ -308,11 +305,9 @@ def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where:
                 f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. Correct the line; "
                 "put quotes around a value that contains the delimiter."
             )
-    columns = (
-        object_array([value or None for value in column]) for column in zip(*(row for _, row in rows), strict=True)
-    )
-    lines = np.array([number for number, _ in rows], np.int64)
-    return Batch(names, tuple(columns), lines, where, "line", is_text=True)
+    numbers, texts = zip(*rows, strict=True)
+    columns = tuple(object_array([value or None for value in column]) for column in zip(*texts, strict=True))
+    return Batch(names, columns, np.array(numbers, np.int64), where, "line", is_text=True)
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -384,13 +379,10 @@ def _parquet_batches(
         names = tuple(parquet.schema_arrow.names)
         check_names(names, where)
         check_columns(columns, names, where)
-        groups, first = list(range(parquet.num_row_groups)), 1
-        if between is not None:
-            groups = [group for group in groups if between[0] <= formats.first_page(parquet, group) < between[1]]
-            first += sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
-        parts = parquet.iter_batches(
-            batch_rows, row_groups=groups, columns=None if columns is None else list(columns), use_threads=False
-        )
+        groups = list(range(parquet.num_row_groups)) if between is None else formats.row_groups(parquet, *between)
+        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
+        wanted = None if columns is None else list(columns)
+        parts = parquet.iter_batches(batch_rows, row_groups=groups, columns=wanted, use_threads=False)
         yield from arrow_batches(parts if groups else (), where, first)
 
 
@@ -446,11 +438,9 @@ def moment_of(value: Any) -> float | int | None:
     """
     if isinstance(value, str):
         value = _time_in(value.strip())
-    if isinstance(value, datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // _MICROSECOND
     if isinstance(value, date):
-        return (datetime(value.year, value.month, value.day, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
+        return ((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
     return value if is_number else None
 
@@ -499,17 +489,13 @@ class TableFiles(ShardedFiles):
         """Return how shards are read, without the list of all files."""
         return replace(self, files=())
 
-    def _can_be_cut(self, file: File) -> bool:  # noqa: ARG002
-        return self.format == "parquet"
-
     def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows of a shard, some at a time; with `columns`, at least these columns of them."""
         file = shard.file
         with opened_file(file.base, file.path, file.path) as stream:
             between = (shard.start, shard.stop) if self.format == "parquet" else None
-            yield from stream_batches(
-                stream, file.path, self.format, self.header, self.delimiter, columns, between=between
-            )
+            reading = (self.format, self.header, self.delimiter, columns)
+            yield from stream_batches(stream, file.path, *reading, between=between)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hammemo.paper.theory import (
     context_bound,
     data_context_bound,
     data_recovery,
+    margin_preserved,
     output_bound,
     projection_dimension,
     recovery,
@@ -24,7 +25,6 @@ from hammemo.paper.theory import (
     sharp_context_bound,
     square_recovery,
 )
-from hammemo.paper.theory.bounds import margin_preserved
 
 
 def test_the_constants_are_those_of_the_derivation() -> None:

@@ -13,9 +13,7 @@ from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact, Gaussian
 from hammemo.memories.gaussian.codes import GaussianCodes
-from hammemo.paper.theory import Decomposition, decompose
-from hammemo.paper.theory.bounds import margin_preserved
-from hammemo.paper.theory.decomposition import count_norms
+from hammemo.paper.theory import Decomposition, count_norms, decompose, margin_preserved
 
 pytestmark = pytest.mark.quick
 

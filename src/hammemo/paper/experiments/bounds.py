@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -23,16 +23,15 @@ from scipy import stats
 from hammemo._versions import cached_property
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.paper import theory
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import generator, in_parallel, table, unseen
+from hammemo.paper.experiments.measuring import OnProgress, Row, generator, in_parallel, table, unseen
 from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.paper.memo import MeMoClassifier
-from hammemo.paper.theory import bounds as theory
-from hammemo.paper.theory.decomposition import count_norms, decompose
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Floats
 
@@ -81,14 +80,13 @@ class DataSet:
     @cached_property
     def twin(self) -> MemoryClassifier:
         """The exact classifier."""
-        return MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(
-            self.X, self.y, classes=self.classes
-        )
+        exact = MemoryClassifier("positional", memory=Exact(), vote="sum")
+        return exact.partial_fit(self.X, self.y, classes=self.classes)
 
     @cached_property
     def norms(self) -> tuple[Floats, Floats]:
         """The norms of the query's count matrices."""
-        return count_norms(self.twin, self.query[None])
+        return theory.count_norms(self.twin, self.query[None])
 
 
 def data_set(name: str, seed: int) -> DataSet:
@@ -105,8 +103,7 @@ def data_set(name: str, seed: int) -> DataSet:
     return DataSet(np.repeat(contexts, 50, axis=0), np.repeat([1, 2, 3], 50), np.arange(1, 6), contexts[0], d=128)
 
 
-@dataclass(frozen=True)
-class BoundDraw:
+class BoundDraw(NamedTuple):
     """One bound under one draw of the codes: its value, the largest error, and whether any label's error exceeds it."""
 
     bound: float
@@ -117,13 +114,12 @@ class BoundDraw:
 def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
     """Return what one draw of the codes says about each bound."""
     sketch = MeMoClassifier(data.d, random_state=seed).partial_fit(data.X, data.y, classes=data.classes)
-    parts = decompose(sketch, data.twin, data.query[None])
+    parts = theory.decompose(sketch, data.twin, data.query[None])
     n, d, d_h, h = data.n, data.d, sketch.memory_.codes.d_h, len(data.query)
     energy, margin = float(parts.realised_energy[0]), float(parts.margin[0])
     norms = data.norms
-    context, output, score = (
-        np.abs(error[0]) for error in (parts.context_error, parts.output_interference, parts.decoded - parts.ideal)
-    )
+    errors = (parts.context_error, parts.output_interference, parts.decoded - parts.ideal)
+    context, output, score = (np.abs(error[0]) for error in errors)
     observed = (parts.largest_class, float(parts.ideal_energy[0]), parts.n_observed_labels)
     whole = theory.recovery(n, d, d_h, parts.largest_class, energy, margin, delta)
     square = theory.square_recovery(n, d, h, *observed, margin, delta)
@@ -151,17 +147,14 @@ def expected_seconds(settings: BoundSettings, jobs: int) -> float:
     return by_draws([(partial(draw, data, settings.seed, settings.delta), settings.draws) for data in sets], jobs)
 
 
-def run(
-    settings: BoundSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
-) -> list[dict[str, Any]]:
+def run(settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = unseen) -> list[Row]:
     """Return one row for each data set and bound: draws, violations, looseness."""
     sets = {name: data_set(name, settings.seed) for name in settings.names}
     for data in sets.values():
         _ = data.norms  # once here, not once in every process
     tasks = [(name, i) for name in settings.names for i in range(settings.draws)]
-    arguments = [
-        (sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta) for name, i in tasks
-    ]
+    seeds = [key_words(settings.seed, "bounds codes", name, i)[0] for name, i in tasks]
+    arguments = [(sets[name], seed, settings.delta) for (name, _), seed in zip(tasks, seeds, strict=True)]
     drawn: dict[tuple[str, str], list[BoundDraw]] = {}
     for (name, _), outcomes in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
         for bound, outcome in outcomes.items():
@@ -169,20 +162,14 @@ def run(
     return [_row(settings, name, bound, outcomes) for (name, bound), outcomes in drawn.items()]
 
 
-def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDraw]) -> dict[str, Any]:
+def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDraw]) -> Row:
     violations = sum(outcome.violated for outcome in outcomes)
     excess = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater").pvalue
-    return {
-        "data": name,
-        "bound": bound,
-        "source": BOUNDS[bound],
-        "delta": settings.delta,
-        "draws": len(outcomes),
-        "violations": violations,
-        "chance_of_as_many_at_delta": float(excess),
-        "looseness": float(np.median([outcome.bound / outcome.error for outcome in outcomes])),
-        "perfect": perfect_looseness([outcome.error for outcome in outcomes], settings.delta),
-    }
+    looseness = float(np.median([outcome.bound / outcome.error for outcome in outcomes]))
+    perfect = perfect_looseness([outcome.error for outcome in outcomes], settings.delta)
+    row: Row = {"data": name, "bound": bound, "source": BOUNDS[bound], "delta": settings.delta}
+    row |= {"draws": len(outcomes), "violations": violations, "chance_of_as_many_at_delta": float(excess)}
+    return {**row, "looseness": looseness, "perfect": perfect}
 
 
 def perfect_looseness(errors: Sequence[float] | Floats, delta: float) -> float:
@@ -197,12 +184,12 @@ def perfect_looseness(errors: Sequence[float] | Floats, delta: float) -> float:
     return float(np.quantile(errors, 1 - delta) / np.median(errors))
 
 
-def summary(settings: BoundSettings, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(settings: BoundSettings, rows: list[Row]) -> Row:
     """Return the settings and the rows, as plain numbers."""
     return {"settings": asdict(settings), "bounds": rows}
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
+def markdown(rows: list[Row]) -> str:
     """Return the table of the docs: looseness, and in brackets the violations, by bound and data set.
 
     The first row for each kind of error is the perfect bound.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from hammemo.paper.experiments.measuring import Row
+
 Style = tuple[str, str, str]
 """Colour, marker and line of a curve."""
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -30,7 +32,7 @@ def require_matplotlib() -> None:
         raise SystemExit("Figures need Matplotlib: pip install 'hammemo[plot]'")
 
 
-def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
+def synthetic_figure(results: Row, folder: Path) -> None:
     """Draw the three panels of the synthetic validation."""
     figure, (left, centre, right) = new_panels(3)
     for h in sorted({row["h"] for row in results["context_error"]}):
@@ -51,7 +53,7 @@ def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
     save_figure(figure, folder / "synthetic")
 
 
-def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
+def wikitext_figure(results: Row, folder: Path) -> None:
     """Draw the three panels of the real-data evaluation."""
     figure, (left, centre, right) = new_panels(3)
     lengths = sorted({row["h"] for row in results["table"]})
@@ -65,21 +67,19 @@ def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
             bands.append({"d": d, "median": mean, "p10": mean - sd, "p90": mean + sd})
         _band(centre, bands, _STYLES[h], f"h = {h}")
         panel = [row for row in results["throughput"] if row["h"] == h]
-        right.plot(
-            [row["d"] for row in panel], [row["mega_queries"] for row in panel], **curve_style(_STYLES[h], f"h = {h}")
-        )
+        sizes, rates = ([row[measure] for row in panel] for measure in ("d", "mega_queries"))
+        right.plot(sizes, rates, **curve_style(_STYLES[h], f"h = {h}"))
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
     right.set(title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log")
     _dimensions((centre, right), results["throughput"])
     settings = results["settings"]
     note = f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard deviation over draws, "
-    figure.supxlabel(
-        f"{note}bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h", fontsize=8
-    )
+    note += f"bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h"
+    figure.supxlabel(note, fontsize=8)
     save_figure(figure, folder / "wikitext")
 
 
-def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) -> None:
+def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
     """Draw top-1 of the five baselines and of the best MeMo dimension, a group of bars for each h."""
     shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
     baselines = [name for name in PAPER if not name.startswith("MeMo")]
@@ -87,15 +87,8 @@ def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) 
     for i, name in enumerate([*baselines, "best MeMo"]):
         rows = [_best_row(table, name, h) for h in lengths]
         places = [j + (i - len(baselines) / 2) * width for j in range(len(lengths))]
-        axes.bar(
-            places,
-            [row["top1"] for row in rows],
-            width,
-            yerr=[row["top1_sd"] for row in rows],
-            color=shades[i],
-            label=name,
-            error_kw={"lw": 0.8},
-        )
+        heights, spread = ([row[measure] for row in rows] for measure in ("top1", "top1_sd"))
+        axes.bar(places, heights, width, yerr=spread, color=shades[i], label=name, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(lengths)), [f"h = {h}" for h in lengths])
     axes.set(title="Top-1 accuracy", ylabel="percent", ylim=(0, 52))
     axes.legend(frameon=False, fontsize=7, ncols=2, loc="upper center")
@@ -103,13 +96,13 @@ def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) 
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 
-def _best_row(table: list[dict[str, Any]], name: str, h: int) -> dict[str, Any]:
+def _best_row(table: list[Row], name: str, h: int) -> Row:
     if name == "best MeMo":
         return max((r for r in table if r["h"] == h and r["method"].startswith("MeMo")), key=lambda r: float(r["top1"]))
     return next(row for row in table if row["h"] == h and row["method"] == name)
 
 
-def _agreement_curves(results: dict[str, Any]) -> list[tuple[str, int, Style, str]]:
+def _agreement_curves(results: Row) -> list[tuple[str, int, Style, str]]:
     lengths = sorted({row["h"] for row in results["agreement"]})
     curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
     merged = sorted({row["h"] for row in results["agreement"] if row["labels"] == "merged"})
@@ -126,7 +119,7 @@ def new_panels(number: int) -> tuple[Figure, Any]:
     return figure, figure.subplots(1, number)
 
 
-def _dimensions(panels: tuple[Axes, ...], rows: list[dict[str, Any]]) -> None:
+def _dimensions(panels: tuple[Axes, ...], rows: list[Row]) -> None:
     """Let panels have d as their x axis, a grid and a legend."""
     dimensions = sorted({row["d"] for row in rows})
     for axes in panels:
@@ -137,20 +130,20 @@ def _dimensions(panels: tuple[Axes, ...], rows: list[dict[str, Any]]) -> None:
         axes.legend(frameon=False, fontsize=8)
 
 
-def curve_style(style: Style, text: str) -> dict[str, Any]:
+def curve_style(style: Style, text: str) -> Row:
     """Return how a curve is drawn, for `plot` and `errorbar`."""
     colour, marker, line = style
     size = 9 if marker == "*" else 4
     return {"color": colour, "marker": marker, "linestyle": line, "markersize": size, "label": text}
 
 
-def _band(axes: Axes, rows: list[dict[str, Any]], style: Style, text: str) -> None:
+def _band(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
     d, middle, low, high = ([row[name] for row in rows] for name in ("d", "median", "p10", "p90"))
     axes.plot(d, middle, **curve_style(style, text))
     axes.fill_between(d, low, high, color=style[0], alpha=0.15, lw=0)
 
 
-def _intervals(axes: Axes, rows: list[dict[str, Any]], style: Style, text: str) -> None:
+def _intervals(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
     d, values, ends = ([row[name] for row in rows] for name in ("d", "agreement", "wilson_95%"))
     low = [max(value - end[0], 0.0) for value, end in zip(values, ends, strict=True)]
     high = [max(end[1] - value, 0.0) for value, end in zip(values, ends, strict=True)]

@@ -19,7 +19,7 @@ import sys
 import time
 from importlib.metadata import version
 from string import Formatter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Ints
 
 Row = dict[str, Any]
+OnProgress: TypeAlias = "Callable[[int, int], None]"
+"""Called with (tasks done, tasks)."""
 
 
 def unseen(done: int, total: int) -> None:
@@ -156,11 +158,8 @@ def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> Ints:
     """Return tokens with the frequencies of text: token i occurs about 1 / (i + 1) as often as token 0."""
     shares = np.cumsum(1.0 / np.arange(1, n_tokens + 1))
     rng = np.random.default_rng(seed)
-    pieces = [
-        np.searchsorted(shares, rng.random(min(2**20, length - first)) * shares[-1])
-        for first in range(0, length, 2**20)
-    ]
-    return np.concatenate(pieces)
+    sizes = [min(2**20, length - first) for first in range(0, length, 2**20)]
+    return np.concatenate([np.searchsorted(shares, rng.random(size) * shares[-1]) for size in sizes])
 
 
 def zipf_examples(
@@ -176,10 +175,7 @@ def zipf_examples(
 
 
 def in_parallel(
-    function: Callable[..., Result],
-    tasks: Sequence[tuple[Any, ...]],
-    jobs: int,
-    on_progress: Callable[[int, int], None] = unseen,
+    function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], jobs: int, on_progress: OnProgress = unseen
 ) -> Iterator[Result]:
     """Yield ``function(*task)`` for each task, in order, computed in `jobs` processes.
 
@@ -196,12 +192,7 @@ def _alone(function: Callable[..., Result], task: tuple[Any, ...]) -> Result:
         return function(*task)
 
 
-_PACKAGES = ("hammemo", "numpy", "scipy", "scikit-learn")
-
-
-def write_records(
-    folder: Path, results: dict[str, Any], tables: dict[str, list[dict[str, Any]]], seconds: float
-) -> None:
+def write_records(folder: Path, results: Row, tables: dict[str, list[Row]], seconds: float) -> None:
     """Write the results, their tables in long form, and a manifest.
 
     Parameters
@@ -217,17 +208,13 @@ def write_records(
     """
     _write_json(folder / "results.json", results)
     write_csv(folder / "results.csv", tables)
-    manifest = {
-        "settings": results["settings"],
-        "seconds": round(seconds, 1),
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "packages": {name: version(name) for name in _PACKAGES},
-    }
+    packages = {name: version(name) for name in ("hammemo", "numpy", "scipy", "scikit-learn")}
+    made_by = {"python": sys.version.split()[0], "platform": platform.platform(), "packages": packages}
+    manifest = {"settings": results["settings"], "seconds": round(seconds, 1), **made_by}
     _write_json(folder / "manifest.json", manifest)
 
 
-def write_csv(path: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
+def write_csv(path: Path, tables: dict[str, list[Row]]) -> None:
     """Write all tables into one file, with a column that names the table."""
     rows = [{"table": name, **row} for name, table in tables.items() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -237,5 +224,5 @@ def write_csv(path: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
         writer.writerows(rows)
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def _write_json(path: Path, value: Row) -> None:
     write_file(path, [(json.dumps(value, indent=2) + "\n").encode()])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -38,6 +38,7 @@ _MEANINGS: Final = {
     "quick run: not compared": "samples are smaller than the paper's",
 }
 _BELOW: Final = ("bound on ", "Table 1: ")
+_FINE: Final = ("agrees", "holds")
 _COLUMNS: Final = "in the paper | its figure | ours | standard error | verdict"
 
 
@@ -51,30 +52,23 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
     times = [{"command": f"`hammemo reproduce {name}`", "seconds": f"{took:.0f}"} for name, took in seconds.items()]
     found, bounded = lines(results), results["bounds"]["bounds"]
     counts = Counter(line["verdict"] for line in found)
-    must = ("differs", "does not hold")
+    told = [name for name in _MEANINGS if counts[name] or name in ("differs", "does not hold")]
+    meanings = [{"verdict": name, "lines": counts[name], "meaning": _MEANINGS[name]} for name in told]
+    # Tables below have the figures of other lines, which have nothing to warn of.
+    listed = [line for line in found if not (line["item"].startswith(_BELOW) and line["verdict"] in _FINE)]
     parts = [
         "# The paper, reproduced",
         f"These are the results of {run}; do not edit this page. The run took "
         f"{sum(seconds.values()) / 60:.0f} minutes of wall time:",
-        *_shown(times),
+        _shown(times),
         "## Verdicts",
         f"There are {len(found)} figures, claims and bounds:",
-        *_shown(
-            [
-                {"verdict": name, "lines": counts[name], "meaning": meaning}
-                for name, meaning in _MEANINGS.items()
-                if counts[name] or name in must
-            ]
-        ),
+        _shown(meanings),
         "In section 6.1 the standard error is that of our figure, or of the difference between two of ours. For a "
         "bound it is the error of the share that is allowed. The paper's figures on WikiText-2 come from one draw of "
         "positions, so the error is that of a single draw against our mean over draws. Table 1 and the bounds have "
         "tables of their own below: of these, only what differs or does not hold is listed here.",
-        *_shown(
-            [line for line in found if not _is_shown_below(line)],
-            _COLUMNS,
-            "{item} | {paper} | {ours} | {error} | {verdict}",
-        ),
+        _shown(listed, _COLUMNS, "{item} | {paper} | {ours} | {error} | {verdict}"),
         "## Synthetic validation",
         "Figure 1 of the paper, from this run:",
         "![Context error, output error and recovery against the dimension](figures/synthetic.png)",
@@ -87,11 +81,6 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
         re.sub(r"^#", "##", evaluation, flags=re.MULTILINE).strip(),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _is_shown_below(line: Row) -> bool:
-    """Return whether a table below has a line's figures, and the line has nothing to warn of."""
-    return line["item"].startswith(_BELOW) and line["verdict"] in ("agrees", "holds")
 
 
 def _about_draws(results: Row) -> Iterator[str]:
@@ -113,8 +102,8 @@ def _about_draws(results: Row) -> Iterator[str]:
         )
 
 
-def _shown(rows: list[Row], *columns: str) -> list[str]:
-    return ["\n".join(table(rows, *columns))]
+def _shown(rows: Iterable[Mapping[str, Any]], *columns: str) -> str:
+    return "\n".join(table(rows, *columns))
 
 
 def lines(results: Mapping[str, Row]) -> list[Row]:
@@ -141,20 +130,6 @@ def deviations(results: Row) -> list[Row]:
             row = {"d": d, "measure": TITLES[name], "ours": float(np.mean(drawn)), "paper": PAPER_DEVIATIONS[d][i]}
             found.append({**row, "error": _single_draw_error(float(np.std(drawn, ddof=1)), len(drawn))})
     return found
-
-
-def deviation_lines(results: Row) -> list[str]:
-    """Return the table of standard deviations over codebooks, beside the paper's."""
-    each = "{d} | {measure} | {paper:.2f} | {ours:.2f} | {error:.2f}"
-    return table(deviations(results), "d | measure | in the paper | ours | standard error", each)
-
-
-def panel_lines(rows: list[Row]) -> list[str]:
-    """Return MeMo's million queries a second on one core, by h and d: the right panel of the figure."""
-    by_length: dict[int, dict[str, str]] = {}
-    for row in rows:
-        by_length.setdefault(row["h"], {"h": str(row["h"])})[f"d = {row['d']}"] = f"{row['mega_queries']:.2f}"
-    return table(by_length.values())
 
 
 def _synthetic_lines(results: Row) -> Iterator[Row]:
@@ -220,13 +195,10 @@ def _inference_lines(results: Mapping[str, Row]) -> Iterator[Row]:
         yield _equal(f"Table 2: {method}, state (MiB)", f"{state:.2f}", f"{rows[method]['mebibytes']:.2f}")
         paper = f"{one:.2f} µs; {batches[0]:.2f}, {batches[1]:.2f} Mq/s"
         yield _line(f"Table 2: {method}, times on a GPU", paper, "not run", verdict="not run")
-    dense, memo, fused = (
-        rows[method]["mebibytes"]
-        for method in ("sum prototype, dense", "MeMo two-stage, d = 1024", "MeMo fused, d = 512")
-    )
-    yield _equal(
-        "section 6.2: two-stage memory below the dense table's, d = 1024 (%)", "68", f"{100 - 100 * memo / dense:.0f}"
-    )
+    compared = ("sum prototype, dense", "MeMo two-stage, d = 1024", "MeMo fused, d = 512")
+    dense, memo, fused = (rows[method]["mebibytes"] for method in compared)
+    below = f"{100 - 100 * memo / dense:.0f}"
+    yield _equal("section 6.2: two-stage memory below the dense table's, d = 1024 (%)", "68", below)
     yield _equal("section 6.2: the dense table over the fused memory, d = 512", "7.9", f"{dense / fused:.1f}")
     fast, slow = (rows[f"MeMo {form}, d = 1024"]["mega_queries_1024"] for form in ("fused", "two-stage"))
     ours = f"{fast:.2f} against {slow:.2f} Mq/s"
@@ -264,7 +236,6 @@ def _compared(item: str, paper: float, ours: float, error: float) -> Row:
     return _line(item, f"{paper:.2f}", f"{ours:.2f}", f"{error:.2f}", "agrees" if agrees else "differs")
 
 
-_TITLES = "top-1 | top-5 | macro-F1 | agreement"
 _EACH = " | ".join(f"{{{name}}}" for name in MEASURES)
 _BRACKETS = (
     " In brackets are the paper's figure and its distance from our mean, in standard errors of the difference between "
@@ -281,91 +252,74 @@ def reproduction(results: Row) -> str:
 
 def evaluation(results: Row, figure: str = "wikitext.png") -> str:
     """Return the sections of the page; `figure` is where they find the three panels."""
-    settings, protocol = results["settings"], results["protocol"]
+    settings, protocol, rows = results["settings"], results["protocol"], results["table"]
     draws, codebooks, size = settings["draws"], settings["codebooks"], settings["sizes"][0]
     whole = is_whole(results)
-    return "\n".join(
-        [
-            *(
-                []
-                if whole
-                else [f"**A quick run: {size:,} training examples, {draws} draws. Not for conclusions.**", ""]
-            ),
-            "## The task",
-            "",
-            *_task(results["task"]),
-            "",
-            "## Results at h = 8",
-            "",
-            f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
-            f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if whole else ""),
-            "",
-            *_comparison(_of_length(results["table"], 8, variants=False), "method", "{method}"),
-            "",
-            *_choices(results["draws"]),
-            *(_apart(results["table"]) if whole else []),
-            *_tie_rules(results["table"], whole=whole),
-            "",
-            *(_deviations(results, codebooks) if whole else []),
-            "Figure 2 of the paper, from this run:",
-            "",
-            f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
-            "",
-            *_other_lengths(results["table"]),
-            "## Inference on this machine",
-            "",
-            f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a warm-up: "
-            f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, {protocol['repeats']} repeats. In "
-            "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so speeds are not "
-            "comparable. We have not measured a GPU: the CUDA path runs the same code through torch and is tested on "
-            "torch's CPU device. The state of the sparse table is its canonical form, with its vocabulary; the SciPy "
-            "product that is timed holds wider copies of it.",
-            "",
-            *throughput.table_lines(results["inference"], beside_paper=True),
-            "",
-            "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows them in a "
-            "figure, "
-            "for an Intel Core i7-13700H:",
-            "",
-            *panel_lines(results["throughput"]),
-            "",
-            *_whole_vocabulary(results["full_vocabulary"]),
-        ]
-    )
+    warning = [] if whole else [f"**A quick run: {size:,} training examples, {draws} draws. Not for conclusions.**"]
+    parts = [
+        *warning,
+        "## The task",
+        *_task(results["task"]),
+        "## Results at h = 8",
+        f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
+        f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if whole else ""),
+        _comparison(_of_length(rows, 8, variants=False), "method", "{method}"),
+        _choices(results["draws"]),
+        *([_apart(rows)] if whole else []),
+        _tie_rules(whole=whole),
+        _comparison(_of_length(rows, 8, variants=True), "method", "{method}"),
+        *(_deviations(results, codebooks) if whole else []),
+        "Figure 2 of the paper, from this run:",
+        f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
+        *_other_lengths(rows),
+        "## Inference on this machine",
+        f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a warm-up: "
+        f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, {protocol['repeats']} repeats. In "
+        "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so speeds are not "
+        "comparable. We have not measured a GPU: the CUDA path runs the same code through torch and is tested on "
+        "torch's CPU device. The state of the sparse table is its canonical form, with its vocabulary; the SciPy "
+        "product that is timed holds wider copies of it.",
+        "\n".join(throughput.table_lines(results["inference"], beside_paper=True)),
+        "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows them in a figure, "
+        "for an Intel Core i7-13700H:",
+        _panel(results["throughput"]),
+        *_whole_vocabulary(results["full_vocabulary"]),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _whole_vocabulary(rows: list[Row]) -> Iterable[str]:
+def _whole_vocabulary(rows: list[Row]) -> Iterator[str]:
     yield "## The whole vocabulary"
-    yield ""
     yield (
         f"Every token is a candidate. There are {rows[0]['examples']:,} training positions with h = 8, and "
         f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall time on this machine; "
         "MeMo has one codebook."
     )
-    yield ""
-    yield from table(
+    yield _shown(
         rows,
         "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
         "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
         "{learn_seconds:.2f} | {answer_seconds:.2f}",
     )
-    yield ""
 
 
-def _task(task: Row) -> Iterable[str]:
+def _panel(rows: list[Row]) -> str:
+    """Return MeMo's million queries a second on one core, by h and d: the right panel of the figure."""
+    by_length: dict[int, dict[str, str]] = {}
+    for row in rows:
+        by_length.setdefault(row["h"], {"h": str(row["h"])})[f"d = {row['d']}"] = f"{row['mega_queries']:.2f}"
+    return _shown(by_length.values())
+
+
+def _task(task: Row) -> Iterator[str]:
     yield (
         f"There are {task['types']:,} token types. The table counts positions with at least 16 preceding tokens on "
-        "their line, and those"
+        "their line, and those\nof them whose token is among the 64 most frequent training tokens without `<unk>`:"
     )
-    yield "of them whose token is among the 64 most frequent training tokens without `<unk>`:"
-    yield ""
     in_paper = {"train": "45.12 %", "valid": "", "test": "44.79 %"}
     rows = [{"split": split, "paper": in_paper[split], **row} for split, row in task["coverage"].items()]
-    yield from table(
-        rows,
-        "split | eligible | with a candidate | share | in the paper",
-        "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}",
-    )
+    names = "split | eligible | with a candidate | share | in the paper"
+    yield _shown(rows, names, "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}")
 
 
 def _of_length(rows: list[Row], h: int, *, variants: bool) -> list[Row]:
@@ -373,18 +327,18 @@ def _of_length(rows: list[Row], h: int, *, variants: bool) -> list[Row]:
     return [row for row in rows if row["h"] == h and (row["method"] in VARIANTS) == variants]
 
 
-def _other_lengths(rows: list[Row]) -> Iterable[str]:
+def _other_lengths(rows: list[Row]) -> Iterator[str]:
     lengths = [h for h in dict.fromkeys(row["h"] for row in rows) if h != 8]
     if lengths:
-        yield from ("## Other context lengths", "", "The paper shows these results only in a figure.", "")
+        yield "## Other context lengths"
+        yield "The paper shows these results only in a figure."
         shown = [row for h in lengths for row in _of_length(rows, h, variants=False)]
-        yield from _comparison(shown, "h | method", "{h} | {method}")
-        yield ""
+        yield _comparison(shown, "h | method", "{h} | {method}")
 
 
-def _comparison(rows: Iterable[Row], names: str, template: str) -> list[str]:
+def _comparison(rows: Iterable[Row], names: str, template: str) -> str:
     shown = ({**row, **{name: _beside_paper(row, name) for name in MEASURES}} for row in rows)
-    return table(shown, f"{names} | {_TITLES}", f"{template} | {_EACH}")
+    return _shown(shown, " | ".join([names, *TITLES.values()]), f"{template} | {_EACH}")
 
 
 def _beside_paper(row: Row, name: str) -> str:
@@ -396,43 +350,44 @@ def _beside_paper(row: Row, name: str) -> str:
     return f"{ours} **{shown}**" if abs(apart) > 3 else f"{ours} {shown}"
 
 
-def _choices(draws: list[Row]) -> Iterable[str]:
+def _choices(draws: list[Row]) -> str:
     neighbours = ", ".join(map(str, sorted({outcome["neighbours"] for outcome in draws})))
     machines = sorted({f"{o['svm']['alpha']:g}{' (averaged)' if o['svm']['average'] else ''}" for o in draws})
     shares: dict[int, list[float]] = {}
     for outcome in draws:
         shares.setdefault(outcome["h"], []).append(outcome["unambiguous"])
     unique = ", ".join(f"{sum(found) / len(found):.2f} % (h = {h})" for h, found in shares.items())
-    yield f"Chosen on validation: k = {neighbours} (the paper: 25); for the SVM, alpha = {' or '.join(machines)}."
-    yield f"The ideal winner is unique on {unique} of the queries, as means over draws (the paper: at least 99.34 %)."
-    yield ""
+    return (
+        f"Chosen on validation: k = {neighbours} (the paper: 25); for the SVM, alpha = {' or '.join(machines)}.\n"
+        f"The ideal winner is unique on {unique} of the queries, as means over draws (the paper: at least 99.34 %)."
+    )
 
 
-def _apart(rows: list[Row]) -> Iterable[str]:
-    titles = dict(zip(MEASURES, _TITLES.split(" | "), strict=True))
+def _apart(rows: list[Row]) -> str:
     far = [
-        f"{row['method']} {titles[name]} ({row[f'{name}_apart']:+.1f})"
+        f"{row['method']} {TITLES[name]} ({row[f'{name}_apart']:+.1f})"
         for row in _of_length(rows, 8, variants=False)
         for name in MEASURES
         if abs(row.get(f"{name}_apart", 0)) > 3
     ]
-    yield f"More than three standard errors apart: {'; '.join(far) or 'none'}."
-    yield ""
+    return f"More than three standard errors apart: {'; '.join(far) or 'none'}."
 
 
-def _deviations(results: Row, codebooks: int) -> Iterable[str]:
-    yield from ("### Standard deviations over codebooks", "")
-    yield f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours"
-    yield "are means over the draws; the error is that of a single draw against this mean."
-    yield ""
-    yield from deviation_lines(results)
-    yield ""
+def _deviations(results: Row, codebooks: int) -> Iterator[str]:
+    yield "### Standard deviations over codebooks"
+    yield (
+        f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours\n"
+        "are means over the draws; the error is that of a single draw against this mean."
+    )
+    each = "{d} | {measure} | {paper:.2f} | {ours:.2f} | {error:.2f}"
+    yield _shown(deviations(results), "d | measure | in the paper | ours | standard error", each)
 
 
-def _tie_rules(rows: list[Row], *, whole: bool) -> Iterable[str]:
-    yield "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never"
-    yield "followed the longest known suffix, and which label wins if neighbours' votes are equal. In the table above,"
-    yield "the label that is more frequent overall wins." + (" That is close to the paper's figures." if whole else "")
-    yield "The library's defaults, which look at shorter suffixes and at summed similarity, give:"
-    yield ""
-    yield from _comparison(_of_length(rows, 8, variants=True), "method", "{method}")
+def _tie_rules(*, whole: bool) -> str:
+    close = " That is close to the paper's figures." if whole else ""
+    return (
+        "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never\n"
+        "followed the longest known suffix, and which label wins if neighbours' votes are equal. In the table above,\n"
+        f"the label that is more frequent overall wins.{close}\n"
+        "The library's defaults, which look at shorter suffixes and at summed similarity, give:"
+    )

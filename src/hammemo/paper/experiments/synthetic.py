@@ -20,18 +20,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse, stats
 
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import generator, in_parallel, unseen
+from hammemo.paper.experiments.measuring import OnProgress, Row, generator, in_parallel, unseen
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -71,11 +72,6 @@ class Instance:
     contexts: Ints
     labels: Ints
     query: Ints
-
-    @property
-    def h(self) -> int:
-        """Tokens per context."""
-        return len(self.query)
 
     def merged(self) -> Instance:
         """Return the same contexts under 16 labels."""
@@ -125,16 +121,12 @@ def merge_scores(scores: Floats) -> Floats:
 
 def label_counts_by_position(instance: Instance) -> list[sparse.csr_array]:
     """Return for each position the counts (active label by token), tokens 1 to n in columns 0 to n - 1."""
-    return [
-        sparse.coo_array(
-            (np.ones(len(column), np.float32), (instance.labels - 1, column - 1)), shape=(N_ACTIVE, N_TOKENS)
-        ).tocsr()
-        for column in instance.contexts.T
-    ]
+    ones, shape = np.ones(len(instance.labels), np.float32), (N_ACTIVE, N_TOKENS)
+    places = [(instance.labels - 1, column - 1) for column in instance.contexts.T]
+    return [sparse.coo_array((ones, place), shape=shape).tocsr() for place in places]
 
 
-@dataclass(frozen=True)
-class Realisation:
+class Realisation(NamedTuple):
     """What one draw of the codes gives."""
 
     context_error: float
@@ -191,12 +183,12 @@ class Point:
 
 def expected_seconds(settings: SyntheticSettings, jobs: int) -> float:
     """Return how long `run` will take here: one realisation of each kind is timed."""
-    counts = {h: label_counts_by_position(planted(h, settings.seed)) for h in settings.context_lengths}
-    kinds = [(counts[h], d, settings.seed) for h in settings.context_lengths for d in settings.dimensions]
+    counts = [label_counts_by_position(planted(h, settings.seed)) for h in settings.context_lengths]
+    kinds = [(own, d, settings.seed) for own in counts for d in settings.dimensions]
     return by_draws([(partial(realise, *kind), settings.realisations) for kind in kinds], jobs)
 
 
-def run(settings: SyntheticSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen) -> list[Point]:
+def run(settings: SyntheticSettings, jobs: int = 2, on_progress: OnProgress = unseen) -> list[Point]:
     """Draw all realisations, on several cores.
 
     Parameters
@@ -208,43 +200,30 @@ def run(settings: SyntheticSettings, jobs: int = 2, on_progress: Callable[[int, 
         Told how many realisations are done, and of how many.
     """
     counts = {h: label_counts_by_position(planted(h, settings.seed)) for h in settings.context_lengths}
-    tasks = [
-        (h, d, i)
-        for d in sorted(settings.dimensions, reverse=True)  # the long ones first, so that no core waits at the end
-        for h in settings.context_lengths
-        for i in range(settings.realisations)
-    ]
-    arguments = [(counts[h], d, key_words(settings.seed, "synthetic codes", h, d, i)[0]) for h, d, i in tasks]
+    longest_first = sorted(settings.dimensions, reverse=True)  # so that no core waits at the end
+    tasks = list(product(longest_first, settings.context_lengths, range(settings.realisations)))
+    arguments = [(counts[h], d, key_words(settings.seed, "synthetic codes", h, d, i)[0]) for d, h, i in tasks]
     drawn: dict[tuple[int, int], list[Realisation]] = {}
-    for (h, d, _), realisation in zip(tasks, in_parallel(realise, arguments, jobs, on_progress), strict=True):
+    for (d, h, _), realisation in zip(tasks, in_parallel(realise, arguments, jobs, on_progress), strict=True):
         drawn.setdefault((h, d), []).append(realisation)
     return [Point(h, d, drawn[h, d]) for h in settings.context_lengths for d in settings.dimensions]
 
 
-def summary(settings: SyntheticSettings, points: Iterable[Point]) -> dict[str, Any]:
+def summary(settings: SyntheticSettings, points: Iterable[Point]) -> Row:
     """Return all that the figure shows, and the claims that are tested, as plain numbers."""
     points = list(points)
-    context = [_spread(point, "context_error") for point in points]
-    output = [
-        {**_spread(point, name), "labels": labels}
-        for point in points
-        if point.h == MERGED_LENGTH
-        for labels, name in (("original", "output_error"), ("merged", "merged_output_error"))
-    ]
+    both = [point for point in points if point.h == MERGED_LENGTH]
+    names = (("original", "output_error"), ("merged", "merged_output_error"))
     agreement = [{**_agreement(point, "agrees"), "labels": "original"} for point in points]
-    agreement += [
-        {**_agreement(point, "merged_agrees"), "labels": "merged"} for point in points if point.h == MERGED_LENGTH
-    ]
+    slopes = [_slope(points, h, settings.seed) for h in settings.context_lengths]
     return {
         "settings": asdict(settings),
         "planted": planted_quantities(),
-        "context_error": context,
-        "output_error": output,
-        "agreement": agreement,
-        "context_error_slopes": [
-            slope for h in settings.context_lengths if (slope := _slope(points, h, settings.seed))
-        ],
-        "output_error_ratios": [_ratio(point, settings.seed) for point in points if point.h == MERGED_LENGTH],
+        "context_error": [_spread(point, "context_error") for point in points],
+        "output_error": [{**_spread(point, name), "labels": labels} for point in both for labels, name in names],
+        "agreement": agreement + [{**_agreement(point, "merged_agrees"), "labels": "merged"} for point in both],
+        "context_error_slopes": [slope for slope in slopes if slope],
+        "output_error_ratios": [_ratio(point, settings.seed) for point in both],
     }
 
 
@@ -252,31 +231,27 @@ def planted_quantities() -> dict[str, dict[str, float]]:
     """Return the ideal scores, margins and collision energies of both instances."""
     quantities = {}
     for name, scores in (("original", ideal_scores()), ("merged", merge_scores(ideal_scores()))):
-        best, second = sorted(scores)[:-3:-1]
-        quantities[name] = {
-            "winner": float(best),
-            "others": float(second),
-            "margin": float(best - second),
-            "collision_energy": float(np.square(scores).sum()),
-        }
+        best, second = sorted(scores.tolist())[:-3:-1]
+        quantities[name] = {"winner": best, "others": second, "margin": best - second}
+        quantities[name]["collision_energy"] = float(np.square(scores).sum())
     return quantities
 
 
-def _spread(point: Point, name: str) -> dict[str, Any]:
+def _spread(point: Point, name: str) -> Row:
     low, median, high = np.quantile(point.values(name), [0.1, 0.5, 0.9]).tolist()
     return {"h": point.h, "d": point.d, "d_h": point.d // point.h, "p10": low, "median": median, "p90": high}
 
 
-def _agreement(point: Point, name: str) -> dict[str, Any]:
+def _agreement(point: Point, name: str) -> Row:
     hits, total = int(point.values(name).sum()), len(point.realisations)
-    row: dict[str, Any] = {"h": point.h, "d": point.d, "hits": hits, "realisations": total, "agreement": hits / total}
+    row: Row = {"h": point.h, "d": point.d, "hits": hits, "realisations": total, "agreement": hits / total}
     for level in (0.95, 0.99):
         interval = stats.binomtest(hits, total).proportion_ci(level, method="wilson")
         row[f"wilson_{level:.0%}"] = [float(interval.low), float(interval.high)]
     return row
 
 
-def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> dict[str, Any] | None:
+def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> Row | None:
     """Return the slope of log median context error against log d_h from d = 512 on, and its 99 % bootstrap interval."""
     chosen = [point for point in points if point.h == h and point.d >= FIRST_CLAIMED]
     if len(chosen) < 2:
@@ -291,7 +266,7 @@ def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> dic
     return {"h": h, "slope": slope, "interval_99%": [low, high], "error": float(np.std(slopes, ddof=1))}
 
 
-def _ratio(point: Point, seed: int, resamples: int = 2000) -> dict[str, Any]:
+def _ratio(point: Point, seed: int, resamples: int = 2000) -> Row:
     """Return the merged instance's median output error divided by the original's, and its bootstrap error."""
     merged, original = point.values("merged_output_error"), point.values("output_error")
     chosen = generator(seed, "bootstrap ratio", point.d).integers(len(merged), size=(resamples, len(merged)))
@@ -311,20 +286,16 @@ class Claim:
     error: float
 
 
-def claims(results: dict[str, Any]) -> list[Claim]:
+def claims(results: Row) -> list[Claim]:
     """Return the paper's claims, made precise; those on slopes and agreement start at d = 512 (`FIRST_CLAIMED`)."""
     enough = results["settings"]["realisations"] >= ENOUGH_REALISATIONS
-    checked = [
-        Claim(
-            f"context error falls as 1/sqrt(d_h) from d = {FIRST_CLAIMED} on, h = {row['h']}: slope's 99 % interval "
-            "meets [-0.53, -0.47]",
-            (row["interval_99%"][0] <= -0.47 and row["interval_99%"][1] >= -0.53) if enough else None,
-            "-0.5",
-            f"{row['slope']:.4f} [{row['interval_99%'][0]:.4f}, {row['interval_99%'][1]:.4f}]",
-            row["error"],
-        )
-        for row in results["context_error_slopes"]
-    ]
+    checked = []
+    for row in results["context_error_slopes"]:
+        low, high = row["interval_99%"]
+        text = f"context error falls as 1/sqrt(d_h) from d = {FIRST_CLAIMED} on, h = {row['h']}: slope's 99 % interval "
+        text += "meets [-0.53, -0.47]"
+        holds = low <= -0.47 and high >= -0.53 if enough else None
+        checked.append(Claim(text, holds, "-0.5", f"{row['slope']:.4f} [{low:.4f}, {high:.4f}]", row["error"]))
     for row in results["output_error_ratios"]:
         text = f"merging doubles the output error, d = {row['d']}: ratio in [1.8, 2.2]"
         holds = 1.8 <= row["ratio"] <= 2.2
@@ -342,7 +313,7 @@ def claims(results: dict[str, Any]) -> list[Claim]:
     return checked
 
 
-def _slower(original: dict[str, Any], merged: dict[str, Any]) -> Claim:
+def _slower(original: Row, merged: Row) -> Claim:
     """Return the claim that the merged instance is recovered less often, at one h and d."""
     (high, high_error), (low, low_error) = _share(original), _share(merged)
     error = float(np.hypot(high_error, low_error))
@@ -352,7 +323,7 @@ def _slower(original: dict[str, Any], merged: dict[str, Any]) -> Claim:
     return Claim(text, high > low if abs(high - low) > 3 * error else None, "more slowly", figures, error)
 
 
-def _share(row: dict[str, Any]) -> tuple[float, float]:
+def _share(row: Row) -> tuple[float, float]:
     """Return an agreement and its error. Two more draws of each outcome keep the error above zero (Agresti, Coull)."""
     total = row["realisations"] + 4
     share = (row["hits"] + 2) / total

@@ -28,7 +28,7 @@ from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
 
@@ -94,7 +94,7 @@ def coded(*tensors_and_ids: Any) -> Any:
     return keys.argmax(1)
 
 
-def table_methods(X: Array, y: Array, n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+def table_methods(X: Array, y: Array, n_tokens: int, svm: Row) -> Iterator[Method]:
     """Yield the exact prototypes, dense and sparse, and the linear SVM, all trained on (X, y)."""
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     dense = exact.compile("dense", range(n_tokens)).tensors()["counts"]
@@ -194,7 +194,7 @@ def require_torch() -> Any:
 
 def inference_table(
     methods: Iterator[Method], queries: Array, device: str = "cpu", protocol: Protocol | None = None
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return a row for each method: state in MiB, µs at one query, million queries a second in batches."""
     protocol = protocol or Protocol()
     if device not in DEVICES:
@@ -228,11 +228,10 @@ def throughput_panel(
     samples: dict[int, tuple[Array, Array]],
     queries: Array,
     n_tokens: int,
-    dimensions: tuple[int, ...],
-    protocol: Protocol | None = None,
-) -> list[dict[str, Any]]:
+    dimensions: Sequence[int],
+    protocol: Protocol,
+) -> list[Row]:
     """Return MeMo's queries per second on this processor in batches of 512, for each h and d (right panel)."""
-    protocol = protocol or Protocol()
     rows = []
     for h, (X, y) in samples.items():
         for d in dimensions:
@@ -252,7 +251,7 @@ def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any
     return *sample.split("train", 8), queries, len(task.vocabulary)
 
 
-def paper_methods(X: Array, y: Array, n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
+def paper_methods(X: Array, y: Array, n_tokens: int, svm: Row) -> Iterator[Method]:
     """Yield the methods of the paper's inference table, and the sparse table beside them."""
     yield from table_methods(X, y, n_tokens, svm)
     for d in (128, 256, 512, 1024):

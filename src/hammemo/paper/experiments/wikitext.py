@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.linear_model import SGDClassifier
@@ -31,14 +31,13 @@ from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.paper.experiments.measuring import Row, averages, generator, in_parallel, seconds, unseen
+from hammemo.paper.experiments.measuring import OnProgress, Row, averages, generator, in_parallel, seconds, unseen
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.contexts import windows
 from hammemo.tokens.hashing import key_words
 from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -52,6 +51,7 @@ MEASURES = ("top1", "top5", "macro_f1", "agreement")
 NEIGHBOURS = (1, 5, 25)
 SVM_GRID = tuple({"alpha": alpha, "average": average} for alpha in (1e-6, 1e-5, 1e-4) for average in (False, True))
 HUB = "hf://datasets/Salesforce/wikitext/wikitext-2-v1"
+_FOLDER = "a folder with wiki.train.tokens, .valid and .test"
 _HUB_NAMES = {"train": "train", "valid": "validation", "test": "test"}
 
 PAPER = {
@@ -99,19 +99,15 @@ def read_folder(folder: Path) -> Lines:
     for split in SPLITS:
         path = folder / f"wiki.{split}.tokens"
         if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing: data= takes a folder with wiki.train.tokens, .valid and .test."
-            )
+            raise FileNotFoundError(f"{path} is missing: data= takes {_FOLDER}.")
         lines[split] = line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
     return lines
 
 
 def read_hub(base: str = HUB) -> Lines:
     """Return the same from the Parquet files of the Hugging Face hub, or of any other place that fsspec reaches."""
-    with needed(
-        "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
-        "Or data= names a folder with wiki.train.tokens, .valid and .test."
-    ):
+    hub = "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow."
+    with needed(f"{hub} Or data= names {_FOLDER}."):
         import fsspec
         from pyarrow import parquet
     lines = {}
@@ -123,8 +119,7 @@ def read_hub(base: str = HUB) -> Lines:
         except Exception as error:  # every client of a hub has exceptions of its own
             raise OSError(
                 f"Without data= the text comes from {place}, which cannot be read "
-                f"({type(error).__name__}: {str(error).rstrip('.')}). Or data= names a folder with wiki.train.tokens, "
-                ".valid and .test."
+                f"({type(error).__name__}: {str(error).rstrip('.')}). Or data= names {_FOLDER}."
             ) from error
     return lines
 
@@ -188,14 +183,10 @@ class TaskSample:
 def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
     """Draw positions without replacement, the same for every context length."""
     rng = generator(settings.seed, "wikitext", draw)
-    positions = {
-        split: rng.choice(task.chosen(split), size, replace=False)
-        for split, size in zip(SPLITS, settings.sizes, strict=True)
-    }
-    return TaskSample(
-        {split: task.contexts[split][chosen] for split, chosen in positions.items()},
-        {split: task.tokens[split][chosen] for split, chosen in positions.items()},
-    )
+    sizes = zip(SPLITS, settings.sizes, strict=True)
+    positions = {split: rng.choice(task.chosen(split), size, replace=False) for split, size in sizes}
+    contexts = {split: task.contexts[split][chosen] for split, chosen in positions.items()}
+    return TaskSample(contexts, {split: task.tokens[split][chosen] for split, chosen in positions.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,19 +222,18 @@ class Judge:
         return {name: 100 * float(share) for name, share in shares.items()}
 
 
-def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> dict[str, Any]:
+def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> Row:
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     judge = Judge.of(exact, queries, observed)
-    rows = {
-        "sum prototype": judge.measures(exact.top_k(queries, 5)),
-        "mean prototype": judge.measures(
-            MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)
-        ),
-        "suffix backoff": judge.measures(SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)),
+    models: dict[str, MemoryClassifier | SuffixBackoff] = {
+        "sum prototype": exact,
+        "mean prototype": MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, y),
+        "suffix backoff": SuffixBackoff(5, ties="frequency").fit(X, y),
     }
+    rows = {name: judge.measures(model.top_k(queries, 5)) for name, model in models.items()}
     ranking, svm = linear_svm(sample, h)
     rows["linear SVM"] = judge.measures(ranking)
     neighbours = chosen_neighbours(sample, h)
@@ -258,17 +248,12 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> d
         means = {name: float(np.mean([row[name] for row in measured])) for name in MEASURES}
         spread = {f"{name}_sd": float(np.std([row[name] for row in measured], ddof=1)) for name in MEASURES}
         rows[f"MeMo, d = {d}"] = means | spread
-    return {
-        "draw": draw,
-        "h": h,
-        "unambiguous": 100 * float(judge.unambiguous.mean()),
-        "neighbours": neighbours.n_neighbors,
-        "svm": svm,
-        "rows": rows,
-    }
+    unambiguous = 100 * float(judge.unambiguous.mean())
+    chosen = {"neighbours": neighbours.n_neighbors, "svm": svm}
+    return {"draw": draw, "h": h, "unambiguous": unambiguous, **chosen, "rows": rows}
 
 
-def linear_svm(sample: TaskSample, h: int) -> tuple[Array, dict[str, Any]]:
+def linear_svm(sample: TaskSample, h: int) -> tuple[Array, Row]:
     """Return the test ranking of the best linear SVM on validation, and its parameters."""
     X, y = sample.split("train", h)
     encoder = SiteOneHot().fit(X)
@@ -287,9 +272,7 @@ def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
     return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
 
 
-def run(
-    task: Task, settings: TaskSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
-) -> list[dict[str, Any]]:
+def run(task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgress = unseen) -> list[Row]:
     """Return `evaluate` of every draw and context length, computed on several cores."""
     samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
     pairs = [(draw, h) for h in sorted(settings.context_lengths, reverse=True) for draw in range(settings.draws)]
@@ -298,22 +281,15 @@ def run(
     return sorted(outcomes, key=lambda outcome: (outcome["h"], outcome["draw"]))
 
 
-def summary(task: Task, settings: TaskSettings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(task: Task, settings: TaskSettings, outcomes: list[Row]) -> Row:
     """Return all figures as plain numbers: per draw, over draws, and beside the paper's where samples are as large."""
     as_large = settings.sizes == TaskSettings.sizes
-    table = [
-        _over_draws(
-            h, method, [outcome["rows"][method] for outcome in outcomes if outcome["h"] == h], beside_paper=as_large
-        )
-        for h in settings.context_lengths
-        for method in outcomes[0]["rows"]
-    ]
-    return {
-        "settings": asdict(settings),
-        "task": {"types": len(task.vocabulary), "coverage": task.coverage()},
-        "table": table,
-        "draws": outcomes,
-    }
+    table = []
+    for h in settings.context_lengths:
+        drawn, methods = [outcome["rows"] for outcome in outcomes if outcome["h"] == h], outcomes[0]["rows"]
+        table += [_over_draws(h, name, [rows[name] for rows in drawn], beside_paper=as_large) for name in methods]
+    described = {"types": len(task.vocabulary), "coverage": task.coverage()}
+    return {"settings": asdict(settings), "task": described, "table": table, "draws": outcomes}
 
 
 def _over_draws(h: int, method: str, rows: list[dict[str, float]], *, beside_paper: bool) -> Row:
@@ -339,8 +315,8 @@ def whole_vocabulary(
     n_train: int | None = None,
     n_test: int = 5000,
     seed: int = 20270,
-    on_progress: Callable[[int, int], None] = unseen,
-) -> list[dict[str, Any]]:
+    on_progress: OnProgress = unseen,
+) -> list[Row]:
     """Return one row for the exact classifier and one for each dimension of MeMo."""
     rng = generator(seed, "full vocabulary")
     X, y = task.contexts["train"][:n_train, LONGEST - _H :], task.tokens["train"][:n_train]
@@ -348,7 +324,7 @@ def whole_vocabulary(
     queries, observed = task.contexts["test"][asked, LONGEST - _H :], task.tokens["test"][asked]
     models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier("positional", memory=Exact(), vote="sum"))]
     models += [(f"MeMo, d = {d}", MeMoClassifier(d, random_state=seed)) for d in dimensions]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     judge: Judge | None = None
     for done, (name, model) in enumerate(models, 1):
         learn = seconds(model.partial_fit, X, y, np.arange(len(task.vocabulary)), clock=time.perf_counter)
@@ -356,20 +332,11 @@ def whole_vocabulary(
         started = time.perf_counter()
         ranking = model.top_k(queries, 5)
         answer = time.perf_counter() - started
-        measures = judge.measures(ranking)
-        rows.append(
-            {
-                "method": name,
-                "labels": len(model.classes_),
-                "examples": len(y),
-                "queries": n_test,
-                **{measure: measures[measure] for measure in ("agreement", "top1", "top5")},
-                "state_mebibytes": _state_bytes(model) / 2**20,
-                "learn_seconds": learn,
-                "answer_seconds": answer,
-                "unambiguous": 100 * float(judge.unambiguous.mean()),
-            }
-        )
+        measures, unambiguous = judge.measures(ranking), 100 * float(judge.unambiguous.mean())
+        row: Row = {"method": name, "labels": len(model.classes_), "examples": len(y), "queries": n_test}
+        row |= {measure: measures[measure] for measure in ("agreement", "top1", "top5")}
+        row |= {"state_mebibytes": _state_bytes(model) / 2**20, "learn_seconds": learn, "answer_seconds": answer}
+        rows.append({**row, "unambiguous": unambiguous})
         on_progress(done, len(models))
     return rows
 
