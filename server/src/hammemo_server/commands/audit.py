@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import one_line_errors, print_error, print_result
+from hammemo.cli.console import print_error, print_result
 from hammemo.cli.options import option
 from hammemo_server.commands.backup import Url, models_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _PAGE = 10_000
 
 
-@one_line_errors()
 def audit_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,

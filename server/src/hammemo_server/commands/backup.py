@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, counted, one_line_errors, print_result
+from hammemo.cli.console import UsageError, counted, print_result
 from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _LOST = "The database that was backed up is lost: drop its keys, so that nothing
 KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
 
 
-@one_line_errors()
 def back_up_folder(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
@@ -71,7 +70,6 @@ class LossOptions:
     ] = None
 
 
-@one_line_errors()
 def restore_files(
     backup: Annotated[
         Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_result, progress_bar
+from hammemo.cli.console import UsageError, check_writable, counted, print_result, progress_bar
 from hammemo.cli.options import flag, option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
@@ -79,7 +79,6 @@ class Sending(OneStep):
             check_writable(self.receipt, "--receipt")
 
 
-@one_line_errors()
 def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False) -> None:
     """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
@@ -190,7 +189,6 @@ def _as_json(values: Any) -> list[Any]:
     ]
 
 
-@one_line_errors()
 def erase_subject(
     url: Url,
     model: Name,

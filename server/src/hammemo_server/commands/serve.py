@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from hammemo.cli.console import UsageError, one_line_errors
+from hammemo.cli.console import UsageError
 from hammemo.cli.options import flag, option
 
 _LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
@@ -108,7 +108,6 @@ class LimitOptions:
         return {stored.get(name, name.removeprefix("max_")): value for name, value in given.items()}
 
 
-@one_line_errors()
 def serve_folder(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of the models; created if it does not exist.")

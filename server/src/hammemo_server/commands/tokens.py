@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import one_line_errors, print_result
+from hammemo.cli.console import print_result
 from hammemo.cli.options import option
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token f
 
 
 @tokens.command()
-@one_line_errors()
 def add(
     file: File,
     role: Annotated[list[str], option("NAME", "read, learn, forget, admin, audit or metrics (repeatable).")],
@@ -41,7 +40,6 @@ def add(
 
 
 @tokens.command("list")
-@one_line_errors()
 def show(file: File, as_json: opt.AsJson = False) -> None:
     """List tokens: ids, names, tenants, roles and when they expire."""
     from hammemo_server.http.tokens import read_entries
@@ -61,7 +59,6 @@ def _day(entry: StoredToken) -> str | None:
 
 
 @tokens.command()
-@one_line_errors()
 def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="The id shown by list.")]) -> None:
     """Revoke a token; a running server notices within about a second."""
     from hammemo_server.http.tokens import change_entries

@@ -106,7 +106,7 @@ class LabelLists:
         self._resident: OrderedDict[tuple[str, str], tuple[float, NamedList]] = OrderedDict()
         """Lists, and when the store was asked whether they are the newest."""
         self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        """Held while the store is asked for a list of a tenant, so that what was replaced meanwhile is not kept."""
+        """Held while a list of a tenant is looked up in the store, so that what was replaced meanwhile is not kept."""
 
     def known(self, tenant: str, name: str, age: float) -> NamedList | None:
         """Return a list if its version was looked up in the last `age` seconds and it is in memory: at once."""
