@@ -217,7 +217,7 @@ class _Logged(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     @property
     def n_rows(self) -> int:
         """How many examples it has."""
-        return len(self.pieces)
+        return 0
 
     def body(self) -> bytes:
         """Return it as the log keeps it."""
@@ -240,6 +240,11 @@ class LoggedRows(_Logged, frozen=True):
     def pieces(self) -> list[tuple[Any, ...]]:
         """Rows, each with its label."""
         return list(zip(self.rows, self.labels, strict=True))
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.rows)
 
     def with_pieces(self, pieces: list[tuple[Any, ...]]) -> LoggedRows:
         """Return an edit of other rows."""
@@ -270,6 +275,11 @@ class LoggedChange(_Logged, frozen=True):
         gone = LoggedRows.of("forget", [piece[:2] for piece in pieces if not piece[2]])
         learnt = LoggedRows.of("learn", [piece[:2] for piece in pieces if piece[2]])
         return LoggedChange("apply", gone.rows, gone.labels, learnt.rows, learnt.labels, position=self.position)
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.gone) + len(self.rows)
 
     @property
     def forgets(self) -> bool:

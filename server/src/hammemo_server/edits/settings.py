@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from hammemo._versions import cached_property
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
@@ -138,7 +139,7 @@ class Settings:
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
 
-    @property
+    @cached_property
     def dates(self) -> list[int]:
         """The places of the columns that are dates."""
         names = self.column_names or []

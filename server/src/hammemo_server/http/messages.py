@@ -172,38 +172,47 @@ async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
 
 async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:
     """Yield the body piece by piece, within its size and its time."""
+    check_declared_length(call.scope, most)
+    size = 0
     try:
         async with asyncio.timeout(seconds):
-            async for piece in _all_pieces(call, most):
+            while call.has_more:
+                piece = await _next_piece(call, size, most)
+                size += len(piece)
                 yield piece
     except TimeoutError:
         raise _too_slow(seconds) from None
 
 
 async def read_body(call: Call, most: int, seconds: float) -> bytes:
-    """Return the whole body; it has mostly come already, and then no timer is set."""
-
-    async def whole() -> bytes:
-        return b"".join([piece async for piece in _all_pieces(call, most)])
+    """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
+    check_declared_length(call.scope, most)
 
     try:
-        return await within(seconds, whole())
+        return await within(seconds, _whole_body(call, most))
     except Late:
         raise _too_slow(seconds) from None
 
 
-async def _all_pieces(call: Call, most: int) -> AsyncIterator[bytes]:
-    check_declared_length(call.scope, most)
-    size = 0
+async def _whole_body(call: Call, most: int) -> bytes:
+    found = [await _next_piece(call, 0, most)]
+    size = len(found[0])
     while call.has_more:
-        message = await call.receive()
-        call.has_more = message["type"] == "http.request" and message["more_body"]
-        if message["type"] != "http.request":
-            raise Refused(400, "disconnected", "The caller has gone.")
-        size += len(message["body"])
-        if size > most:
-            raise TooLarge(f"The body has more than {most} bytes: send parts.")
-        yield message["body"]
+        found.append(await _next_piece(call, size, most))
+        size += len(found[-1])
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+async def _next_piece(call: Call, size: int, most: int) -> bytes:
+    """Return the next piece of a body of which `size` bytes have come."""
+    message = await call.receive()
+    call.has_more = message["type"] == "http.request" and message["more_body"]
+    if message["type"] != "http.request":
+        raise Refused(400, "disconnected", "The caller has gone.")
+    piece: bytes = message["body"]
+    if size + len(piece) > most:
+        raise TooLarge(f"The body has more than {most} bytes: send parts.")
+    return piece
 
 
 def _too_slow(seconds: float) -> Refused:

@@ -252,7 +252,8 @@ class Log(LogEngine):
         self._write_audit(lines)
 
     def _write_audit(self, lines: Iterable[Line]) -> None:
-        newest = self._rows("select number, link from hammemo_audit where model = %s order by number desc limit 1")
+        statement = "select number, link from hammemo_audit where model = %s order by number desc limit 1"
+        newest = self._execute(statement).fetchall()
         made = chained(Start(*newest[0]) if newest else self._audit_start(), lines)
         self._insert("hammemo_audit", [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in made])
 
@@ -376,14 +377,15 @@ class Log(LogEngine):
             (stored,) = self._keys("key = %s", erasure.key)
             self._execute("delete from hammemo_subjects where model = %s and key = %s", erasure.key)
             self._insert("hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))])
-        self._insert("hammemo_erasures", erased)
-        self._insert("hammemo_subjects", [key for entry in entries for key in entry.new_keys])
+        keys = [key for entry in entries for key in entry.new_keys]
         journal = [
             (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
             for position, entry in enumerate(entries, after + 1)
             for key, body in entry.journal
         ]
-        self._insert("hammemo_journal", journal)
+        for table, rows in (("hammemo_erasures", erased), ("hammemo_subjects", keys), ("hammemo_journal", journal)):
+            if rows:  # most models have no subjects
+                self._insert(table, rows)
 
 
 class Store(Protocol):
