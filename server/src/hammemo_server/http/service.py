@@ -229,7 +229,7 @@ class Service:
             made = ReadyVersion(model, version, hosted.settings.column_names)
             preparing = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
             self._ready[hosted] = version, preparing  # requests meanwhile wait for the same work
-        ready = await asyncio.shield(preparing)
+        ready = preparing.result() if preparing.done() else await asyncio.shield(preparing)
         call.facts["version"] = ready.version
         return ready
 
