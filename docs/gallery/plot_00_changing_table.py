@@ -59,7 +59,7 @@ for month in months:
 # The model that was edited for half a year is the one that a new fit makes.
 
 new = MemoryClassifier().fit(*table())
-print("the same to the byte:", clf.digest() == new.digest())
+assert clf.digest() == new.digest()  # the same to the byte
 
 # %%
 # A wrong value is corrected in the database, and a customer asks to be forgotten: two
@@ -69,7 +69,7 @@ database.execute("UPDATE flights SET arrival = 'late' WHERE tailnum = 'N725MQ'")
 database.execute("DELETE FROM flights WHERE tailnum = 'N351JB'")
 print(clf.sync(*table(), refit=True))
 new = MemoryClassifier().fit(*table())
-print("the same to the byte:", clf.digest() == new.digest())
+assert clf.digest() == new.digest()  # the same to the byte
 
 # %%
 # Following pays in most months. December is unlike the half year before it: both
