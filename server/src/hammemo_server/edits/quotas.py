@@ -77,28 +77,34 @@ class Quota:
         self.long_edits = threading.Semaphore(_LONG_EDITS)
         """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
+        self._total = Usage()
+        """Of all models, kept with each change: every edit asks for it, and a tenant may have many models."""
         self._lock = threading.RLock()
 
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
         with self._lock:
+            before = self._used.get(model, Usage())
             self._used[model] = usage
+            changed = zip(self._total, before, usage, strict=True)
+            self._total = Usage(*(all_ - old + new for all_, old, new in changed))
 
     def drop(self, model: str) -> None:
         """Take note that a model was deleted."""
         with self._lock:
-            self._used.pop(model, None)
+            self.note(model, Usage())
+            del self._used[model]
 
     def take(self, model: str, more: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self.check(more)
-            self._used[model] = total((self._used.get(model, Usage()), more))
+            self.note(model, total((self._used.get(model, Usage()), more)))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
-            used = total(self._used.values())
+            used = self._total
         for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
             if most and added and now + added > most:
                 raise QuotaReached(

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 EditKind = Literal["learn", "forget", "apply", "refit"]
 _MODEL: Final = "/v1/models/{model}"
 _QUESTION_REFUSALS: Final = (404, 409, 422, 425)
+_erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
+_alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
+_list_decoder: Final = msgspec.json.Decoder(bodies.ListBody)
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
 _REFIT_SECONDS: Final = 600.0
@@ -111,7 +114,7 @@ def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> O
 async def _forget_subject(service: Service, call: Call) -> Answer:
     """Forget a subject; wait a while for the end of it, so that most callers get the receipt at once."""
     hosted = await service.model(call)
-    body = decoded(msgspec.json.Decoder(bodies.ErasureBody), call.body)
+    body = decoded(_erasure_decoder, call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
     service.count_edit(call, edit.kind, done.status)
@@ -229,7 +232,7 @@ def _in_path(call: Call, what: str) -> str:
 
 
 def _set_alias(service: Service, call: Call) -> bodies.Aliases:
-    alias, model = _in_path(call, "alias"), decoded(msgspec.json.Decoder(bodies.AliasBody), call.body).model
+    alias, model = _in_path(call, "alias"), decoded(_alias_decoder, call.body).model
     check_name("model", model)
     service.host.set_alias(call.caller.tenant, alias, model)
     service.alias_changed(call.caller.tenant)
@@ -261,7 +264,7 @@ async def _set_list(service: Service, call: Call) -> Answer:
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
-            items = decoded(msgspec.json.Decoder(bodies.ListBody), call.body).items
+            items = decoded(_list_decoder, call.body).items
             call.body = b""
             return service.host.set_list(tenant, name, items)
 
