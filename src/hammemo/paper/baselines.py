@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 _CHUNK_NUMBERS = 2**21
+"""Scores that are held at once: 16 MiB of float64."""
 _MAX_NUMERATOR = 2**51
+"""Two different whole numbers below this one still differ after a division in float64."""
 
 
 class _Baseline(ClassifierMixin, BaseEstimator):
@@ -94,7 +96,9 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _examples(self, X: Any, y: Any, multiplicity: ArrayLike | None) -> Examples:
         """Return the training examples, checked, and set what prediction reads of them."""
-        rows = CheckedRows.from_user(self, TOKEN_RULES, None, X, y, multiplicity)
+        rows = CheckedRows.from_user(
+            self, TOKEN_RULES, None, X, y=y, sample_weight=multiplicity
+        )
         examples = rows.examples()
         if not len(examples):
             raise ValueError(
@@ -192,11 +196,14 @@ class SuffixBackoff(_Baseline):
         for length, level in enumerate(self._levels):
             if length:
                 suffixes = level.find(suffixes, ranks[:, -length], len(self.vocabulary_))
-            seen = np.flatnonzero(suffixes >= 0)
+            queries = np.flatnonzero(suffixes >= 0)
             if length and self._by_frequency:
-                scores[seen] = self._levels[0].scores.toarray()
-            known = level.scores[suffixes[seen]]  # replace those of the shorter suffix: the module's induction
-            scores[np.repeat(seen, np.diff(known.indptr)), known.indices] = known.data
+                scores[queries] = self._levels[0].scores.toarray()
+            # Labels after this suffix replace their scores after the shorter one: the induction
+            # in the module's docstring.
+            level_scores = level.scores[suffixes[queries]]
+            rows = np.repeat(queries, np.diff(level_scores.indptr))
+            scores[rows, level_scores.indices] = level_scores.data
         return scores
 
 
@@ -217,58 +224,80 @@ class _SuffixLevel:
 
     def find(self, shorter: Ints, tokens: Ints, n: int) -> Ints:
         """Return the ranks of the suffixes made of shorter ones and one older token each, -1 where not seen."""
-        found = sorted_find(self.keys, shorter * n + tokens)  # a shorter one not seen makes a negative key: not found
-        return np.where(tokens >= 0, found, -1)
+        # A shorter suffix that was never seen has rank -1, so its key is negative and not found.
+        ranks = sorted_find(self.keys, shorter * n + tokens)
+        return np.where(tokens >= 0, ranks, -1)
 
 
 def _count_suffixes(examples: Examples, longest: int, by_frequency: bool) -> list[_SuffixLevel]:
-    """Return the level of each length from 0 to `longest`; ties go to the shorter suffix, or to the empty one."""
-    ranks, n = examples.contexts.ranks, len(examples.contexts.vocabulary)
-    kept = np.arange(len(ranks))  # examples whose suffix of this length is complete; the next arrays run along it
-    suffixes, scores = np.zeros((2, len(ranks)), np.int64)
-    keys, levels = np.zeros(1, np.int64), []
+    """Count the labels after the suffixes of each length from 0 to `longest`.
+
+    Ties go to the score after the next shorter suffix or, by frequency, after the empty one.
+    """
+    ranks = examples.contexts.ranks
+    n_tokens = len(examples.contexts.vocabulary)
+    # The examples whose suffix of the current length is complete, that suffix of each, and the
+    # score of its label after the shorter suffix.
+    complete = np.arange(len(ranks))
+    suffixes = np.zeros(len(ranks), np.int64)
+    shorter_scores = np.zeros(len(ranks), np.int64)
+    keys = np.zeros(1, np.int64)
+    levels = []
     for length in range(longest + 1):
         if length:
-            tokens = ranks[kept, -length]
-            complete = tokens >= 0
-            kept, suffixes, scores, tokens = (part[complete] for part in (kept, suffixes, scores, tokens))
-            keys, suffixes = unique_ranks(suffixes * n + tokens, len(keys) * n)
-        table, index = _score_table(suffixes, len(keys), examples, kept, scores)
+            has_token = ranks[complete, -length] >= 0
+            complete = complete[has_token]
+            shorter_scores = shorter_scores[has_token]
+            longer_keys = suffixes[has_token] * n_tokens + ranks[complete, -length]
+            keys, suffixes = unique_ranks(longer_keys, len(keys) * n_tokens)
+        table, entry_of_example = _rank_labels(
+            examples, complete, suffixes, n_suffixes=len(keys), shorter_scores=shorter_scores
+        )
+        # Above every score after a shorter suffix, which is below length * labels.
         table.data += length * len(examples.labels)
         levels.append(_SuffixLevel(keys, table))
-        if not (length and by_frequency):
-            scores = table.data[index]
+        if length == 0 or not by_frequency:
+            shorter_scores = table.data[entry_of_example]
     return levels
 
 
-def _score_table(
-    suffixes: Ints, n_suffixes: int, examples: Examples, kept: Ints, shorter: Ints
+def _rank_labels(
+    examples: Examples, chosen: Ints, suffixes: Ints, *, n_suffixes: int, shorter_scores: Ints
 ) -> tuple[sparse.csr_array, Ints]:
-    """Return the rank of each label after each suffix and, for each example kept, its entry there.
+    """Return the rank of each label after each suffix and, for each chosen example, its entry there.
 
     Shapes
     ------
-    suffixes, kept, shorter (the score after the next shorter suffix) : (m,); returned table : (n_suffixes, labels)
+    chosen, suffixes, shorter_scores : (m,); returned table : (n_suffixes, labels)
     """
     n_labels = len(examples.labels)
-    entries, index = unique_ranks(suffixes * n_labels + examples.label_ranks[kept], n_suffixes * n_labels)
-    counts = np.bincount(index, weights=examples.multiplicity[kept], minlength=len(entries))
-    before = np.empty(len(entries), np.int64)
-    before[index] = shorter  # the same for all examples of an entry
+    pairs = suffixes * n_labels + examples.label_ranks[chosen]
+    entries, entry_of_example = unique_ranks(pairs, n_suffixes * n_labels)
+    counts = np.bincount(
+        entry_of_example, weights=examples.multiplicity[chosen], minlength=len(entries)
+    )
+    shorter = np.empty(len(entries), np.int64)
+    shorter[entry_of_example] = shorter_scores  # the same for all examples of an entry
     rows, columns = np.divmod(entries, n_labels)
     starts = np.searchsorted(rows, np.arange(n_suffixes + 1))
-    ranks = _ranks_in_rows(rows, counts.astype(np.int64), before)  # exact: counts are below 2^53
-    return sparse.csr_array((ranks, columns, starts), shape=(n_suffixes, n_labels)), index
+    ranks = _rank_in_rows(rows, counts.astype(np.int64), shorter)  # exact: counts are below 2^53
+    table = sparse.csr_array((ranks, columns, starts), shape=(n_suffixes, n_labels))
+    return table, entry_of_example
 
 
-def _ranks_in_rows(rows: Ints, counts: Ints, shorter: Ints) -> Ints:
-    """Return the rank of each entry by (count, shorter) among those of its row, equals sharing one; rows ascend."""
+def _rank_in_rows(rows: Ints, counts: Ints, shorter: Ints) -> Ints:
+    """Return the rank of each entry by (count, shorter) among those of its row; equals share one.
+
+    Rows must ascend.
+    """
     order = np.lexsort((shorter, counts, rows))
-    first = np.diff(rows, prepend=-1) > 0  # of its row, before and after the sort: rows ascend
-    risen = (np.diff(counts[order], prepend=0) != 0) | (np.diff(shorter[order], prepend=0) != 0)
-    steps = np.cumsum(risen)
+    # Rows ascend, so each begins at the same place before and after the sort.
+    begins_row = np.diff(rows, prepend=-1) > 0
+    count_rises = np.diff(counts[order], prepend=0) != 0
+    shorter_rises = np.diff(shorter[order], prepend=0) != 0
+    steps = np.cumsum(count_rises | shorter_rises)
     ranks = np.empty(len(rows), np.int64)
-    ranks[order] = steps - steps[first][np.cumsum(first) - 1]
+    ranks[order] = steps - steps[begins_row][np.cumsum(begins_row) - 1]
     return ranks
 
 
@@ -336,20 +365,29 @@ class HammingNeighbors(_Baseline):
         multiplicity : array-like of shape (m,), optional
             How often each example is stored, one copy right after the other: non-negative whole numbers.
         """
-        wanted = _whole_number("n_neighbors", self.n_neighbors, 1, "at least one stored example votes")
+        n_neighbors = _whole_number(
+            "n_neighbors", self.n_neighbors, 1, "at least one stored example votes"
+        )
         by_frequency = _by_frequency(self.ties, "matches")
         examples = self._examples(X, y, multiplicity)
-        stored = int(examples.multiplicity.sum())
-        self._k = min(wanted, stored)
-        self._frequency = examples.label_counts() if by_frequency else None
-        self._vote = (stored if by_frequency else self._k * int(self.n_features_in_)) + 1
+        n_stored = int(examples.multiplicity.sum())
+        self._k = min(n_neighbors, n_stored)
+        if by_frequency:
+            self._frequency = examples.label_counts()
+            self._vote = n_stored + 1
+        else:
+            self._frequency = None
+            self._vote = self._k * int(self.n_features_in_) + 1
         if (self._k + 1) * self._vote >= _MAX_NUMERATOR:
             raise ValueError(
-                f"n_neighbors={wanted}: with contexts of {self.n_features_in_} tokens and {stored} stored examples, "
-                f"scores are exact only while (k + 1) * {self._vote} is below 2^51. Use fewer neighbours."
+                f"n_neighbors={n_neighbors}: with contexts of {self.n_features_in_} tokens and "
+                f"{n_stored} stored examples, scores are exact only while (k + 1) * {self._vote} "
+                "is below 2^51. Use fewer neighbours."
             )
-        self._stored = np.ascontiguousarray(narrow(examples.contexts.ranks.T + 1))  # a row a position, 0 for no token
-        self._labels, self._multiplicity = examples.label_ranks, examples.multiplicity
+        # One row for each position, 0 for no token.
+        self._stored = np.ascontiguousarray(narrow(examples.contexts.ranks.T + 1))
+        self._labels = examples.label_ranks
+        self._multiplicity = examples.multiplicity
         return self
 
     def _scores(self, ranks: Ints) -> Floats:
@@ -366,29 +404,39 @@ class HammingNeighbors(_Baseline):
         return numerators / self._vote
 
     def _numerators(self, matches: Array) -> Ints:
-        """Return the votes of each label among the nearest, and what breaks their ties, in one whole number.
+        """Return the votes of each label among the nearest, and what breaks their ties.
 
-        One vote counts `_vote`, a match or an example of the label one.
+        Both are in one whole number: one vote counts `_vote`, a match or an example of the label
+        counts one.
         """
-        room, value = self._k, int(matches.max())
-        nearest, weights = [], []
-        while room:  # ends: no more are wanted than are stored
-            examples = np.flatnonzero(matches == value)[:room]
+        n_missing = self._k
+        n_matches = int(matches.max())
+        nearest = []
+        weights = []
+        while n_missing:  # ends: k is at most the number of stored examples
+            examples = np.flatnonzero(matches == n_matches)[:n_missing]
             copies = self._multiplicity[examples]
-            taken = np.minimum(copies, np.maximum(room - (np.cumsum(copies) - copies), 0))
+            copies_before = np.cumsum(copies) - copies
+            voting_copies = np.minimum(copies, np.maximum(n_missing - copies_before, 0))
+            weight = self._vote
+            if self._frequency is None:
+                weight += n_matches
             nearest.append(examples)
-            weights.append(taken * (self._vote + (value if self._frequency is None else 0)))
-            room, value = room - int(taken.sum()), value - 1
+            weights.append(voting_copies * weight)
+            n_missing -= int(voting_copies.sum())
+            n_matches -= 1
         labels = self._labels[np.concatenate(nearest)]
         sums = np.bincount(labels, weights=np.concatenate(weights), minlength=len(self.classes_))
         votes = sums.astype(np.int64)  # exact: they sum below 2^51
-        return votes if self._frequency is None else votes + self._frequency
+        if self._frequency is None:
+            return votes
+        return votes + self._frequency
 
 
-def _by_frequency(ties: Any, other: str) -> bool:
-    """Return whether ties go to the more frequent label, not by the other rule."""
-    if ties not in (other, "frequency"):
-        raise ValueError(f"ties={ties!r} is not known: use {other!r} or 'frequency'.")
+def _by_frequency(ties: Any, default: str) -> bool:
+    """Return whether ties go to the more frequent label, not by the default rule."""
+    if ties not in (default, "frequency"):
+        raise ValueError(f"ties={ties!r} is not known: use {default!r} or 'frequency'.")
     return bool(ties == "frequency")
 
 

@@ -88,14 +88,33 @@ class MeMoClassifier(MemoryClassifier):
 
     def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
-        return ModelSettings(self.kernel, self.vote, self.random_state, "refuse", "auto", None, None, self._gaussian)
-
-    def _gaussian(self) -> Memory:
-        codes, outputs, projection = (
-            None if getattr(self, name) is None else GivenRows.of(getattr(self, name), name) for name in GIVEN
+        return ModelSettings(
+            kernel=self.kernel,
+            vote=self.vote,
+            random_state=self.random_state,
+            missing="refuse",
+            keep="auto",
+            numeric=None,
+            class_weight=None,
+            memory=self._make_memory,
         )
-        drawn = self.distribution, self.device
-        return Gaussian(self.d, self.d_h, self.tied, self.exact, codes, outputs, projection, *drawn)
+
+    def _make_memory(self) -> Memory:
+        rows = {}
+        for name in GIVEN:
+            value = getattr(self, name)
+            rows[name] = None if value is None else GivenRows.of(value, name)
+        return Gaussian(
+            self.d,
+            self.d_h,
+            self.tied,
+            self.exact,
+            token_codes=rows["codes"],
+            label_codes=rows["output_codes"],
+            projection=rows["projection"],
+            distribution=self.distribution,
+            device=self.device,
+        )
 
     def encode(self, X: Any) -> Floats:
         """Return the code φ of each context: the projected codes of its tokens, one block a position.
@@ -104,7 +123,7 @@ class MeMoClassifier(MemoryClassifier):
         ------
         X : (m, h); returned : (m, p)
         """
-        return self._encoded(X)[1]
+        return self._encode_contexts(X)[1]
 
     def retrieve(self, X: Any) -> Floats:
         """Return the retrieved vector Cᵀφ of each context, before it is decoded.
@@ -115,10 +134,13 @@ class MeMoClassifier(MemoryClassifier):
         ------
         X : (m, h); returned : (m, d)
         """
-        memory, keys = self._encoded(X)
+        memory, keys = self._encode_contexts(X)
         return keys @ memory.C
 
-    def _encoded(self, X: Any) -> tuple[Gaussian, Floats]:
+    def _encode_contexts(self, X: Any) -> tuple[Gaussian, Floats]:
+        """Return the memory of one version of the model, and the codes of contexts under it."""
         model = self.now()
-        contexts, memory = model.contexts(X), cast("Gaussian", model.memory_.now())
-        return memory, site_keys(contexts, memory.sites, memory.input_codes).reshape(len(contexts), -1)
+        contexts = model.contexts(X)
+        memory = cast("Gaussian", model.memory_.now())
+        keys = site_keys(contexts, memory.sites, memory.input_codes)
+        return memory, keys.reshape(len(contexts), -1)

@@ -195,8 +195,10 @@ def sharp_context_bound(n: int, d: int, d_h: int, largest_class: int, delta: flo
     44.19...
     """
     _check(delta, n=n, d=d, d_h=d_h, largest_class=largest_class)
-    tokens, projection = (_chi_square_rate(2 * _log_pairs(n, delta), dimension) for dimension in (d, d_h))
-    return largest_class * (tokens + (1 + tokens) * projection)
+    t = 2 * _log_pairs(n, delta)
+    token_rate = _chi_square_rate(t, d)
+    projection_rate = _chi_square_rate(t, d_h)
+    return largest_class * (token_rate + (1 + token_rate) * projection_rate)
 
 
 def output_bound(n: int, d: int, energy: float, delta: float) -> float:
@@ -362,14 +364,18 @@ def data_recovery(
     context = data_context_bound(ideal, frobenius, operator, d, d_h, delta / 2)
     t = log(4 * ideal.shape[1] / (delta / 2))
     alpha = _chi_square_rate(t, d)
-    reach = ideal + context
-    rest = np.sqrt(np.maximum(np.square(reach).sum(axis=1, keepdims=True) - np.square(reach), 0))
-    bound = context + reach * alpha + rest * sqrt(2 * t * (1 + alpha) / d)
-    rows, winner = np.arange(len(ideal)), ideal.argmax(axis=1)
-    floor = (ideal - bound)[rows, winner]
-    rivals = ideal + bound
-    rivals[rows, winner] = -inf
-    return bound, floor > rivals.max(axis=1)
+    reach = ideal + context  # no score before decoding is larger
+    # The norm of the reach of all other labels: their codes interfere with this label's.
+    squared_reach = np.square(reach)
+    other_squares = squared_reach.sum(axis=1, keepdims=True) - squared_reach
+    other_norm = np.sqrt(np.maximum(other_squares, 0))
+    bound = context + reach * alpha + other_norm * sqrt(2 * t * (1 + alpha) / d)
+    rows = np.arange(len(ideal))
+    winner = ideal.argmax(axis=1)
+    least_score = (ideal - bound)[rows, winner]
+    rival_scores = ideal + bound
+    rival_scores[rows, winner] = -inf
+    return bound, least_score > rival_scores.max(axis=1)
 
 
 def _log_pairs(n: int, delta: float) -> float:
@@ -507,9 +513,11 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
     >>> bool(abs(parts.decoded - parts.ideal - error).max() < 1e-9)
     True
     """
-    memory, counts = _checked(sketch, twin)
-    contexts, sites = Contexts.of(X), sketch.sites_
-    keys = encode(contexts, sites, memory.input_codes, sites.weights / sites.total_weight, np.float64)
+    memory, counts = _check_twins(sketch, twin)
+    contexts = Contexts.of(X)
+    sites = sketch.sites_
+    site_shares = sites.weights / sites.total_weight
+    keys = encode(contexts, sites, memory.input_codes, site_shares, dtype=np.float64)
     before_decoding = keys @ class_code_sums(memory, counts)
     outputs = memory.output_codes.get(memory.labels.tolist(), keep=True).astype(np.float64)
     squared_norms = np.square(outputs).sum(axis=1)
@@ -524,18 +532,33 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
     )
 
 
-def _checked(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaussian, Exact]:
+def _check_twins(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaussian, Exact]:
+    """Return the memories of both models; refuse models that do not hold the same examples."""
     for name, model, kind in (("sketch", sketch, Gaussian), ("twin", twin, Exact)):
         check_is_fitted(model)
         if not isinstance(model.memory_, kind) or not isinstance(model.vote_, Sum):
-            raise TypeError(f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}.")
+            raise TypeError(
+                f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}."
+            )
         _refuse_numbers(name, model)
-    own, other = sketch.sites_, twin.sites_
-    same_sites = (own.positions, own.h) == (other.positions, other.h) and np.array_equal(own.weights, other.weights)
-    same_counts = np.array_equal(sketch.memory_.label_counts, twin.memory_.label_counts)
-    if not (same_sites and same_counts and sketch.memory_.labels == twin.memory_.labels):
-        raise ValueError("The twin is not the sketch's: fit both with the same kernel, classes and examples.")
+    has_same_examples = (
+        _have_same_sites(sketch.sites_, twin.sites_)
+        and sketch.memory_.labels == twin.memory_.labels
+        and np.array_equal(sketch.memory_.label_counts, twin.memory_.label_counts)
+    )
+    if not has_same_examples:
+        raise ValueError(
+            "The twin is not the sketch's: fit both with the same kernel, classes and examples."
+        )
     return sketch.memory_, twin.memory_
+
+
+def _have_same_sites(sites: Sites, other: Sites) -> bool:
+    return (
+        sites.h == other.h
+        and sites.positions == other.positions
+        and np.array_equal(sites.weights, other.weights)
+    )
 
 
 def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
@@ -553,11 +576,14 @@ def class_code_sums(memory: Gaussian, counts: Exact) -> Floats:
     """
     table = counts.table()
     tokens = table.vocabulary.tolist()
-    blocks = [
-        by_row.T @ memory.input_codes.get(features_of(tokens, known.rows())).astype(np.float64)
-        for known, by_row in zip(table.tuples, table.matrices(memory.labels), strict=True)
-    ]
-    return np.concatenate([block.T for block in blocks])
+    blocks = []
+    for site_tuples, label_counts in zip(
+        table.tuples, table.matrices(memory.labels), strict=True
+    ):
+        codes = memory.input_codes.get(features_of(tokens, site_tuples.rows()))
+        code_sums = label_counts.T @ codes.astype(np.float64)
+        blocks.append(code_sums.T)
+    return np.concatenate(blocks)
 
 
 def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
@@ -577,60 +603,82 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     """
     check_is_fitted(twin)
     _refuse_numbers("twin", twin)
-    counts, sites = twin.memory_, twin.sites_
-    table = counts.table()
-    weights = sites.weights / sites.total_weight
-    index, by_site = _feature_counts(table, counts.labels, weights)
-    held = _query_features(Contexts.of(X), sites, index)
-    gram = np.stack([[(a * b).sum(axis=0) for b in by_site] for a in by_site])  # RR^T : (S, S, L)
-    known = np.where(held >= 0, held, len(index))  # the last row is empty
-    across = np.stack([[a[known[:, k]].toarray() for k in range(len(by_site))] for a in by_site])  # RE : (S, S, m, L)
-    same = (held[:, :, None] == held[:, None, :]) & (held != _EMPTY)[:, :, None]  # E^T E : (m, S, S)
-    return _symmetric_norms(across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64))
+    counts = twin.memory_
+    sites = twin.sites_
+    feature_numbers, site_counts = _number_features(
+        counts.table(), counts.labels, sites.weights / sites.total_weight
+    )
+    query_features = _query_features(Contexts.of(X), sites, feature_numbers)
+    # RR^T: (S, S, L)
+    gram = np.stack([[(a * b).sum(axis=0) for b in site_counts] for a in site_counts])
+    # RE: (S, S, m, L); features that no count has read the last row, which is empty
+    rows = np.where(query_features >= 0, query_features, len(feature_numbers))
+    across = np.stack([[a[site_rows].toarray() for site_rows in rows.T] for a in site_counts])
+    # E^T E: (m, S, S)
+    is_same = query_features[:, :, None] == query_features[:, None, :]
+    same = is_same & (query_features != _EMPTY)[:, :, None]
+    return _symmetric_norms(
+        across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64)
+    )
 
 
-_EMPTY = -1  # an empty site; features that no count knows are numbered -2, -3, …
+_EMPTY = -1  # an empty site; features that no count has are numbered -2, -3, …
 
 
-def _feature_counts(
+def _number_features(
     table: CountTable, labels: Vocabulary, weights: Floats
 ) -> tuple[dict[Feature, int], list[sparse.csr_array]]:
-    """Return a numbering of the features of all sites and each site's weighted counts in it, one empty row last."""
-    tokens, index = table.vocabulary.tolist(), {}  # type: ignore[var-annotated]
-    site_features = [features_of(tokens, known.rows()) for known in table.tuples]
+    """Number the features of all sites, and return each site's weighted counts in that order.
+
+    The counts have one empty row more, the last.
+    """
+    tokens = table.vocabulary.tolist()
+    site_features = [features_of(tokens, site_tuples.rows()) for site_tuples in table.tuples]
+    numbers: dict[Feature, int] = {}
     for feature in chain.from_iterable(site_features):
-        index.setdefault(feature, len(index))
-    by_site = []
-    for features, counts, weight in zip(site_features, table.matrices(labels), weights, strict=True):
-        rows = np.fromiter(map(index.__getitem__, features), np.int64, len(features))
-        entries, shape = counts.tocoo(), (len(index) + 1, len(labels))
-        placed = (weight * entries.data, (rows[entries.row], entries.col))
-        by_site.append(sparse.coo_array(placed, shape=shape).tocsr())
-    return index, by_site
+        numbers.setdefault(feature, len(numbers))
+    shape = (len(numbers) + 1, len(labels))
+    site_counts = []
+    for features, counts, weight in zip(
+        site_features, table.matrices(labels), weights, strict=True
+    ):
+        rows = np.fromiter((numbers[feature] for feature in features), np.int64, len(features))
+        entries = counts.tocoo()
+        weighted = (weight * entries.data, (rows[entries.row], entries.col))
+        site_counts.append(sparse.coo_array(weighted, shape=shape).tocsr())
+    return numbers, site_counts
 
 
-def _query_features(contexts: Contexts, sites: Sites, index: dict[Feature, int]) -> Ints:
-    """Return the number of the feature that each site of each query holds, -1 for none.
+def _query_features(contexts: Contexts, sites: Sites, numbers: dict[Feature, int]) -> Ints:
+    """Return the number of the feature that each query has at each site, -1 for none.
 
-    A feature that no count knows gets a negative number of its own, below -1, so that equal ones stay equal.
+    A feature that no count has gets a negative number of its own, below -1, so that equal ones
+    stay equal.
     """
     tokens = contexts.vocabulary.tolist()
     tuples, ranks = collect_sites(contexts, sites)
-    unknown: dict[Feature, int] = {}
-    held = np.full(ranks.shape, _EMPTY, np.int64)
-    for k, known in enumerate(tuples):
-        features = features_of(tokens, known.rows())
-        numbers = [index[f] if f in index else unknown.setdefault(f, -2 - len(unknown)) for f in features]
+    all_numbers = dict(numbers)
+    query_features = np.full(ranks.shape, _EMPTY, np.int64)
+    for k, site_tuples in enumerate(tuples):
+        site_numbers = [
+            all_numbers.setdefault(feature, -2 - (len(all_numbers) - len(numbers)))
+            for feature in features_of(tokens, site_tuples.rows())
+        ]
         present = ranks[:, k] >= 0
-        held[present, k] = np.array(numbers, np.int64)[ranks[present, k]]
-    return held
+        query_features[present, k] = np.array(site_numbers, np.int64)[ranks[present, k]]
+    return query_features
 
 
 def _symmetric_norms(across: Floats, gram: Floats, same: Floats) -> tuple[Floats, Floats]:
-    """Return Frobenius and operator norms of (ER + R^T E^T)/2 from RE (m, L, S, S), RR^T (L, S, S), E^T E (m, S, S)."""
-    crossed = np.swapaxes(across, 2, 3)
-    squares = (across * crossed).sum(axis=(2, 3)) + (gram[None] * same[:, None]).sum(axis=(2, 3))
-    small = np.block(
-        [[across, np.broadcast_to(gram, across.shape)], [np.broadcast_to(same[:, None], across.shape), crossed]]
-    )
+    """Return the Frobenius and the operator norms of (ER + R^T E^T)/2.
+
+    Shapes
+    ------
+    across (RE) : (m, L, S, S); gram (RR^T) : (L, S, S); same (E^T E) : (m, S, S)
+    """
+    transposed = np.swapaxes(across, 2, 3)
+    gram_blocks = np.broadcast_to(gram, across.shape)
+    same_blocks = np.broadcast_to(same[:, None], across.shape)
+    squares = (across * transposed).sum(axis=(2, 3)) + (gram_blocks * same_blocks).sum(axis=(2, 3))
+    small = np.block([[across, gram_blocks], [same_blocks, transposed]])
     return np.sqrt(squares / 2), np.abs(np.linalg.eigvals(small / 2)).max(axis=2)
