@@ -116,7 +116,9 @@ def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> d
     sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0)
     X, y = sample.split("train", H)
     queries, observed = sample.split("test", H)
-    judge = wikitext.Judge.of(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed)
+    judge = wikitext.Judge.from_exact(
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed
+    )
     results = {}
     for d in dimensions:
         labels = {exact: _predictions(d, exact, seeds, X, y, queries) for exact in (False, True)}

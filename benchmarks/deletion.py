@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from hammemo.datasets import load_table
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.editing import mute_forgetting_warning
-from hammemo.paper.experiments.measuring import table, unseen
+from hammemo.paper.experiments.measuring import ignore_progress, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ def deletion(
     return {"fit_seconds": learnt - began, "delete_seconds": deleted - learnt, "equal": equal}
 
 
-def run(name: str, on_progress: Callable[[int, int], None] = unseen) -> dict[str, Any]:
+def run(name: str, on_progress: Callable[[int, int], None] = ignore_progress) -> dict[str, Any]:
     """Return a row for each learner, on one of the tables of `hammemo.datasets`."""
     X, y = load_table(name)
     gone = np.zeros(len(y), bool)

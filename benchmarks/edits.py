@@ -24,7 +24,7 @@ from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed
 from hammemo.models.editing import read_rows
-from hammemo.paper.experiments.measuring import Row, unseen, zipf_examples
+from hammemo.paper.experiments.measuring import Row, ignore_progress, zipf_examples
 from measures import after, latencies, options, show, thread_seconds
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def _two(taken: list[float]) -> dict[str, float]:
     return {name: found[name] for name in ("median", "p99")}
 
 
-def run(n_labels: int, n_examples: int, n_edits: int, on_progress: Callable[[int, int], None] = unseen) -> list[Row]:
+def run(
+    n_labels: int, n_examples: int, n_edits: int, on_progress: Callable[[int, int], None] = ignore_progress
+) -> list[Row]:
     """Measure `Hashed(2048, 1024)` with every vote, and with digests; one thread."""
     X, y = zipf_examples(n_examples, n_labels)
     hashed = Hashed(2048, 1024)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.measuring import Row, averages, generator, in_parallel, table, unseen
+from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, in_parallel, table
 from hammemo.paper.experiments.wikitext import LONGEST, Judge
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class Draw:
 def draw(task: Task, settings: FidelitySettings, repetition: int) -> Draw:
     """Draw an order of the training positions and a set of test positions."""
     rng = generator(settings.seed, "fidelity", repetition)
-    order = rng.permutation(task.chosen("train"))
-    asked = rng.permutation(task.chosen("test"))[: settings.queries]
+    order = rng.permutation(task.candidate_positions("train"))
+    asked = rng.permutation(task.candidate_positions("test"))[: settings.queries]
     return Draw(
         task.contexts["train"][order, LONGEST - H :],
         task.tokens["train"][order],
@@ -121,7 +121,7 @@ def _compared(data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tok
     """Store the first n examples in the exact table and in each memory, and hold all answers against the exact ones."""
     X, y = data.X[:n], data.y[:n]
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
-    judge = Judge.of(exact, data.queries, data.observed)
+    judge = Judge.from_exact(exact, data.queries, data.observed)
     rows = [{"kind": "exact", "memory": "exact, sparse", **_measured(exact, judge, data.queries, n_tokens)}]
     for kind, name, memory in memories:
         model = MemoryClassifier("positional", memory=memory, random_state=seed, vote="sum").fit(X, y)
@@ -146,7 +146,7 @@ def _measured(model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_to
 
 
 def run(
-    task: Task, settings: FidelitySettings, jobs: int = 1, on_progress: Callable[[int, int], None] = unseen
+    task: Task, settings: FidelitySettings, jobs: int = 1, on_progress: Callable[[int, int], None] = ignore_progress
 ) -> list[dict[str, list[Row]]]:
     """Return `evaluate` of every repetition, computed in `jobs` processes."""
     n_tokens = len(task.vocabulary)

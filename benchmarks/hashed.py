@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Hashed
-from hammemo.paper.experiments.measuring import Row, seconds, unseen, zipf_stream
+from hammemo.paper.experiments.measuring import Row, ignore_progress, seconds, zipf_stream
 from hammemo.paper.experiments.throughput import PAPER, memo_method, paper_examples
 from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.contexts import Contexts
@@ -51,7 +51,9 @@ Contender = tuple[int, "Callable[[], Any]"]
 """How many queries or examples one call handles, and the call."""
 
 
-def race(contenders: dict[str, Contender], rounds: int, on_progress: Callable[[int, int], None] = unseen) -> list[Row]:
+def race(
+    contenders: dict[str, Contender], rounds: int, on_progress: Callable[[int, int], None] = ignore_progress
+) -> list[Row]:
     """Return for each contender its rates, and the median over rounds of the first one's rate over its own."""
     for _, run in contenders.values():
         run()  # warm up: caches filled, pages touched
@@ -81,7 +83,7 @@ def predict(
     queries: NDArray[Any],
     n_tokens: int,
     rounds: int,
-    on_progress: Callable[[int, int], None] = unseen,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, Any]:
     """Race the compiled predictor against its contenders on the given queries."""
     model = new_model().fit(X, y)
@@ -145,7 +147,7 @@ def _one_query(predictor: Any, queries: NDArray[Any], rounds: int) -> dict[str, 
 
 
 def fit(
-    rounds: int, stream_tokens: int, on_progress: Callable[[int, int], None] = unseen, seed: int = 0
+    rounds: int, stream_tokens: int, on_progress: Callable[[int, int], None] = ignore_progress, seed: int = 0
 ) -> dict[str, Any]:
     """Race learning from a stream and from contexts against a bare scatter loop, then learn a long stream once."""
     stream = zipf_stream(1_000_008, N_TOKENS, seed)

@@ -63,7 +63,7 @@ class LabelledText:
 
         With `targets` the questions are those that the paper's task asks: positions whose token is a candidate.
         """
-        chosen = task.chosen("test") if targets else np.arange(len(task.tokens["test"]))
+        chosen = task.candidate_positions("test") if targets else np.arange(len(task.tokens["test"]))
         if n_queries is not None and n_queries < len(chosen):
             chosen = np.random.default_rng(0).choice(chosen, n_queries, replace=False)
         X, y = task.contexts["train"][:n_train, -H:], task.tokens["train"][:n_train]

@@ -31,7 +31,7 @@ import label_edits
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.memories import Exact
-from hammemo.paper.experiments.measuring import Row, seconds, unseen
+from hammemo.paper.experiments.measuring import Row, ignore_progress, seconds
 from hammemo.paper.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.labels import top_columns
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText, TwoReaders
@@ -50,7 +50,7 @@ _DENSE_QUERIES, _COUNTER_QUERIES, _EDITS, _PIECE = 1000, 100, 500, 64
 def race(
     data: LabelledText,
     repeats: int,
-    on_progress: Callable[[int, int], None] = unseen,
+    on_progress: Callable[[int, int], None] = ignore_progress,
     kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
     """Return what each contender takes for a question, as a ratio to the dense path, and what a table takes."""
@@ -139,7 +139,9 @@ def _sizes(readers: TwoReaders) -> Row:
     }
 
 
-def agreement(data: LabelledText, kernel: str, vote: str, on_progress: Callable[[int, int], None] = unseen) -> Row:
+def agreement(
+    data: LabelledText, kernel: str, vote: str, on_progress: Callable[[int, int], None] = ignore_progress
+) -> Row:
     """Ask every question of both readers, for the best label and for the best ten; return how many answers differ."""
     readers = TwoReaders.of(data.fitted(kernel))
     fitted = data.fitted_vote(VOTES[vote], readers.dense, readers.model.sites_)
@@ -158,7 +160,9 @@ def agreement(data: LabelledText, kernel: str, vote: str, on_progress: Callable[
 
 
 def agreements(
-    data: LabelledText, on_progress: Callable[[int, int], None] = unseen, kernels: Sequence[str] = tuple(KERNELS)
+    data: LabelledText,
+    on_progress: Callable[[int, int], None] = ignore_progress,
+    kernels: Sequence[str] = tuple(KERNELS),
 ) -> list[Row]:
     """Compare the readers with each kernel and every vote."""
     rows: list[Row] = []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.engines.jobs import peak_memory
-from hammemo.paper.experiments.measuring import Row, cell, seconds, table, unseen
+from hammemo.paper.experiments.measuring import Row, cell, ignore_progress, seconds, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ def in_turns(
     runs: Mapping[str, Callable[[], Any]],
     rounds: int,
     clock: Callable[[], float] = time.process_time,
-    on_progress: Callable[[int, int], None] = unseen,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, list[float]]:
     """Return the seconds of each run in each round; all runs take turns, so that other work falls on all of them."""
     took: dict[str, list[float]] = {name: [] for name in runs}

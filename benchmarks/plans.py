@@ -95,8 +95,8 @@ def _zipf(number: int, exponent: float) -> NDArray[np.float64]:
 def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanData:
     """Return one draw of the paper's task."""
     rng = generator(seed, "plans, wikitext")
-    stored = rng.permutation(task.chosen("train"))[:n]
-    asked = rng.permutation(task.chosen("test"))[:QUERIES]
+    stored = rng.permutation(task.candidate_positions("train"))[:n]
+    asked = rng.permutation(task.candidate_positions("test"))[:QUERIES]
     contexts, tokens = task.contexts, task.tokens
     X, y = contexts["train"][stored, LONGEST - h :], tokens["train"][stored]
     return PlanData(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
@@ -105,7 +105,7 @@ def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanDa
 def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(data.X, data.y)
-    judge = Judge.of(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
+    judge = Judge.from_exact(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
     for goal in goals:

@@ -79,7 +79,7 @@ def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
 
 def raced(task: Any, queries: Any, repeats: int) -> list[Row]:
     """Return one row for each model and runtime."""
-    chosen = task.chosen("train")
+    chosen = task.candidate_positions("train")
     X, y = task.contexts["train"][chosen, -H:].astype(np.int64), task.tokens["train"][chosen]
     rows = []
     for name, (kernel, memory, vote, form) in MODELS.items():
@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     task = build_task(read_folder(given.data))
-    queries = task.contexts["test"][task.chosen("test"), -H:].astype(np.int64)[: given.queries]
+    queries = task.contexts["test"][task.candidate_positions("test"), -H:].astype(np.int64)[: given.queries]
     rows = raced(task, np.ascontiguousarray(queries), given.repeats)
     print(json.dumps(rows) if given.json else "\n".join(table(rows)))
     return int(any(row["differ"] for row in rows if not row["model"].startswith("Gaussian")))

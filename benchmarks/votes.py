@@ -29,7 +29,7 @@ from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.measuring import Row, averages, generator, seconds, table, unseen
+from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, seconds, table
 from hammemo.paper.experiments.wikitext import LONGEST, Judge, TaskSettings, draw_sample
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import LogLinear
@@ -133,7 +133,9 @@ def forgetting(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], querie
     }
 
 
-def run(task: Task, settings: VoteSettings, on_progress: Callable[[int, int], None] = unseen) -> dict[str, Any]:
+def run(
+    task: Task, settings: VoteSettings, on_progress: Callable[[int, int], None] = ignore_progress
+) -> dict[str, Any]:
     """Return all figures as plain numbers: over draws, each draw, and what forgetting did."""
     samples = [draw_sample(task, settings.task_settings(), draw) for draw in range(settings.draws)]
     total, done = len(samples) + 3 * settings.everything, 0
@@ -146,7 +148,7 @@ def run(task: Task, settings: VoteSettings, on_progress: Callable[[int, int], No
     last = MemoryClassifier(kernel(), Exact(), LogLinear(sample=settings.sample)).fit(X, y)
     forgot = [{"memory": "exact", **forgetting(last, X, y, queries, settings.seed)}]
     if settings.everything:
-        chosen = task.chosen("train")
+        chosen = task.candidate_positions("train")
         X, y = task.contexts["train"][chosen, LONGEST - H :], task.tokens["train"][chosen]
         memories: dict[str, tuple[SiteKernel, Memory]] = {
             "exact": (kernel(), Exact()),

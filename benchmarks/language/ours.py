@@ -30,7 +30,7 @@ import numpy as np
 from hammemo.kernels import Recent, SiteKernel, Suffixes
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.paper.experiments.measuring import table, unseen
+from hammemo.paper.experiments.measuring import ignore_progress, table
 from hammemo.paper.experiments.wikitext import line_tokens
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import Mixture
@@ -261,7 +261,7 @@ def run(
     models: Sequence[LanguageModel] = (),
     *,
     most: int | None = None,
-    on_progress: Callable[[int, int], None] = unseen,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, Any]:
     """Return the rows of ours, or of the models given."""
     text = read_text(folder)

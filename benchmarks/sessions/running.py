@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo.paper.experiments.measuring import seconds, table, unseen
+from hammemo.paper.experiments.measuring import ignore_progress, seconds, table
 from measures import thread_seconds
 
 from .data import facts, read_task
@@ -157,7 +157,7 @@ def run(
     folder: Path,
     sets: Sequence[str],
     learners: Sequence[type[Learner]],
-    on_progress: Callable[[int, int], None] = unseen,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> tuple[dict[str, Any], str]:
     """Measure learners on sets; return the results as plain numbers, and a page of one table a set."""
     results: list[dict[str, Any]] = []

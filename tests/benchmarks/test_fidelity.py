@@ -58,7 +58,7 @@ def test_a_draw_holds_every_example_once_and_depends_on_the_seed_alone(task: wik
     np.testing.assert_array_equal(first.X, again.X)
     np.testing.assert_array_equal(first.queries, again.queries)
     assert not np.array_equal(first.X, other.X)
-    chosen = task.chosen("train")
+    chosen = task.candidate_positions("train")
     expected = np.column_stack([task.contexts["train"][chosen, -fidelity.H :], task.tokens["train"][chosen]])
     drawn = np.column_stack([first.X, first.y])
     np.testing.assert_array_equal(np.unique(drawn, axis=0), np.unique(expected, axis=0))
@@ -93,7 +93,7 @@ def test_the_measures_against_their_definitions(task: wikitext.Task, outcomes: l
 
 
 def test_growing_sets_end_with_all_examples(task: wikitext.Task, outcomes: list[dict[str, list[Row]]]) -> None:
-    total = len(task.chosen("train"))
+    total = len(task.candidate_positions("train"))
     numbers = [row["examples"] for row in outcomes[0]["growth"]]
     assert numbers == [40] * 3 + [total] * 3
 

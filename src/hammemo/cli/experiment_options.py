@@ -48,10 +48,12 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
 
 def say_expected(expected: float, jobs: int = 1) -> None:
     """Say on standard error how long an experiment will take here."""
-    from hammemo.paper.experiments.expected import told
+    from hammemo.paper.experiments.expected import format_duration
 
     how = "" if jobs == 1 else f" with {jobs} processes"
-    Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
+    Console(stderr=True).print(
+        f"This takes {format_duration(expected)} here{how}, if no other program needs the cores."
+    )
 
 
 def say_measured(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:

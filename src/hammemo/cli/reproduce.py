@@ -91,7 +91,7 @@ def synthetic(
     require_matplotlib()
     settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
     folder = opt.ResultsFolder(out)
-    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
+    opt.say_expected(experiment.estimate_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, points)
@@ -118,7 +118,7 @@ def bounds(
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
-    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
+    opt.say_expected(experiment.estimate_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, rows)

@@ -96,9 +96,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _examples(self, X: Any, y: Any, multiplicity: ArrayLike | None) -> Examples:
         """Return the training examples, checked, and set what prediction reads of them."""
-        rows = CheckedRows.from_user(
-            self, TOKEN_RULES, None, X, y=y, sample_weight=multiplicity
-        )
+        rows = CheckedRows.from_user(self, TOKEN_RULES, None, X, y=y, sample_weight=multiplicity)
         examples = rows.examples()
         if not len(examples):
             raise ValueError(
@@ -273,9 +271,7 @@ def _rank_labels(
     n_labels = len(examples.labels)
     pairs = suffixes * n_labels + examples.label_ranks[chosen]
     entries, entry_of_example = unique_ranks(pairs, n_suffixes * n_labels)
-    counts = np.bincount(
-        entry_of_example, weights=examples.multiplicity[chosen], minlength=len(entries)
-    )
+    counts = np.bincount(entry_of_example, weights=examples.multiplicity[chosen], minlength=len(entries))
     shorter = np.empty(len(entries), np.int64)
     shorter[entry_of_example] = shorter_scores  # the same for all examples of an entry
     rows, columns = np.divmod(entries, n_labels)
@@ -365,18 +361,16 @@ class HammingNeighbors(_Baseline):
         multiplicity : array-like of shape (m,), optional
             How often each example is stored, one copy right after the other: non-negative whole numbers.
         """
-        n_neighbors = _whole_number(
-            "n_neighbors", self.n_neighbors, 1, "at least one stored example votes"
-        )
+        n_neighbors = _whole_number("n_neighbors", self.n_neighbors, 1, "at least one stored example votes")
         by_frequency = _by_frequency(self.ties, "matches")
         examples = self._examples(X, y, multiplicity)
         n_stored = int(examples.multiplicity.sum())
         self._k = min(n_neighbors, n_stored)
+        self._frequency: Ints | None = None
         if by_frequency:
             self._frequency = examples.label_counts()
             self._vote = n_stored + 1
         else:
-            self._frequency = None
             self._vote = self._k * int(self.n_features_in_) + 1
         if (self._k + 1) * self._vote >= _MAX_NUMERATOR:
             raise ValueError(

@@ -537,9 +537,7 @@ def _check_twins(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaus
     for name, model, kind in (("sketch", sketch, Gaussian), ("twin", twin, Exact)):
         check_is_fitted(model)
         if not isinstance(model.memory_, kind) or not isinstance(model.vote_, Sum):
-            raise TypeError(
-                f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}."
-            )
+            raise TypeError(f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}.")
         _refuse_numbers(name, model)
     has_same_examples = (
         _have_same_sites(sketch.sites_, twin.sites_)
@@ -547,18 +545,12 @@ def _check_twins(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaus
         and np.array_equal(sketch.memory_.label_counts, twin.memory_.label_counts)
     )
     if not has_same_examples:
-        raise ValueError(
-            "The twin is not the sketch's: fit both with the same kernel, classes and examples."
-        )
+        raise ValueError("The twin is not the sketch's: fit both with the same kernel, classes and examples.")
     return sketch.memory_, twin.memory_
 
 
 def _have_same_sites(sites: Sites, other: Sites) -> bool:
-    return (
-        sites.h == other.h
-        and sites.positions == other.positions
-        and np.array_equal(sites.weights, other.weights)
-    )
+    return sites.h == other.h and sites.positions == other.positions and np.array_equal(sites.weights, other.weights)
 
 
 def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
@@ -577,9 +569,7 @@ def class_code_sums(memory: Gaussian, counts: Exact) -> Floats:
     table = counts.table()
     tokens = table.vocabulary.tolist()
     blocks = []
-    for site_tuples, label_counts in zip(
-        table.tuples, table.matrices(memory.labels), strict=True
-    ):
+    for site_tuples, label_counts in zip(table.tuples, table.matrices(memory.labels), strict=True):
         codes = memory.input_codes.get(features_of(tokens, site_tuples.rows()))
         code_sums = label_counts.T @ codes.astype(np.float64)
         blocks.append(code_sums.T)
@@ -605,9 +595,7 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     _refuse_numbers("twin", twin)
     counts = twin.memory_
     sites = twin.sites_
-    feature_numbers, site_counts = _number_features(
-        counts.table(), counts.labels, sites.weights / sites.total_weight
-    )
+    feature_numbers, site_counts = _number_features(counts.table(), counts.labels, sites.weights / sites.total_weight)
     query_features = _query_features(Contexts.of(X), sites, feature_numbers)
     # RR^T: (S, S, L)
     gram = np.stack([[(a * b).sum(axis=0) for b in site_counts] for a in site_counts])
@@ -617,9 +605,7 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     # E^T E: (m, S, S)
     is_same = query_features[:, :, None] == query_features[:, None, :]
     same = is_same & (query_features != _EMPTY)[:, :, None]
-    return _symmetric_norms(
-        across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64)
-    )
+    return _symmetric_norms(across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64))
 
 
 _EMPTY = -1  # an empty site; features that no count has are numbered -2, -3, …
@@ -628,7 +614,7 @@ _EMPTY = -1  # an empty site; features that no count has are numbered -2, -3, �
 def _number_features(
     table: CountTable, labels: Vocabulary, weights: Floats
 ) -> tuple[dict[Feature, int], list[sparse.csr_array]]:
-    """Number the features of all sites, and return each site's weighted counts in that order.
+    """Give each feature of all sites a number, and return each site's weighted counts by number.
 
     The counts have one empty row more, the last.
     """
@@ -639,9 +625,7 @@ def _number_features(
         numbers.setdefault(feature, len(numbers))
     shape = (len(numbers) + 1, len(labels))
     site_counts = []
-    for features, counts, weight in zip(
-        site_features, table.matrices(labels), weights, strict=True
-    ):
+    for features, counts, weight in zip(site_features, table.matrices(labels), weights, strict=True):
         rows = np.fromiter((numbers[feature] for feature in features), np.int64, len(features))
         entries = counts.tocoo()
         weighted = (weight * entries.data, (rows[entries.row], entries.col))

@@ -44,7 +44,7 @@ def test_fidelity_and_proofs_within_a_budget(
     certified: float,
 ) -> None:
     queries, observed = sample.split("test", H)
-    judge = wikitext.Judge.of(exact, queries, observed)
+    judge = wikitext.Judge.from_exact(exact, queries, observed)
     shares, proofs = [], []
     for seed in range(3):
         model = MemoryClassifier("positional", memory=Hashed(buckets, reserved), random_state=seed, vote="sum").fit(
@@ -61,7 +61,7 @@ def test_fidelity_and_proofs_within_a_budget(
 def test_no_certified_answer_is_wrong_on_any_test_position(
     task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier
 ) -> None:
-    queries = task.contexts["test"][task.chosen("test"), wikitext.LONGEST - H :]
+    queries = task.contexts["test"][task.candidate_positions("test"), wikitext.LONGEST - H :]
     assert len(queries) == 92_282
     expected = exact.predict(queries)
     for seed in range(10):
@@ -76,7 +76,7 @@ def test_no_certified_answer_is_wrong_on_any_test_position(
 def two_tiers_answer_exactly(
     task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier, seeds: range
 ) -> None:
-    queries = task.contexts["test"][task.chosen("test"), wikitext.LONGEST - H :]
+    queries = task.contexts["test"][task.candidate_positions("test"), wikitext.LONGEST - H :]
     assert len(queries) == 92_282
     expected = exact.predict(queries)
     for seed in seeds:

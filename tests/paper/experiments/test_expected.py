@@ -56,8 +56,8 @@ def test_settings_of_a_first_look_have_draws_enough_for_every_claim() -> None:
 def test_commands_say_it_on_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = synthetic.SyntheticSettings(3, 2, (128,), (8,))
     monkeypatch.setattr(synthetic.SyntheticSettings, "quick", classmethod(lambda cls, seed: tiny))
-    monkeypatch.setattr(synthetic, "expected_seconds", lambda settings, jobs: 100.0 / jobs)
-    monkeypatch.setattr(bounds, "expected_seconds", lambda settings, jobs: 7200.0)
+    monkeypatch.setattr(synthetic, "estimate_seconds", lambda settings, jobs: 100.0 / jobs)
+    monkeypatch.setattr(bounds, "estimate_seconds", lambda settings, jobs: 7200.0)
     monkeypatch.setattr(bounds.BoundSettings, "quick", classmethod(lambda cls, seed: cls(seed, draws=1)))
     for command, said in {
         "synthetic": "This takes about 2 minutes here, if no other program needs the cores.",

@@ -14,7 +14,7 @@ from hammemo.cli import reproduce as commands
 from hammemo.cli.app import app
 from hammemo.paper.experiments import throughput
 from hammemo.paper.experiments.report import PAPER_DEVIATIONS, evaluation, lines, report, reproduction
-from hammemo.paper.experiments.synthetic import planted_quantities
+from hammemo.paper.experiments.synthetic import describe_instances
 from hammemo.paper.experiments.wikitext import MEASURES, PAPER, TaskSettings
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def results(
     bound = {"data": "planted", "bound": "output", "source": "the output theorem", "delta": 0.1, "draws": 100}
     synthetic = {
         "settings": {"realisations": 1000},
-        "planted": planted_quantities(),
+        "planted": describe_instances(),
         "context_error_slopes": [{"h": 8, "slope": -0.49, "interval_99%": [-0.51, -0.48], "error": 0.005}],
         "output_error_ratios": [{"d": 512, "ratio": 1.98, "error": 0.02}],
         "agreement": [

@@ -24,7 +24,7 @@ TINY = synthetic.SyntheticSettings(seed=1, realisations=4, dimensions=(128, 512,
 @pytest.mark.parametrize("h", synthetic.CONTEXT_LENGTHS)
 @pytest.mark.parametrize("seed", [0, 20270])
 def test_planted_quantities_are_exact(h: int, seed: int) -> None:
-    data = synthetic.planted(h, seed)
+    data = synthetic.plant_instance(h, seed)
     assert data.contexts.shape == (4096, h)
     assert (np.bincount(data.labels)[1:] == 64).all()
     assert (data.contexts.min(), data.contexts.max()) == (1, 1024)
@@ -36,7 +36,7 @@ def test_planted_quantities_are_exact(h: int, seed: int) -> None:
         .class_scores([data.query])[0]
     )
     assert scores.tolist() == synthetic.ideal_scores().tolist() == [40.0] + [24.0] * 63
-    merged = data.merged()
+    merged = data.merge_labels()
     scores = (
         MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(merged.contexts, merged.labels)
@@ -47,19 +47,19 @@ def test_planted_quantities_are_exact(h: int, seed: int) -> None:
 
 
 def test_margins_and_collision_energies() -> None:
-    quantities = synthetic.planted_quantities()
+    quantities = synthetic.describe_instances()
     assert quantities["original"] == {"winner": 40, "others": 24, "margin": 16, "collision_energy": 37_888}
     assert quantities["merged"] == {"winner": 112, "others": 96, "margin": 16, "collision_energy": 150_784}
 
 
 @pytest.mark.parametrize("h", [4, 8])
 def test_a_realisation_is_what_the_complete_model_does(h: int) -> None:
-    data, d, seed = synthetic.planted(h, 5), 256, 77
+    data, d, seed = synthetic.plant_instance(h, 5), 256, 77
     fast = synthetic.realise(synthetic.label_counts_by_position(data), d, seed)
     classes = np.arange(1, synthetic.N_TOKENS + 1)
     for instance, output_error, agrees in (
         (data, fast.output_error, fast.agrees),
-        (data.merged(), fast.merged_output_error, fast.merged_agrees),
+        (data.merge_labels(), fast.merged_output_error, fast.merged_agrees),
     ):
         sketch = MeMoClassifier(d, random_state=seed).partial_fit(instance.contexts, instance.labels, classes=classes)
         twin = MemoryClassifier("positional", memory=Exact(), vote="sum").partial_fit(

@@ -136,7 +136,7 @@ def test_the_measures_against_their_definitions() -> None:
     X, y = rng.integers(0, 6, (80, 3)), rng.integers(0, 7, 80)
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     queries, observed = rng.integers(0, 6, (40, 3)), rng.integers(0, 7, 40)
-    judge = wikitext.Judge.of(exact, queries, observed)
+    judge = wikitext.Judge.from_exact(exact, queries, observed)
     ranking = SuffixBackoff().fit(X, y).top_k(queries, 5)
     measures = judge.measures(ranking)
     scores = exact.class_scores(queries)
@@ -207,13 +207,15 @@ def test_the_main_table_breaks_ties_by_overall_frequency() -> None:
     sample = wikitext.draw_sample(task, settings, 0)
     rows = wikitext.evaluate(sample, settings, 0, 8)["rows"]
     (X, y), (queries, observed) = sample.split("train", 8), sample.split("test", 8)
-    judge = wikitext.Judge.of(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed)
+    judge = wikitext.Judge.from_exact(
+        MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y), queries, observed
+    )
     by_frequency = SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)
     assert rows["suffix backoff"] == judge.measures(by_frequency)
     ours = SuffixBackoff(5).fit(X, y).top_k(queries, 5)
     assert rows["suffix backoff, ties by shorter suffixes"] == judge.measures(ours)
     assert rows["suffix backoff"] != rows["suffix backoff, ties by shorter suffixes"]
-    assert wikitext.chosen_neighbours(sample, 8).ties == "frequency"
+    assert wikitext.choose_neighbours(sample, 8).ties == "frequency"
 
 
 def test_the_linear_svm_is_trained_with_hinge_loss_on_the_feature_map() -> None:
@@ -304,7 +306,7 @@ def test_inference_prints_rows(arguments: list[str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(throughput, "paper_methods", lambda *_: iter(methods))
     monkeypatch.setattr(throughput, "zipf_examples", lambda _: (X, None))
     monkeypatch.setattr(throughput.Protocol, "__init__", lambda self, threads: None)
-    monkeypatch.setattr(throughput, "measure", lambda *_: 0.5)
+    monkeypatch.setattr(throughput, "measure", lambda *_, **__: 0.5)
     result = CliRunner().invoke(app, ["reproduce", "inference", *arguments])
     assert result.exit_code == 0, result.output
     assert "sum prototype, sparse" in result.stdout

@@ -25,8 +25,8 @@ from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper import theory
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import OnProgress, Row, generator, in_parallel, table, unseen
-from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
+from hammemo.paper.experiments.measuring import OnProgress, Row, generator, ignore_progress, in_parallel, table
+from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, plant_instance
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.hashing import key_words
 
@@ -93,7 +93,7 @@ def data_set(name: str, seed: int) -> DataSet:
     """Return one of the three data sets."""
     rng = generator(seed, "bounds", name)
     if name == "planted":
-        instance = planted(MERGED_LENGTH, seed)
+        instance = plant_instance(MERGED_LENGTH, seed)
         return DataSet(instance.contexts, instance.labels, np.arange(1, N_TOKENS + 1), instance.query, d=256)
     if name == "zipf":
         X = rng.zipf(1.4, (2000, 4)) % 200
@@ -113,41 +113,77 @@ class BoundDraw(NamedTuple):
 
 def draw(data: DataSet, seed: int, delta: float) -> dict[str, BoundDraw]:
     """Return what one draw of the codes says about each bound."""
-    sketch = MeMoClassifier(data.d, random_state=seed).partial_fit(data.X, data.y, classes=data.classes)
-    parts = theory.decompose(sketch, data.twin, data.query[None])
-    n, d, d_h, h = data.n, data.d, sketch.memory_.codes.d_h, len(data.query)
-    energy, margin = float(parts.realised_energy[0]), float(parts.margin[0])
-    norms = data.norms
-    errors = (parts.context_error, parts.output_interference, parts.decoded - parts.ideal)
-    context, output, score = (np.abs(error[0]) for error in errors)
-    observed = (parts.largest_class, float(parts.ideal_energy[0]), parts.n_observed_labels)
-    whole = theory.recovery(n, d, d_h, parts.largest_class, energy, margin, delta)
-    square = theory.square_recovery(n, d, h, *observed, margin, delta)
-    from_counts, certain = theory.data_recovery(parts.ideal, *norms, d, d_h, delta)
-    if (whole.guaranteed or square.guaranteed or certain[0]) and not parts.agrees[0] and score.max() <= whole.total:
+    sketch = MeMoClassifier(data.d, random_state=seed)
+    sketch.partial_fit(data.X, data.y, classes=data.classes)
+    scores = theory.decompose(sketch, data.twin, data.query[None])
+    d_h = sketch.memory_.codes.d_h
+    frobenius, operator = data.norms
+    sizes = {
+        "n": data.n,
+        "d": data.d,
+        "d_h": d_h,
+        "largest_class": scores.largest_class,
+    }
+    counts: dict[str, Any] = {
+        "ideal": scores.ideal,
+        "frobenius": frobenius,
+        "operator": operator,
+        "d": data.d,
+        "d_h": d_h,
+        "delta": delta,
+    }
+    energy = float(scores.realised_energy[0])
+    margin = float(scores.margin[0])
+    context_error = np.abs(scores.context_error[0])
+    output_error = np.abs(scores.output_interference[0])
+    score_error = np.abs((scores.decoded - scores.ideal)[0])
+    complete = theory.recovery(**sizes, energy=energy, margin=margin, delta=delta)
+    square = theory.square_recovery(
+        n=data.n,
+        d=data.d,
+        h=len(data.query),
+        largest_class=scores.largest_class,
+        energy=float(scores.ideal_energy[0]),
+        n_observed_labels=scores.n_observed_labels,
+        margin=margin,
+        delta=delta,
+    )
+    score_bound, is_certain = theory.data_recovery(**counts)
+    is_guaranteed = complete.guaranteed or square.guaranteed or is_certain[0]
+    is_within_bound = score_error.max() <= complete.total
+    if is_guaranteed and is_within_bound and not scores.agrees[0]:
         raise AssertionError("A winner was guaranteed and lost although no bound was violated.")
     bounds: dict[str, tuple[Any, Floats]] = {
-        "context": (theory.context_bound(n, d, d_h, parts.largest_class, delta).value, context),
-        "context, sharp": (theory.sharp_context_bound(n, d, d_h, parts.largest_class, delta), context),
-        "context, from counts": (theory.data_context_bound(parts.ideal, *norms, d, d_h, delta)[0], context),
-        "output": (theory.output_bound(n, d, energy, delta), output),
-        "score": (whole.total, score),
-        "score, square": (square.total, score),
-        "score, from counts": (from_counts[0], score),
+        "context": (theory.context_bound(**sizes, delta=delta).value, context_error),
+        "context, sharp": (theory.sharp_context_bound(**sizes, delta=delta), context_error),
+        "context, from counts": (theory.data_context_bound(**counts)[0], context_error),
+        "output": (theory.output_bound(data.n, data.d, energy, delta), output_error),
+        "score": (complete.total, score_error),
+        "score, square": (square.total, score_error),
+        "score, from counts": (score_bound[0], score_error),
     }
-    return {
-        name: BoundDraw(float(np.max(bound)), float(error.max()), bool((error > bound + 1e-9).any()))
-        for name, (bound, error) in bounds.items()
-    }
+    return {name: _compare(bound, errors) for name, (bound, errors) in bounds.items()}
 
 
-def expected_seconds(settings: BoundSettings, jobs: int) -> float:
+def _compare(bound: Any, errors: Floats) -> BoundDraw:
+    """Compare the errors of all labels with a bound: one number, or one for each label."""
+    return BoundDraw(
+        bound=float(np.max(bound)),
+        error=float(errors.max()),
+        violated=bool((errors > bound + 1e-9).any()),  # room for the rounding of float64
+    )
+
+
+def estimate_seconds(settings: BoundSettings, jobs: int) -> float:
     """Return how long `run` will take here: one draw of each data set is timed."""
-    sets = [data_set(name, settings.seed) for name in settings.names]
-    return by_draws([(partial(draw, data, settings.seed, settings.delta), settings.draws) for data in sets], jobs)
+    draws = []
+    for name in settings.names:
+        data = data_set(name, settings.seed)
+        draws.append((partial(draw, data, settings.seed, settings.delta), settings.draws))
+    return by_draws(draws, jobs)
 
 
-def run(settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = unseen) -> list[Row]:
+def run(settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress) -> list[Row]:
     """Return one row for each data set and bound: draws, violations, looseness."""
     sets = {name: data_set(name, settings.seed) for name in settings.names}
     for data in sets.values():
@@ -164,12 +200,21 @@ def run(settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = unseen
 
 def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDraw]) -> Row:
     violations = sum(outcome.violated for outcome in outcomes)
-    excess = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater").pvalue
+    test = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater")
+    excess = test.pvalue
     looseness = float(np.median([outcome.bound / outcome.error for outcome in outcomes]))
     perfect = perfect_looseness([outcome.error for outcome in outcomes], settings.delta)
-    row: Row = {"data": name, "bound": bound, "source": BOUNDS[bound], "delta": settings.delta}
-    row |= {"draws": len(outcomes), "violations": violations, "chance_of_as_many_at_delta": float(excess)}
-    return {**row, "looseness": looseness, "perfect": perfect}
+    return {
+        "data": name,
+        "bound": bound,
+        "source": BOUNDS[bound],
+        "delta": settings.delta,
+        "draws": len(outcomes),
+        "violations": violations,
+        "chance_of_as_many_at_delta": float(excess),
+        "looseness": looseness,
+        "perfect": perfect,
+    }
 
 
 def perfect_looseness(errors: Sequence[float] | Floats, delta: float) -> float:
@@ -197,8 +242,10 @@ def markdown(rows: list[Row]) -> str:
     by_bound: dict[str, dict[str, str]] = {}
     for row in rows:
         kind = row["bound"].split(",")[0]
-        perfect = by_bound.setdefault(f"{kind}, perfect", {"bound on": f"{kind}, perfect", "from": PERFECT})
-        perfect[row["data"]] = f"{row['perfect']:.2f}"
-        shown = by_bound.setdefault(row["bound"], {"bound on": row["bound"], "from": row["source"]})
-        shown[row["data"]] = f"{row['looseness']:.1f} ({row['violations']})"
+        perfect_line = {"bound on": f"{kind}, perfect", "from": PERFECT}
+        perfect_line = by_bound.setdefault(f"{kind}, perfect", perfect_line)
+        perfect_line[row["data"]] = f"{row['perfect']:.2f}"
+        line = {"bound on": row["bound"], "from": row["source"]}
+        line = by_bound.setdefault(row["bound"], line)
+        line[row["data"]] = f"{row['looseness']:.1f} ({row['violations']})"
     return "\n".join(table(by_bound.values())) + "\n"

@@ -33,15 +33,16 @@ PROCESSOR_SECONDS: Final[dict[str, float]] = {
 def probe() -> float:
     """Return the processor seconds of a piece of work like that of the experiments, the best of five."""
     rng = np.random.default_rng(0)
-    left, right = rng.random((300, 300)), rng.random((300, 300))
+    left = rng.random((300, 300))
+    right = rng.random((300, 300))
 
     def work() -> None:
         standard_normals((1, 2), [(i, 0, 0) for i in range(200)], 1024)
         for _ in range(20):
             left @ right
-        found: dict[int, int] = {}
+        sums: dict[int, int] = {}
         for i in range(100_000):
-            found[i % 997] = found.get(i % 997, 0) + i
+            sums[i % 997] = sums.get(i % 997, 0) + i
 
     with threadpool_limits(1):
         return min(seconds(work) for _ in range(5))
@@ -53,30 +54,35 @@ def by_probe(name: str, share: float = 1.0, jobs: int = 1) -> float:
 
 
 def by_draws(draws: Iterable[tuple[Callable[[], object], int]], jobs: int = 1) -> float:
-    """Return the wall seconds to expect of draws: of each kind, a function that makes one and how many there are."""
-    total, is_first = 0.0, True
+    """Return the wall seconds to expect of draws.
+
+    Of each kind there is a function that makes one draw, and how many there are.
+    """
+    total = 0.0
     with threadpool_limits(1):  # as in the processes that will draw
-        for draw, number in draws:
-            if is_first:
+        for i, (draw, number) in enumerate(draws):
+            if i == 0:
                 draw()  # imports, and fills caches
-            total, is_first = total + number * seconds(draw), False
+            total += number * seconds(draw)
     return total / _cores(jobs)
 
 
-def told(expected: float) -> str:
+def format_duration(expected: float) -> str:
     """Return a number of seconds as one says it.
 
     Examples
     --------
-    >>> from hammemo.paper.experiments.expected import told
-    >>> [told(seconds) for seconds in (0.4, 42.0, 100.0, 1900.0, 9000.0)]
+    >>> from hammemo.paper.experiments.expected import format_duration
+    >>> [format_duration(seconds) for seconds in (0.4, 42.0, 100.0, 1900.0, 9000.0)]
     ['a few seconds', 'about 40 seconds', 'about 2 minutes', 'about 32 minutes', 'about 2.5 hours']
     """
     if expected < 10:
         return "a few seconds"
     if expected < 90:
         return f"about {round(expected, -1):.0f} seconds"
-    return f"about {expected / 60:.0f} minutes" if expected < 5400 else f"about {expected / 3600:.1f} hours"
+    if expected < 5400:
+        return f"about {expected / 60:.0f} minutes"
+    return f"about {expected / 3600:.1f} hours"
 
 
 def _cores(jobs: int) -> int:

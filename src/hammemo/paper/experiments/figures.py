@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 Style = tuple[str, str, str]
 """Colour, marker and line of a curve."""
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
 _STYLES = {4: (BLUE, "o", "-"), 8: (ORANGE, "s", "--"), 16: (GREEN, "^", "-.")}
 _LABEL_STYLES = {"original": (ORANGE, "s", "--"), "merged": (PURPLE, "D", ":")}
 
@@ -62,13 +65,15 @@ def wikitext_figure(results: Row, folder: Path) -> None:
         rows = [row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")]
         bands = []
         for row in rows:
-            mean, sd = row["agreement"], row["agreement_codebook_sd"]
             d = int(row["method"].rpartition("= ")[2])
+            mean = row["agreement"]
+            sd = row["agreement_codebook_sd"]
             bands.append({"d": d, "median": mean, "p10": mean - sd, "p90": mean + sd})
         _band(centre, bands, _STYLES[h], f"h = {h}")
         panel = [row for row in results["throughput"] if row["h"] == h]
-        sizes, rates = ([row[measure] for row in panel] for measure in ("d", "mega_queries"))
-        right.plot(sizes, rates, **curve_style(_STYLES[h], f"h = {h}"))
+        dimensions = [row["d"] for row in panel]
+        rates = [row["mega_queries"] for row in panel]
+        right.plot(dimensions, rates, **curve_style(_STYLES[h], f"h = {h}"))
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
     right.set(title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log")
     _dimensions((centre, right), results["throughput"])
@@ -87,8 +92,15 @@ def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
     for i, name in enumerate([*baselines, "best MeMo"]):
         rows = [_best_row(table, name, h) for h in lengths]
         places = [j + (i - len(baselines) / 2) * width for j in range(len(lengths))]
-        heights, spread = ([row[measure] for row in rows] for measure in ("top1", "top1_sd"))
-        axes.bar(places, heights, width, yerr=spread, color=shades[i], label=name, error_kw={"lw": 0.8})
+        axes.bar(
+            places,
+            [row["top1"] for row in rows],
+            width,
+            yerr=[row["top1_sd"] for row in rows],
+            color=shades[i],
+            label=name,
+            error_kw={"lw": 0.8},
+        )
     axes.set_xticks(range(len(lengths)), [f"h = {h}" for h in lengths])
     axes.set(title="Top-1 accuracy", ylabel="percent", ylim=(0, 52))
     axes.legend(frameon=False, fontsize=7, ncols=2, loc="upper center")
@@ -97,9 +109,11 @@ def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
 
 
 def _best_row(table: list[Row], name: str, h: int) -> Row:
+    rows = [row for row in table if row["h"] == h]
     if name == "best MeMo":
-        return max((r for r in table if r["h"] == h and r["method"].startswith("MeMo")), key=lambda r: float(r["top1"]))
-    return next(row for row in table if row["h"] == h and row["method"] == name)
+        memo_rows = [row for row in rows if row["method"].startswith("MeMo")]
+        return max(memo_rows, key=lambda row: float(row["top1"]))
+    return next(row for row in rows if row["method"] == name)
 
 
 def _agreement_curves(results: Row) -> list[tuple[str, int, Style, str]]:
@@ -138,16 +152,24 @@ def curve_style(style: Style, text: str) -> Row:
 
 
 def _band(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
-    d, middle, low, high = ([row[name] for row in rows] for name in ("d", "median", "p10", "p90"))
-    axes.plot(d, middle, **curve_style(style, text))
-    axes.fill_between(d, low, high, color=style[0], alpha=0.15, lw=0)
+    dimensions = [row["d"] for row in rows]
+    axes.plot(dimensions, [row["median"] for row in rows], **curve_style(style, text))
+    low = [row["p10"] for row in rows]
+    high = [row["p90"] for row in rows]
+    axes.fill_between(dimensions, low, high, color=style[0], alpha=0.15, lw=0)
 
 
 def _intervals(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
-    d, values, ends = ([row[name] for row in rows] for name in ("d", "agreement", "wilson_95%"))
-    low = [max(value - end[0], 0.0) for value, end in zip(values, ends, strict=True)]
-    high = [max(end[1] - value, 0.0) for value, end in zip(values, ends, strict=True)]
-    axes.errorbar(d, values, yerr=[low, high], capsize=2, **curve_style(style, text))
+    dimensions = [row["d"] for row in rows]
+    shares = [row["agreement"] for row in rows]
+    below = []
+    above = []
+    for row in rows:
+        low, high = row["wilson_95%"]
+        below.append(max(row["agreement"] - low, 0.0))
+        above.append(max(high - row["agreement"], 0.0))
+    style_options = curve_style(style, text)
+    axes.errorbar(dimensions, shares, yerr=[below, above], capsize=2, **style_options)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -1,13 +1,11 @@
-"""What experiments share: times, spreads over draws, and tables as text.
+"""What experiments share: times, tables as text, random draws, tasks on several cores, and records.
 
-A row is a dictionary of plain numbers and strings, so that it can be printed, kept as JSON and averaged.
+A row is a dictionary of plain numbers and strings, so that it can be printed, kept as JSON and
+averaged. A generator depends on a seed and a purpose only, so that no draw depends on another.
 
-What experiments draw with: generators named by seed and purpose, Zipf tokens, and tasks on several cores.
-
-What every experiment leaves behind: numbers for programs, a table for people, and how they came about.
-
-``results.json`` and ``results.csv`` depend on the settings only, so that equal settings give equal bytes; all that
-differs from run to run (times, versions, the machine) is in ``manifest.json``.
+Every experiment writes ``results.json`` and ``results.csv``, which depend on the settings only:
+equal settings give equal bytes. All that differs from run to run (times, versions, the machine) is
+in ``manifest.json``.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ OnProgress: TypeAlias = "Callable[[int, int], None]"
 """Called with (tasks done, tasks)."""
 
 
-def unseen(done: int, total: int) -> None:
-    """Take note of progress where nothing shows it."""
+def ignore_progress(done: int, total: int) -> None:
+    """Do nothing: progress where nothing shows it."""
 
 
 # Times
@@ -65,12 +63,16 @@ def averages(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Row:
     >>> averages([{"top1": 1.0, "proven": None}, {"top1": 3.0, "proven": None}], ["top1", "proven"])
     {'top1': 2.0, 'top1_sd': 1.4142135623730951, 'proven': None, 'proven_sd': None}
     """
-    found: Row = {}
+    means: Row = {}
     for name in names:
         values = [row[name] for row in rows if row[name] is not None]
-        found[name] = float(np.mean(values)) if values else None
-        found[f"{name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return found
+        means[name] = None
+        means[f"{name}_sd"] = None
+        if values:
+            means[name] = float(np.mean(values))
+        if len(values) > 1:
+            means[f"{name}_sd"] = float(np.std(values, ddof=1))
+    return means
 
 
 # Tables
@@ -82,18 +84,24 @@ class _CellFormatter(Formatter):
     def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(key, str) and key.endswith("±"):
             name = key.removesuffix("±")
-            return None if kwargs[name] is None else (kwargs[name], kwargs[f"{name}_sd"])
+            if kwargs[name] is None:
+                return None
+            return kwargs[name], kwargs[f"{name}_sd"]
         return super().get_value(key, args, kwargs)
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        how, _, missing = format_spec.partition("|")
+        style, _, missing = format_spec.partition("|")
         if value is None:
             return missing if "|" in format_spec else "none"
         if isinstance(value, bool):
-            return how.split("/")[not value]
-        if isinstance(value, tuple):
-            return " ± ".join(format(part, how) for part in value if part is not None)
-        return f"{float(format(value, '.2g')):,.0f}" if how == "~" else format(value, how)
+            yes, no = style.split("/")
+            return yes if value else no
+        if isinstance(value, tuple):  # a mean and its deviation, which may be missing
+            return " ± ".join(format(number, style) for number in value if number is not None)
+        if style == "~":
+            two_digits = float(format(value, ".2g"))
+            return f"{two_digits:,.0f}"
+        return format(value, style)
 
 
 def cells(template: str, row: Mapping[str, Any]) -> str:
@@ -116,11 +124,15 @@ def cell(value: Any) -> str:
     """Return a value as it is shown where no template is given; values of a dictionary stand in one cell."""
     if isinstance(value, dict):
         return " / ".join(map(cell, value.values()))
-    if value is None or isinstance(value, bool):
-        return {None: "", True: "yes", False: "no"}[value]
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
 
 
 def heading(names: str) -> str:
@@ -142,8 +154,11 @@ def table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template:
     rows = list(rows)
     if names is None:
         names = " | ".join(rows[0]).replace("_", " ") if rows else ""
-    shown = (" | ".join(map(cell, row.values())) if template is None else cells(template, row) for row in rows)
-    return [heading(names), *(f"| {line} |" for line in shown)]
+    if template is None:
+        texts = [" | ".join(map(cell, row.values())) for row in rows]
+    else:
+        texts = [cells(template, row) for row in rows]
+    return [heading(names), *(f"| {text} |" for text in texts)]
 
 
 Result = TypeVar("Result")
@@ -175,20 +190,26 @@ def zipf_examples(
 
 
 def in_parallel(
-    function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], jobs: int, on_progress: OnProgress = unseen
+    function: Callable[..., Result],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int,
+    on_progress: OnProgress = ignore_progress,
 ) -> Iterator[Result]:
     """Yield ``function(*task)`` for each task, in order, computed in `jobs` processes.
 
-    `on_progress` is told how many tasks are done, and of how many. The results do not depend on `jobs`.
+    `on_progress` is called with how many tasks are done, and of how many. The results do not
+    depend on `jobs`.
     """
-    outcomes = Parallel(n_jobs=jobs, return_as="generator")(delayed(_alone)(function, task) for task in tasks)
+    parallel = Parallel(n_jobs=jobs, return_as="generator")
+    outcomes = parallel(delayed(_call_with_one_thread)(function, task) for task in tasks)
     for done, outcome in enumerate(outcomes, 1):
         on_progress(done, len(tasks))
         yield outcome
 
 
-def _alone(function: Callable[..., Result], task: tuple[Any, ...]) -> Result:
-    with threadpool_limits(1):  # one thread a process: the cores are shared out already, and sums keep their order
+def _call_with_one_thread(function: Callable[..., Result], task: tuple[Any, ...]) -> Result:
+    # One thread per process: the cores are shared out already, and sums keep their order.
+    with threadpool_limits(1):
         return function(*task)
 
 
@@ -208,9 +229,14 @@ def write_records(folder: Path, results: Row, tables: dict[str, list[Row]], seco
     """
     _write_json(folder / "results.json", results)
     write_csv(folder / "results.csv", tables)
-    packages = {name: version(name) for name in ("hammemo", "numpy", "scipy", "scikit-learn")}
-    made_by = {"python": sys.version.split()[0], "platform": platform.platform(), "packages": packages}
-    manifest = {"settings": results["settings"], "seconds": round(seconds, 1), **made_by}
+    packages = ("hammemo", "numpy", "scipy", "scikit-learn")
+    manifest = {
+        "settings": results["settings"],
+        "seconds": round(seconds, 1),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in packages},
+    }
     _write_json(folder / "manifest.json", manifest)
 
 

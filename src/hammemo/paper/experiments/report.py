@@ -1,9 +1,9 @@
-"""The page on the real-data evaluation, written by the command: the paper's tables and ours, side by side.
+"""The two pages that the experiments write: the report of all of them, and the real-data evaluation.
 
-The report of all experiments of the paper: every table, figure and claim, and one line for each figure.
-
-A line has the paper's figure, ours, the standard error of their difference and a verdict: figures *agree* if they are
-at most three standard errors apart. An error is that of a single draw, as the paper's, against our mean over draws.
+The report has one line for every figure, claim and bound of the paper: the paper's figure, ours,
+the standard error of their difference and a verdict. Figures *agree* if they are at most three
+standard errors apart. An error is that of a single draw, as the paper's, against our mean over
+draws. The evaluation shows the paper's tables and ours side by side.
 """
 
 from __future__ import annotations
@@ -48,50 +48,69 @@ def is_whole(results: Row) -> bool:
 
 
 def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, float], run: str) -> str:
-    """Return the whole report, from all results and the sections of the real-data evaluation; `run` says what ran."""
-    times = [{"command": f"`hammemo reproduce {name}`", "seconds": f"{took:.0f}"} for name, took in seconds.items()]
-    found, bounded = lines(results), results["bounds"]["bounds"]
-    counts = Counter(line["verdict"] for line in found)
-    told = [name for name in _MEANINGS if counts[name] or name in ("differs", "does not hold")]
-    meanings = [{"verdict": name, "lines": counts[name], "meaning": _MEANINGS[name]} for name in told]
+    """Return the whole report.
+
+    Parameters
+    ----------
+    results : mapping
+        The results of all experiments, by name.
+    evaluation : str
+        The sections of the real-data evaluation.
+    seconds : mapping
+        How long each command took.
+    run : str
+        What ran, in words.
+    """
+    times = [
+        {"command": f"`hammemo reproduce {name}`", "seconds": f"{duration:.0f}"} for name, duration in seconds.items()
+    ]
+    all_lines = lines(results)
+    bound_rows = results["bounds"]["bounds"]
+    counts = Counter(line["verdict"] for line in all_lines)
+    meanings = [
+        {"verdict": verdict, "lines": counts[verdict], "meaning": meaning}
+        for verdict, meaning in _MEANINGS.items()
+        if counts[verdict] or verdict in ("differs", "does not hold")
+    ]
     # Tables below have the figures of other lines, which have nothing to warn of.
-    listed = [line for line in found if not (line["item"].startswith(_BELOW) and line["verdict"] in _FINE)]
-    parts = [
+    listed = [line for line in all_lines if not (line["item"].startswith(_BELOW) and line["verdict"] in _FINE)]
+    sections = [
         "# The paper, reproduced",
         f"These are the results of {run}; do not edit this page. The run took "
         f"{sum(seconds.values()) / 60:.0f} minutes of wall time:",
-        _shown(times),
+        _format_table(times),
         "## Verdicts",
-        f"There are {len(found)} figures, claims and bounds:",
-        _shown(meanings),
+        f"There are {len(all_lines)} figures, claims and bounds:",
+        _format_table(meanings),
         "In section 6.1 the standard error is that of our figure, or of the difference between two of ours. For a "
         "bound it is the error of the share that is allowed. The paper's figures on WikiText-2 come from one draw of "
         "positions, so the error is that of a single draw against our mean over draws. Table 1 and the bounds have "
         "tables of their own below: of these, only what differs or does not hold is listed here.",
-        _shown(listed, _COLUMNS, "{item} | {paper} | {ours} | {error} | {verdict}"),
+        _format_table(listed, _COLUMNS, "{item} | {paper} | {ours} | {error} | {verdict}"),
         "## Synthetic validation",
         "Figure 1 of the paper, from this run:",
         "![Context error, output error and recovery against the dimension](figures/synthetic.png)",
         *_about_draws(results["synthetic"]),
         "## Bounds",
-        f"Each bound divided by the largest realised error, as a median over {bounded[0]['draws']:,} draws. A bound "
-        f"may fail in {100 * bounded[0]['delta']:.0f} % of the draws; in brackets is in how many it does:",
-        bounds.markdown(bounded).strip(),
+        "Each bound divided by the largest realised error, as a median over "
+        f"{bound_rows[0]['draws']:,} draws. A bound "
+        f"may fail in {100 * bound_rows[0]['delta']:.0f} % of the draws; in brackets is in how many it does:",
+        bounds.markdown(bound_rows).strip(),
         "## WikiText-2",
         re.sub(r"^#", "##", evaluation, flags=re.MULTILINE).strip(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _about_draws(results: Row) -> Iterator[str]:
     """Say what few draws cannot decide, and how far the slopes are from the paper's."""
     draws = results["settings"]["realisations"]
     if slopes := results["context_error_slopes"]:
-        far = max(slopes, key=lambda row: abs(row["slope"] + 0.5) / row["error"])
-        apart = abs(far["slope"] + 0.5) / far["error"]
+        furthest = max(slopes, key=_slope_distance)
         yield (
-            f"The slopes of the context error should be -0.5. The one that is furthest from it, in standard errors, is "
-            f"{far['slope']:.3f} at h = {far['h']}: {apart:.1f} standard errors."
+            "The slopes of the context error should be -0.5. The one that is furthest from it, in "
+            f"standard errors, is {furthest['slope']:.3f} at h = {furthest['h']}: "
+            f"{_slope_distance(furthest):.1f} standard errors."
         )
     if draws < synthetic.ENOUGH_REALISATIONS:
         yield (
@@ -102,34 +121,66 @@ def _about_draws(results: Row) -> Iterator[str]:
         )
 
 
-def _shown(rows: Iterable[Mapping[str, Any]], *columns: str) -> str:
-    return "\n".join(table(rows, *columns))
+def _slope_distance(row: Row) -> float:
+    """Return how many standard errors a slope is from the paper's."""
+    return float(abs(row["slope"] + 0.5) / row["error"])
+
+
+def _format_table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template: str | None = None) -> str:
+    return "\n".join(table(rows, names, template))
 
 
 def lines(results: Mapping[str, Row]) -> list[Row]:
     """Return a line for every claim, bound and figure of the paper."""
-    found = [*_synthetic_lines(results["synthetic"])]
-    for row in results["bounds"]["bounds"]:
-        allowed, share = row["delta"], row["violations"] / row["draws"]
-        error = math.sqrt(allowed * (1 - allowed) / row["draws"])
-        verdict = "holds" if share <= allowed + 3 * error else "does not hold"
-        item = f"bound on {row['bound']} ({row['source']}), {row['data']}: share of draws that violate it"
-        found.append(_line(item, f"at most {allowed:g}", f"{share:g}", f"{error:.2g}", verdict))
-    return [*found, *_task_lines(results["wikitext"]), *_table_lines(results["wikitext"]), *_inference_lines(results)]
+    return [
+        *_synthetic_lines(results["synthetic"]),
+        *_bound_lines(results["bounds"]["bounds"]),
+        *_task_lines(results["wikitext"]),
+        *_table_lines(results["wikitext"]),
+        *_inference_lines(results),
+    ]
 
 
 def deviations(results: Row) -> list[Row]:
-    """Return the standard deviations over codebooks at h = 8: the mean over draws, its error, the paper's figure."""
-    found = []
+    """Return the standard deviations over codebooks at h = 8.
+
+    Each row has the mean over draws, its error and the paper's figure.
+    """
+    rows = []
     for d in results["settings"]["dimensions"]:
-        for i, name in enumerate(("top1", "agreement")):
-            method = f"MeMo, d = {d}"
-            drawn = [o["rows"][method][f"{name}_sd"] for o in results["draws"] if o["h"] == 8 and method in o["rows"]]
-            if len(drawn) < 2:
-                continue
-            row = {"d": d, "measure": TITLES[name], "ours": float(np.mean(drawn)), "paper": PAPER_DEVIATIONS[d][i]}
-            found.append({**row, "error": _single_draw_error(float(np.std(drawn, ddof=1)), len(drawn))})
-    return found
+        method = f"MeMo, d = {d}"
+        outcomes = [
+            outcome["rows"][method] for outcome in results["draws"] if outcome["h"] == 8 and method in outcome["rows"]
+        ]
+        if len(outcomes) < 2:
+            continue
+        for name, paper in zip(("top1", "agreement"), PAPER_DEVIATIONS[d], strict=True):
+            over_draws = [outcome[f"{name}_sd"] for outcome in outcomes]
+            sd = float(np.std(over_draws, ddof=1))
+            rows.append(
+                {
+                    "d": d,
+                    "measure": TITLES[name],
+                    "ours": float(np.mean(over_draws)),
+                    "paper": paper,
+                    "error": _single_draw_error(sd, len(over_draws)),
+                }
+            )
+    return rows
+
+
+def _bound_lines(rows: list[Row]) -> Iterator[Row]:
+    for row in rows:
+        allowed = row["delta"]
+        share = row["violations"] / row["draws"]
+        error = math.sqrt(allowed * (1 - allowed) / row["draws"])
+        yield _line(
+            f"bound on {row['bound']} ({row['source']}), {row['data']}: share of draws that violate it",
+            f"at most {allowed:g}",
+            f"{share:g}",
+            error=f"{error:.2g}",
+            verdict="holds" if share <= allowed + 3 * error else "does not hold",
+        )
 
 
 def _synthetic_lines(results: Row) -> Iterator[Row]:
@@ -142,26 +193,36 @@ def _synthetic_lines(results: Row) -> Iterator[Row]:
         ours = " and ".join(f"{instance[name]:,.0f}" for instance in planted)
         yield _equal(f"section 6.1: {title}, original and merged", paper, ours)
     for claim in synthetic.claims(results):
-        item, verdict = f"section 6.1: {claim.text}", _HOLDS[claim.holds]
-        yield _line(item, claim.paper, claim.figures, f"{claim.error:.2g}", verdict)
+        yield _line(
+            f"section 6.1: {claim.text}",
+            claim.paper,
+            claim.figures,
+            error=f"{claim.error:.2g}",
+            verdict=_HOLDS[claim.holds],
+        )
+    original_rows = [row for row in results["agreement"] if row["labels"] == "original"]
     for h in sorted({row["h"] for row in results["agreement"]}):
-        shares = [row["agreement"] for row in results["agreement"] if (row["labels"], row["h"]) == ("original", h)]
+        shares = [row["agreement"] for row in original_rows if row["h"] == h]
         yield _rising(f"section 6.1: agreement rises with d, h = {h}", "figure only", shares)
 
 
 def _task_lines(results: Row) -> Iterator[Row]:
-    task, draws = results["task"], results["draws"]
+    task = results["task"]
+    draws = results["draws"]
     yield _equal("section 6.2: token types", "33,278", f"{task['types']:,}")
     for split, paper in (("train", "45.12"), ("test", "44.79")):
         ours = f"{task['coverage'][split]['percent']:.2f}"
         yield _equal(f"section 6.2: share of {split} positions with a candidate (%)", paper, ours)
     if is_whole(results):
-        chosen = ", ".join(sorted({str(outcome["neighbours"]) for outcome in draws}))
-        yield _equal("section 6.2: neighbours k, for every h", "25", chosen)
-        least: dict[int, float] = {}  # "at least 99.34 %": for the context length with the fewest
+        neighbours = ", ".join(sorted({str(outcome["neighbours"]) for outcome in draws}))
+        yield _equal("section 6.2: neighbours k, for every h", "25", neighbours)
+        # The paper's "at least 99.34 %" is for the context length with the fewest.
+        least: dict[int, float] = {}
         for outcome in draws:
-            least[outcome["draw"]] = min(outcome["unambiguous"], least.get(outcome["draw"], 100.0))
-        yield _over_draws("section 6.2: queries with one ideal winner, least over h (%)", 99.34, [*least.values()])
+            draw = outcome["draw"]
+            least[draw] = min(outcome["unambiguous"], least.get(draw, 100.0))
+        item = "section 6.2: queries with one ideal winner, least over h (%)"
+        yield _over_draws(item, 99.34, [*least.values()])
 
 
 def _table_lines(results: Row) -> Iterator[Row]:
@@ -173,52 +234,72 @@ def _table_lines(results: Row) -> Iterator[Row]:
     for method, figures in PAPER.items():
         for name, paper in zip(MEASURES, figures, strict=True):
             error = _single_draw_error(rows[method][f"{name}_sd"], draws)
-            yield _compared(f"Table 1: {method}, {TITLES[name]} (%)", paper, rows[method][name], error)
+            yield _compare(f"Table 1: {method}, {TITLES[name]} (%)", paper, rows[method][name], error)
     for row in deviations(results):
         item = f"Table 1: MeMo, d = {row['d']}, deviation of {row['measure']} over codebooks"
-        yield _compared(item, row["paper"], row["ours"], row["error"])
+        yield _compare(item, row["paper"], row["ours"], row["error"])
     best = sorted(PAPER, key=lambda method: -float(rows[method]["top1"]))[:2]
-    yield _equal("section 6.2: the two highest top-1", "linear SVM, suffix backoff", ", ".join(best))
-    methods = ("sum prototype", "MeMo, d = 1024")
-    pairs = [[o["rows"][method]["top1"] for method in methods] for o in results["draws"] if o["h"] == 8]
-    gaps = [exact - memo for exact, memo in pairs]
-    yield _over_draws("section 6.2: MeMo, d = 1024, top-1 below the sum prototype (points)", 0.80, gaps)
+    item = "section 6.2: the two highest top-1"
+    yield _equal(item, "linear SVM, suffix backoff", ", ".join(best))
+    gaps = [
+        outcome["rows"]["sum prototype"]["top1"] - outcome["rows"]["MeMo, d = 1024"]["top1"]
+        for outcome in results["draws"]
+        if outcome["h"] == 8
+    ]
+    item = "section 6.2: MeMo, d = 1024, top-1 below the sum prototype (points)"
+    yield _over_draws(item, 0.80, gaps)
+    memo_rows = [row for row in results["table"] if row["method"].startswith("MeMo")]
     for h in results["settings"]["context_lengths"]:
-        rising = [row["agreement"] for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")]
-        shown = "47.22 to 72.79" if h == 8 else "figure only"
-        yield _rising(f"section 6.2: agreement rises with d, h = {h} (%)", shown, rising)
+        agreement = [row["agreement"] for row in memo_rows if row["h"] == h]
+        in_paper = "47.22 to 72.79" if h == 8 else "figure only"
+        yield _rising(f"section 6.2: agreement rises with d, h = {h} (%)", in_paper, agreement)
 
 
 def _inference_lines(results: Mapping[str, Row]) -> Iterator[Row]:
     rows = {row["method"]: row for row in results["wikitext"]["inference"]}
-    for method, (state, one, *batches) in throughput.PAPER.items():
-        yield _equal(f"Table 2: {method}, state (MiB)", f"{state:.2f}", f"{rows[method]['mebibytes']:.2f}")
-        paper = f"{one:.2f} µs; {batches[0]:.2f}, {batches[1]:.2f} Mq/s"
+    for method, (state, microseconds, rate_256, rate_1024) in throughput.PAPER.items():
+        item = f"Table 2: {method}, state (MiB)"
+        yield _equal(item, f"{state:.2f}", f"{rows[method]['mebibytes']:.2f}")
+        paper = f"{microseconds:.2f} µs; {rate_256:.2f}, {rate_1024:.2f} Mq/s"
         yield _line(f"Table 2: {method}, times on a GPU", paper, "not run", verdict="not run")
-    compared = ("sum prototype, dense", "MeMo two-stage, d = 1024", "MeMo fused, d = 512")
-    dense, memo, fused = (rows[method]["mebibytes"] for method in compared)
-    below = f"{100 - 100 * memo / dense:.0f}"
-    yield _equal("section 6.2: two-stage memory below the dense table's, d = 1024 (%)", "68", below)
-    yield _equal("section 6.2: the dense table over the fused memory, d = 512", "7.9", f"{dense / fused:.1f}")
-    fast, slow = (rows[f"MeMo {form}, d = 1024"]["mega_queries_1024"] for form in ("fused", "two-stage"))
-    ours = f"{fast:.2f} against {slow:.2f} Mq/s"
-    paper = "16.37 against 3.21 Mq/s, on a GPU"
-    yield _line("section 6.2: fused is faster than two-stage, d = 1024", paper, ours, verdict=_HOLDS[fast > slow])
-    panel = [row["mega_queries"] for row in results["wikitext"]["throughput"]]
-    ours = f"{min(panel):.2f} to {max(panel):.2f} Mq/s"
-    yield _line("Figure 2, right: queries per second on a CPU", "figure only", ours, verdict="other processor")
+
+    dense = rows["sum prototype, dense"]["mebibytes"]
+    two_stage = rows["MeMo two-stage, d = 1024"]["mebibytes"]
+    fused = rows["MeMo fused, d = 512"]["mebibytes"]
+    item = "section 6.2: two-stage memory below the dense table's, d = 1024 (%)"
+    yield _equal(item, "68", f"{100 - 100 * two_stage / dense:.0f}")
+    item = "section 6.2: the dense table over the fused memory, d = 512"
+    yield _equal(item, "7.9", f"{dense / fused:.1f}")
+
+    fused_rate = rows["MeMo fused, d = 1024"]["mega_queries_1024"]
+    two_stage_rate = rows["MeMo two-stage, d = 1024"]["mega_queries_1024"]
+    yield _line(
+        "section 6.2: fused is faster than two-stage, d = 1024",
+        "16.37 against 3.21 Mq/s, on a GPU",
+        f"{fused_rate:.2f} against {two_stage_rate:.2f} Mq/s",
+        verdict=_HOLDS[fused_rate > two_stage_rate],
+    )
+
+    rates = [row["mega_queries"] for row in results["wikitext"]["throughput"]]
+    yield _line(
+        "Figure 2, right: queries per second on a CPU",
+        "figure only",
+        f"{min(rates):.2f} to {max(rates):.2f} Mq/s",
+        verdict="other processor",
+    )
 
 
 def _single_draw_error(sd: float, draws: int) -> float:
     return sd * math.sqrt(1 + 1 / draws)
 
 
-def _line(item: str, paper: str, ours: str, error: str = "", verdict: str = "") -> Row:
+def _line(item: str, paper: str, ours: str, *, error: str = "", verdict: str = "") -> Row:
     return {"item": item, "paper": paper, "ours": ours, "error": error, "verdict": verdict}
 
 
 def _equal(item: str, paper: str, ours: str) -> Row:
-    return _line(item, paper, ours, "exact", "agrees" if paper == ours else "differs")
+    verdict = "agrees" if paper == ours else "differs"
+    return _line(item, paper, ours, error="exact", verdict=verdict)
 
 
 def _rising(item: str, paper: str, shares: list[float]) -> Row:
@@ -226,14 +307,20 @@ def _rising(item: str, paper: str, shares: list[float]) -> Row:
     return _line(item, paper, ours, verdict=_HOLDS[shares == sorted(shares)])
 
 
-def _over_draws(item: str, paper: float, drawn: list[float]) -> Row:
-    error = _single_draw_error(float(np.std(drawn, ddof=1)), len(drawn))
-    return _compared(item, paper, float(np.mean(drawn)), error)
+def _over_draws(item: str, paper: float, values: list[float]) -> Row:
+    error = _single_draw_error(float(np.std(values, ddof=1)), len(values))
+    return _compare(item, paper, float(np.mean(values)), error)
 
 
-def _compared(item: str, paper: float, ours: float, error: float) -> Row:
+def _compare(item: str, paper: float, ours: float, error: float) -> Row:
     agrees = abs(ours - paper) <= max(3 * error, 0.005)  # the paper has two decimals
-    return _line(item, f"{paper:.2f}", f"{ours:.2f}", f"{error:.2f}", "agrees" if agrees else "differs")
+    return _line(
+        item,
+        f"{paper:.2f}",
+        f"{ours:.2f}",
+        error=f"{error:.2f}",
+        verdict="agrees" if agrees else "differs",
+    )
 
 
 _EACH = " | ".join(f"{{{name}}}" for name in MEASURES)
@@ -252,23 +339,29 @@ def reproduction(results: Row) -> str:
 
 def evaluation(results: Row, figure: str = "wikitext.png") -> str:
     """Return the sections of the page; `figure` is where they find the three panels."""
-    settings, protocol, rows = results["settings"], results["protocol"], results["table"]
-    draws, codebooks, size = settings["draws"], settings["codebooks"], settings["sizes"][0]
-    whole = is_whole(results)
-    warning = [] if whole else [f"**A quick run: {size:,} training examples, {draws} draws. Not for conclusions.**"]
-    parts = [
-        *warning,
+    settings = results["settings"]
+    protocol = results["protocol"]
+    rows = results["table"]
+    draws = settings["draws"]
+    codebooks = settings["codebooks"]
+    has_paper_sizes = is_whole(results)
+    sections = []
+    if not has_paper_sizes:
+        sections.append(
+            f"**A quick run: {settings['sizes'][0]:,} training examples, {draws} draws. Not for conclusions.**"
+        )
+    sections += [
         "## The task",
         *_task(results["task"]),
         "## Results at h = 8",
         f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
-        f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if whole else ""),
+        f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if has_paper_sizes else ""),
         _comparison(_of_length(rows, 8, variants=False), "method", "{method}"),
         _choices(results["draws"]),
-        *([_apart(rows)] if whole else []),
-        _tie_rules(whole=whole),
+        *(_list_distant_figures(rows) if has_paper_sizes else ()),
+        _tie_rules(is_compared=has_paper_sizes),
         _comparison(_of_length(rows, 8, variants=True), "method", "{method}"),
-        *(_deviations(results, codebooks) if whole else []),
+        *(_deviations(results, codebooks) if has_paper_sizes else ()),
         "Figure 2 of the paper, from this run:",
         f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
         *_other_lengths(rows),
@@ -285,7 +378,7 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
         _panel(results["throughput"]),
         *_whole_vocabulary(results["full_vocabulary"]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 def _whole_vocabulary(rows: list[Row]) -> Iterator[str]:
@@ -295,7 +388,7 @@ def _whole_vocabulary(rows: list[Row]) -> Iterator[str]:
         f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall time on this machine; "
         "MeMo has one codebook."
     )
-    yield _shown(
+    yield _format_table(
         rows,
         "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
         "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
@@ -307,8 +400,9 @@ def _panel(rows: list[Row]) -> str:
     """Return MeMo's million queries a second on one core, by h and d: the right panel of the figure."""
     by_length: dict[int, dict[str, str]] = {}
     for row in rows:
-        by_length.setdefault(row["h"], {"h": str(row["h"])})[f"d = {row['d']}"] = f"{row['mega_queries']:.2f}"
-    return _shown(by_length.values())
+        line = by_length.setdefault(row["h"], {"h": str(row["h"])})
+        line[f"d = {row['d']}"] = f"{row['mega_queries']:.2f}"
+    return _format_table(by_length.values())
 
 
 def _task(task: Row) -> Iterator[str]:
@@ -317,9 +411,10 @@ def _task(task: Row) -> Iterator[str]:
         "their line, and those\nof them whose token is among the 64 most frequent training tokens without `<unk>`:"
     )
     in_paper = {"train": "45.12 %", "valid": "", "test": "44.79 %"}
-    rows = [{"split": split, "paper": in_paper[split], **row} for split, row in task["coverage"].items()]
+    rows = [{"split": split, "paper": in_paper[split], **coverage} for split, coverage in task["coverage"].items()]
     names = "split | eligible | with a candidate | share | in the paper"
-    yield _shown(rows, names, "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}")
+    template = "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}"
+    yield _format_table(rows, names, template)
 
 
 def _of_length(rows: list[Row], h: int, *, variants: bool) -> list[Row]:
@@ -332,45 +427,59 @@ def _other_lengths(rows: list[Row]) -> Iterator[str]:
     if lengths:
         yield "## Other context lengths"
         yield "The paper shows these results only in a figure."
-        shown = [row for h in lengths for row in _of_length(rows, h, variants=False)]
-        yield _comparison(shown, "h | method", "{h} | {method}")
+        other_rows = [row for h in lengths for row in _of_length(rows, h, variants=False)]
+        yield _comparison(other_rows, "h | method", "{h} | {method}")
 
 
 def _comparison(rows: Iterable[Row], names: str, template: str) -> str:
-    shown = ({**row, **{name: _beside_paper(row, name) for name in MEASURES}} for row in rows)
-    return _shown(shown, " | ".join([names, *TITLES.values()]), f"{template} | {_EACH}")
+    texts = []
+    for row in rows:
+        measures = {name: _format_beside_paper(row, name) for name in MEASURES}
+        texts.append({**row, **measures})
+    return _format_table(texts, " | ".join([names, *TITLES.values()]), f"{template} | {_EACH}")
 
 
-def _beside_paper(row: Row, name: str) -> str:
+def _format_beside_paper(row: Row, name: str) -> str:
+    """Return our figure and, in brackets, the paper's with their distance; a large one in bold."""
     ours = cells(f"{{{name}±:.2f}}", row)
     if f"{name}_paper" not in row:
         return ours
-    apart = row[f"{name}_apart"]
-    shown = f"({row[f'{name}_paper']:.2f}; {apart:+.1f})"
-    return f"{ours} **{shown}**" if abs(apart) > 3 else f"{ours} {shown}"
+    distance = row[f"{name}_apart"]
+    brackets = f"({row[f'{name}_paper']:.2f}; {distance:+.1f})"
+    if abs(distance) > 3:
+        brackets = f"**{brackets}**"
+    return f"{ours} {brackets}"
 
 
 def _choices(draws: list[Row]) -> str:
+    """Say what was chosen on validation, and for how many queries the ideal winner is unique."""
     neighbours = ", ".join(map(str, sorted({outcome["neighbours"] for outcome in draws})))
-    machines = sorted({f"{o['svm']['alpha']:g}{' (averaged)' if o['svm']['average'] else ''}" for o in draws})
+    svms = " or ".join(sorted({_name_svm(outcome["svm"]) for outcome in draws}))
     shares: dict[int, list[float]] = {}
     for outcome in draws:
         shares.setdefault(outcome["h"], []).append(outcome["unambiguous"])
-    unique = ", ".join(f"{sum(found) / len(found):.2f} % (h = {h})" for h, found in shares.items())
+    unique = ", ".join(f"{sum(values) / len(values):.2f} % (h = {h})" for h, values in shares.items())
     return (
-        f"Chosen on validation: k = {neighbours} (the paper: 25); for the SVM, alpha = {' or '.join(machines)}.\n"
-        f"The ideal winner is unique on {unique} of the queries, as means over draws (the paper: at least 99.34 %)."
+        f"Chosen on validation: k = {neighbours} (the paper: 25); for the SVM, alpha = {svms}.\n"
+        f"The ideal winner is unique on {unique} of the queries, as means over draws "
+        "(the paper: at least 99.34 %)."
     )
 
 
-def _apart(rows: list[Row]) -> str:
-    far = [
+def _name_svm(svm: Row) -> str:
+    averaged = " (averaged)" if svm["average"] else ""
+    return f"{svm['alpha']:g}{averaged}"
+
+
+def _list_distant_figures(rows: list[Row]) -> Iterator[str]:
+    """Say which figures are more than three standard errors from the paper's."""
+    figures = [
         f"{row['method']} {TITLES[name]} ({row[f'{name}_apart']:+.1f})"
         for row in _of_length(rows, 8, variants=False)
         for name in MEASURES
         if abs(row.get(f"{name}_apart", 0)) > 3
     ]
-    return f"More than three standard errors apart: {'; '.join(far) or 'none'}."
+    yield f"More than three standard errors apart: {'; '.join(figures) or 'none'}."
 
 
 def _deviations(results: Row, codebooks: int) -> Iterator[str]:
@@ -379,12 +488,13 @@ def _deviations(results: Row, codebooks: int) -> Iterator[str]:
         f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours\n"
         "are means over the draws; the error is that of a single draw against this mean."
     )
-    each = "{d} | {measure} | {paper:.2f} | {ours:.2f} | {error:.2f}"
-    yield _shown(deviations(results), "d | measure | in the paper | ours | standard error", each)
+    names = "d | measure | in the paper | ours | standard error"
+    template = "{d} | {measure} | {paper:.2f} | {ours:.2f} | {error:.2f}"
+    yield _format_table(deviations(results), names, template)
 
 
-def _tie_rules(*, whole: bool) -> str:
-    close = " That is close to the paper's figures." if whole else ""
+def _tie_rules(*, is_compared: bool) -> str:
+    close = " That is close to the paper's figures." if is_compared else ""
     return (
         "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never\n"
         "followed the longest known suffix, and which label wins if neighbours' votes are equal. In the table above,\n"

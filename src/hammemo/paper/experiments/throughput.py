@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -78,16 +78,16 @@ class Method:
 
 
 def gather_sum(table: Any, bias: Any, ids: Any) -> Any:
-    """Answer from a table (positions, tokens, labels): look up a row a position, add them up, take the largest."""
+    """Answer from a table (positions, tokens, labels): add up one row for each position."""
     scores = table[0][ids[:, 0]] + bias
     for r in range(1, table.shape[0]):
         scores = scores + table[r][ids[:, r]]
     return scores.argmax(1)
 
 
-def coded(*tensors_and_ids: Any) -> Any:
-    """Answer from projected codes: stack a query's codes, multiply by the matrices in turn, take the largest."""
-    codes, *matrices, ids = tensors_and_ids
+def multiply_codes(codes: Any, *matrices_and_ids: Any) -> Any:
+    """Answer from projected codes: stack a query's codes, and multiply by the matrices in turn."""
+    *matrices, ids = matrices_and_ids
     keys = codes[ids].reshape(ids.shape[0], -1)
     for matrix in matrices:
         keys = keys @ matrix
@@ -102,15 +102,22 @@ def table_methods(X: Array, y: Array, n_tokens: int, svm: Row) -> Iterator[Metho
     yield _sparse_method(exact, n_tokens)
     mean = (dense / np.maximum(exact.memory_.label_counts, 1)).astype(np.float32)
     yield Method("mean prototype", (mean,), lambda table, ids: gather_sum(table, 0, ids))
+    yield _svm_method(X, y, dense.shape, svm)
+
+
+def _svm_method(X: Array, y: Array, shape: tuple[int, ...], svm: Row) -> Method:
+    """Return the linear SVM as a table (positions, tokens, labels) of its weights."""
     encoder = SiteOneHot().fit(X)
-    fitted = SGDClassifier(loss="hinge", random_state=0, **svm).fit(encoder.transform(X), y)
-    weights = np.zeros(dense.shape, np.float32)
+    model = SGDClassifier(loss="hinge", random_state=0, **svm).fit(encoder.transform(X), y)
+    weights = np.zeros(shape, np.float32)
     tokens = np.array(encoder.vocabulary_.tolist())
-    first, scale = 0, np.sqrt(1 / len(encoder.tuples_))
-    for r, known in enumerate(encoder.tuples_):
-        weights[r, tokens[known.rows()[:, 0]]] = scale * fitted.coef_[:, first : first + len(known)].T
-        first += len(known)
-    yield Method("linear SVM", (weights, fitted.intercept_.astype(np.float32)), gather_sum)
+    scale = np.sqrt(1 / len(encoder.tuples_))  # the encoder's rows have norm 1
+    start = 0
+    for r, site_tuples in enumerate(encoder.tuples_):
+        end = start + len(site_tuples)
+        weights[r, tokens[site_tuples.rows()[:, 0]]] = scale * model.coef_[:, start:end].T
+        start = end
+    return Method("linear SVM", (weights, model.intercept_.astype(np.float32)), gather_sum)
 
 
 def _sparse_method(exact: MemoryClassifier, n_tokens: int) -> Method:
@@ -119,56 +126,77 @@ def _sparse_method(exact: MemoryClassifier, n_tokens: int) -> Method:
     counts = table.matrix(exact.memory_.labels)
     h = len(table.tuples)
     rows = np.full((h, n_tokens), counts.shape[0], np.int64)  # a row past the last: unknown, empty
-    tokens, first = np.array(table.vocabulary.tolist()), 0
-    for r, known in enumerate(table.tuples):
-        rows[r, tokens[known.rows()[:, 0]]] = np.arange(first, first + len(known))
-        first += len(known)
+    tokens = np.array(table.vocabulary.tolist())
+    start = 0
+    for r, site_tuples in enumerate(table.tuples):
+        end = start + len(site_tuples)
+        rows[r, tokens[site_tuples.rows()[:, 0]]] = np.arange(start, end)
+        start = end
     padded = sparse.vstack([counts, sparse.csr_array((1, counts.shape[1]))]).tocsr()
 
     def answer(ids: Array) -> Any:
         columns = rows[np.arange(h), ids].ravel()
         starts = np.arange(0, len(columns) + 1, h)
-        query = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=(len(ids), padded.shape[0]))
+        ones = np.ones(len(columns))
+        query = sparse.csr_array((ones, columns, starts), shape=(len(ids), padded.shape[0]))
         return (query @ padded).toarray().argmax(1)
 
-    return Method("sum prototype, sparse", (), answer, portable=False, state_bytes=exact.memory_.nbytes)
+    return Method(
+        "sum prototype, sparse",
+        tensors=(),
+        answer=answer,
+        portable=False,
+        state_bytes=exact.memory_.nbytes,
+    )
 
 
 def memo_method(X: Array, y: Array, n_tokens: int, d: int, form: str) -> Method:
     """Return the paper's model in one of its two compiled forms."""
-    tensors = MeMoClassifier(d).fit(X, y).memory_.compile(form, Vocabulary.of(range(n_tokens))).tensors()
-    matrices = [tensors["CZ"]] if form == "fused" else [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
-    return Method(f"MeMo {form}, d = {d}", (tensors["projected_codes"], *matrices), coded)
+    memory = MeMoClassifier(d).fit(X, y).memory_
+    tensors = memory.compile(form, Vocabulary.of(range(n_tokens))).tensors()
+    if form == "fused":
+        matrices = [tensors["CZ"]]
+    else:
+        matrices = [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
+    state = (tensors["projected_codes"], *matrices)
+    return Method(f"MeMo {form}, d = {d}", state, multiply_codes)
 
 
 def measure(method: Method, queries: Array, batch: int, device: str, protocol: Protocol) -> float:
     """Return the median seconds per batch over the repeats."""
-    state, batches, clock = _placed(method, queries, batch, device, protocol)
+    batches = _cut_batches(queries, batch, protocol.warm_up + protocol.timed)
+    tensors: Sequence[Any] = method.tensors
+    clock = time.perf_counter
+    if device != "cpu":
+        torch = require_torch()
+        torch.set_num_threads(protocol.threads)
+        place = torch.device("cuda" if device == "cuda" else "cpu")
+        tensors = [torch.as_tensor(tensor, device=place) for tensor in method.tensors]
+        batches = [torch.as_tensor(ids, device=place) for ids in batches]
+        if device == "cuda":
+            clock = _gpu_clock(torch)
 
     def answer(n: int) -> None:
         for i in range(n):
-            method.answer(*state, batches[i % len(batches)])
+            method.answer(*tensors, batches[i % len(batches)])
 
-    took = []
+    seconds_per_batch = []
     with threadpool_limits(protocol.threads):
         for _ in range(protocol.repeats):
             answer(protocol.warm_up)
-            took.append(seconds(answer, protocol.timed, clock=clock) / protocol.timed)
-    return float(np.median(took))
+            duration = seconds(answer, protocol.timed, clock=clock)
+            seconds_per_batch.append(duration / protocol.timed)
+    return float(np.median(seconds_per_batch))
 
 
-def _placed(method: Method, queries: Array, batch: int, device: str, protocol: Protocol) -> tuple[Any, Any, Any]:
-    """Return the state and the batches where they are to be used, and a clock for that place."""
-    wanted = min(protocol.warm_up + protocol.timed, max(1, len(queries) // batch))
-    rows = [queries[np.arange(i * batch, (i + 1) * batch) % len(queries)].astype(np.int64) for i in range(wanted)]
-    if device == "cpu":
-        return method.tensors, rows, time.perf_counter
-    torch = require_torch()
-    torch.set_num_threads(protocol.threads)
-    where = torch.device("cuda" if device == "cuda" else "cpu")
-    state = tuple(torch.as_tensor(tensor, device=where) for tensor in method.tensors)
-    clock = _gpu_clock(torch) if device == "cuda" else time.perf_counter
-    return state, [torch.as_tensor(ids, device=where) for ids in rows], clock
+def _cut_batches(queries: Array, batch: int, most: int) -> list[Any]:
+    """Return different batches of queries, at most so many; the last ones wrap around."""
+    number = min(most, max(1, len(queries) // batch))
+    batches = []
+    for i in range(number):
+        rows = np.arange(i * batch, (i + 1) * batch) % len(queries)
+        batches.append(queries[rows].astype(np.int64))
+    return batches
 
 
 def _gpu_clock(torch: Any) -> Callable[[], float]:
@@ -205,23 +233,29 @@ def inference_table(
     for method in methods:
         if device != "cpu" and not method.portable:
             continue
-        took = {batch: measure(method, queries, batch, device, protocol) for batch in BATCHES}
-        row = {"method": method.name, "mebibytes": method.mebibytes, "microseconds_1": 1e6 * took[1]}
-        row |= {f"mega_queries_{batch}": batch / took[batch] / 1e6 for batch in BATCHES[1:]}
+        row: Row = {"method": method.name, "mebibytes": method.mebibytes}
+        for batch in BATCHES:
+            duration = measure(method, queries, batch, device, protocol=protocol)
+            if batch == 1:
+                row["microseconds_1"] = 1e6 * duration
+            else:
+                row[f"mega_queries_{batch}"] = batch / duration / 1e6
         rows.append(row)
     return rows
 
 
 def table_lines(rows: list[Row], *, beside_paper: bool) -> list[str]:
-    """Return the inference table as text, with the paper's figures in brackets if they are to stand there."""
-    shown = []
+    """Return the inference table as text; beside the paper, with its figures in brackets."""
+    texts = []
     for row in rows:
-        name, *ours = row.values()
-        paper = PAPER.get(name) if beside_paper else None
-        both = zip(ours, paper or ours, strict=True)
-        cells = [f"{figure:.2f}" + (f" ({theirs:.2f})" if paper else "") for figure, theirs in both]
-        shown.append({"cells": " | ".join([name, *cells])})
-    return table(shown, "method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s)", "{cells}")
+        name, *figures = row.values()
+        cells = [f"{figure:.2f}" for figure in figures]
+        if beside_paper and name in PAPER:
+            pairs = zip(cells, PAPER[name], strict=True)
+            cells = [f"{cell} ({paper_figure:.2f})" for cell, paper_figure in pairs]
+        texts.append({"cells": " | ".join([name, *cells])})
+    names = "method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s)"
+    return table(texts, names, "{cells}")
 
 
 def throughput_panel(
@@ -236,19 +270,32 @@ def throughput_panel(
     for h, (X, y) in samples.items():
         for d in dimensions:
             method = memo_method(X, y, n_tokens, d, "fused")
-            took = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol)
-            rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / took / 1e6})
+            duration = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol=protocol)
+            rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / duration / 1e6})
     return rows
 
 
-def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
-    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+class PaperExamples(NamedTuple):
+    """What the inference benchmark learns and answers."""
+
+    contexts: Any
+    labels: Any
+    queries: Any
+    n_tokens: int
+
+
+def paper_examples(task: Task | None, *, all_queries: bool = False) -> PaperExamples:
+    """Return the examples of the paper's task at h = 8, or of Zipf tokens where there is no task."""
     if task is None:
         X, y = zipf_examples(100_000 if all_queries else 20_000)
-        return X, y, X if all_queries else X[:5000], 33_278
+        return PaperExamples(X, y, queries=X if all_queries else X[:5000], n_tokens=33_278)
     sample = draw_sample(task, TaskSettings(), 0)
-    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
-    return *sample.split("train", 8), queries, len(task.vocabulary)
+    contexts, labels = sample.split("train", 8)
+    if all_queries:
+        queries = task.contexts["test"][task.candidate_positions("test"), -8:]
+    else:
+        queries, _ = sample.split("test", 8)
+    return PaperExamples(contexts, labels, queries, n_tokens=len(task.vocabulary))
 
 
 def paper_methods(X: Array, y: Array, n_tokens: int, svm: Row) -> Iterator[Method]:

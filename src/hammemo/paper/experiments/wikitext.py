@@ -8,11 +8,10 @@ r"""The paper's real-data evaluation: next-token prediction on WikiText-2, restr
 new codebooks each time; a figure of the paper is compared with our mean over draws, in units of the standard error of
 their difference, :math:`s \sqrt{1 + 1/n}` for a standard deviation s over n draws.
 
-The paper's model at the size it is defined for: every token of the vocabulary is a candidate.
-
-All eligible training positions of WikiText-2 (h = 8, 33,278 labels) are learnt by the exact classifier and by MeMo;
-test positions are drawn without regard to their token. Reported: agreement with the exact winner where it is unique,
-top-1, top-5, the size of the state, and the seconds to learn and to answer.
+**The whole vocabulary.** `whole_vocabulary` measures the paper's model at the size it is defined for: every token is a
+candidate. The exact classifier and MeMo learn all eligible training positions of WikiText-2 (h = 8, 33,278 labels);
+test positions are drawn without regard to their token. It reports the agreement with the exact winner where that is
+unique, top-1, top-5, the size of the state, and the seconds to learn and to answer.
 """
 
 from __future__ import annotations
@@ -31,7 +30,15 @@ from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.paper.experiments.measuring import OnProgress, Row, averages, generator, in_parallel, seconds, unseen
+from hammemo.paper.experiments.measuring import (
+    OnProgress,
+    Row,
+    averages,
+    generator,
+    ignore_progress,
+    in_parallel,
+    seconds,
+)
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.contexts import windows
 from hammemo.tokens.hashing import key_words
@@ -46,6 +53,8 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "valid", "test")
 LONGEST = 16
+_H = 8
+"""The context length of the paper's tables."""
 N_TARGETS = 64
 MEASURES = ("top1", "top5", "macro_f1", "agreement")
 NEIGHBOURS = (1, 5, 25)
@@ -90,7 +99,14 @@ class TaskSettings:
     @classmethod
     def quick(cls, seed: int = 20270) -> TaskSettings:
         """Return settings for a look within two minutes, not for conclusions."""
-        return cls(seed, 2, 2, (128, 256), (8,), (20_000, 500, 1_000))
+        return cls(
+            seed,
+            draws=2,
+            codebooks=2,
+            dimensions=(128, 256),
+            context_lengths=(8,),
+            sizes=(20_000, 500, 1_000),
+        )
 
 
 def read_folder(folder: Path) -> Lines:
@@ -138,7 +154,7 @@ class Task:
     contexts: dict[str, NDArray[np.int32]]
     tokens: dict[str, NDArray[np.int32]]
 
-    def chosen(self, split: str) -> Ints:
+    def candidate_positions(self, split: str) -> Ints:
         """Return the eligible positions whose token is a candidate."""
         return np.flatnonzero(np.isin(self.tokens[split], self.targets))
 
@@ -146,8 +162,13 @@ class Task:
         """Return for each split the eligible positions, those with a candidate, and their share in percent."""
         shares = {}
         for split in SPLITS:
-            eligible, covered = len(self.tokens[split]), len(self.chosen(split))
-            shares[split] = {"eligible": eligible, "covered": covered, "percent": round(100 * covered / eligible, 2)}
+            eligible = len(self.tokens[split])
+            covered = len(self.candidate_positions(split))
+            shares[split] = {
+                "eligible": eligible,
+                "covered": covered,
+                "percent": round(100 * covered / eligible, 2),
+            }
         return shares
 
 
@@ -156,8 +177,10 @@ def build_task(lines: Lines) -> Task:
     frequency = Counter(token for line in lines["train"] for token in line)
     vocabulary = sorted(frequency)
     ids = {token: i for i, token in enumerate(vocabulary)}
-    ranked = sorted((token for token in frequency if token != "<unk>"), key=lambda token: (-frequency[token], token))
-    contexts, tokens = {}, {}
+    known_tokens = [token for token in frequency if token != "<unk>"]
+    ranked = sorted(known_tokens, key=lambda token: (-frequency[token], token))
+    contexts = {}
+    tokens = {}
     for split in SPLITS:
         for line in lines[split]:
             for token in line:
@@ -183,10 +206,13 @@ class TaskSample:
 def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
     """Draw positions without replacement, the same for every context length."""
     rng = generator(settings.seed, "wikitext", draw)
-    sizes = zip(SPLITS, settings.sizes, strict=True)
-    positions = {split: rng.choice(task.chosen(split), size, replace=False) for split, size in sizes}
-    contexts = {split: task.contexts[split][chosen] for split, chosen in positions.items()}
-    return TaskSample(contexts, {split: task.tokens[split][chosen] for split, chosen in positions.items()})
+    contexts = {}
+    labels = {}
+    for split, size in zip(SPLITS, settings.sizes, strict=True):
+        positions = rng.choice(task.candidate_positions(split), size, replace=False)
+        contexts[split] = task.contexts[split][positions]
+        labels[split] = task.tokens[split][positions]
+    return TaskSample(contexts, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +225,21 @@ class Judge:
     candidates: Array
 
     @classmethod
-    def of(cls, exact: MemoryClassifier, X: Array, y: Array) -> Judge:
+    def from_exact(cls, exact: MemoryClassifier, X: Array, y: Array) -> Judge:
         """Ask the exact classifier for its winners, and where they are unique."""
-        winners, unambiguous = [], []
+        winners = []
+        unambiguous = []
         for start in range(0, len(X), 500):  # all scores of a whole vocabulary of labels would take gigabytes
             scores = exact.class_scores(X[start : start + 500])
             best = np.partition(scores, -2, axis=1)[:, -2:]
             winners.append(scores.argmax(axis=1))
             unambiguous.append(best[:, 1] > best[:, 0])
-        return cls(y, exact.classes_[np.concatenate(winners)], np.concatenate(unambiguous), exact.classes_)
+        return cls(
+            observed=y,
+            winners=exact.classes_[np.concatenate(winners)],
+            unambiguous=np.concatenate(unambiguous),
+            candidates=exact.classes_,
+        )
 
     def measures(self, ranking: Array) -> dict[str, float]:
         """Return the paper's four measures of a ranking of five labels a query, in percent."""
@@ -227,7 +259,7 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> R
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
-    judge = Judge.of(exact, queries, observed)
+    judge = Judge.from_exact(exact, queries, observed)
     models: dict[str, MemoryClassifier | SuffixBackoff] = {
         "sum prototype": exact,
         "mean prototype": MemoryClassifier("positional", memory=Exact(), vote="mean").fit(X, y),
@@ -236,77 +268,104 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> R
     rows = {name: judge.measures(model.top_k(queries, 5)) for name, model in models.items()}
     ranking, svm = linear_svm(sample, h)
     rows["linear SVM"] = judge.measures(ranking)
-    neighbours = chosen_neighbours(sample, h)
+    neighbours = choose_neighbours(sample, h)
     rows["Hamming k-NN"] = judge.measures(neighbours.top_k(queries, 5))
-    ours = (SuffixBackoff(5), HammingNeighbors(neighbours.n_neighbors))
-    for name, variant in zip(VARIANTS, ours, strict=True):
+    variants = (SuffixBackoff(5), HammingNeighbors(neighbours.n_neighbors))
+    for name, variant in zip(VARIANTS, variants, strict=True):
         rows[name] = judge.measures(variant.fit(X, y).top_k(queries, 5))
     for d in settings.dimensions:
-        seeds = [key_words(settings.seed, "codebook", draw, h, d, i)[0] for i in range(settings.codebooks)]
-        fitted = (MeMoClassifier(d, random_state=seed).fit(X, y) for seed in seeds)
-        measured = [judge.measures(memo.compile().top_k(queries, 5)) for memo in fitted]
-        means = {name: float(np.mean([row[name] for row in measured])) for name in MEASURES}
-        spread = {f"{name}_sd": float(np.std([row[name] for row in measured], ddof=1)) for name in MEASURES}
-        rows[f"MeMo, d = {d}"] = means | spread
-    unambiguous = 100 * float(judge.unambiguous.mean())
-    chosen = {"neighbours": neighbours.n_neighbors, "svm": svm}
-    return {"draw": draw, "h": h, "unambiguous": unambiguous, **chosen, "rows": rows}
+        by_codebook = []
+        for i in range(settings.codebooks):
+            seed = key_words(settings.seed, "codebook", draw, h, d, i)[0]
+            memo = MeMoClassifier(d, random_state=seed).fit(X, y)
+            by_codebook.append(judge.measures(memo.compile().top_k(queries, 5)))
+        rows[f"MeMo, d = {d}"] = _mean_over_codebooks(by_codebook)
+    return {
+        "draw": draw,
+        "h": h,
+        "unambiguous": 100 * float(judge.unambiguous.mean()),
+        "neighbours": neighbours.n_neighbors,
+        "svm": svm,
+        "rows": rows,
+    }
+
+
+def _mean_over_codebooks(by_codebook: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each measure, then the standard deviations (``…_sd``)."""
+    values = {name: [measures[name] for measures in by_codebook] for name in MEASURES}
+    means = {name: float(np.mean(values[name])) for name in MEASURES}
+    spreads = {f"{name}_sd": float(np.std(values[name], ddof=1)) for name in MEASURES}
+    return means | spreads
 
 
 def linear_svm(sample: TaskSample, h: int) -> tuple[Array, Row]:
     """Return the test ranking of the best linear SVM on validation, and its parameters."""
     X, y = sample.split("train", h)
     encoder = SiteOneHot().fit(X)
-    features, held_out = encoder.transform(X), encoder.transform(sample.split("valid", h)[0])
-    fitted = [SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID]
-    scores = [float(svm.score(held_out, sample.labels["valid"])) for svm in fitted]
+    features = encoder.transform(X)
+    valid_contexts, valid_labels = sample.split("valid", h)
+    valid_features = encoder.transform(valid_contexts)
+    svms = [SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID]
+    scores = [float(svm.score(valid_features, valid_labels)) for svm in svms]
     best = int(np.argmax(scores))  # the first among equals
-    decisions = fitted[best].decision_function(encoder.transform(sample.split("test", h)[0]))
-    return fitted[best].classes_[top_columns(decisions, 5)], SVM_GRID[best]
+    queries, _ = sample.split("test", h)
+    decisions = svms[best].decision_function(encoder.transform(queries))
+    return svms[best].classes_[top_columns(decisions, 5)], SVM_GRID[best]
 
 
-def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
+def choose_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
     """Return the k-NN classifier whose k is best on validation, the smallest among equals."""
-    held_out, expected = sample.split("valid", h)
-    fitted = [HammingNeighbors(k, ties="frequency").fit(*sample.split("train", h)) for k in NEIGHBOURS]
-    return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
+    X, y = sample.split("train", h)
+    valid_contexts, valid_labels = sample.split("valid", h)
+    models = [HammingNeighbors(k, ties="frequency").fit(X, y) for k in NEIGHBOURS]
+    return max(models, key=lambda model: float((model.predict(valid_contexts) == valid_labels).mean()))
 
 
-def run(task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgress = unseen) -> list[Row]:
+def run(task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress) -> list[Row]:
     """Return `evaluate` of every draw and context length, computed on several cores."""
     samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
-    pairs = [(draw, h) for h in sorted(settings.context_lengths, reverse=True) for draw in range(settings.draws)]
-    arguments = [(samples[draw], settings, draw, h) for draw, h in pairs]
+    arguments = [
+        (samples[draw], settings, draw, h)
+        for h in sorted(settings.context_lengths, reverse=True)  # the longest first
+        for draw in range(settings.draws)
+    ]
     outcomes = in_parallel(evaluate, arguments, jobs, on_progress)
     return sorted(outcomes, key=lambda outcome: (outcome["h"], outcome["draw"]))
 
 
 def summary(task: Task, settings: TaskSettings, outcomes: list[Row]) -> Row:
     """Return all figures as plain numbers: per draw, over draws, and beside the paper's where samples are as large."""
-    as_large = settings.sizes == TaskSettings.sizes
+    has_paper_sizes = settings.sizes == TaskSettings.sizes
+    methods = outcomes[0]["rows"]
     table = []
     for h in settings.context_lengths:
-        drawn, methods = [outcome["rows"] for outcome in outcomes if outcome["h"] == h], outcomes[0]["rows"]
-        table += [_over_draws(h, name, [rows[name] for rows in drawn], beside_paper=as_large) for name in methods]
-    described = {"types": len(task.vocabulary), "coverage": task.coverage()}
-    return {"settings": asdict(settings), "task": described, "table": table, "draws": outcomes}
+        of_length = [outcome["rows"] for outcome in outcomes if outcome["h"] == h]
+        for method in methods:
+            rows = [rows_of_draw[method] for rows_of_draw in of_length]
+            table.append(_over_draws(h, method, rows, beside_paper=has_paper_sizes))
+    return {
+        "settings": asdict(settings),
+        "task": {"types": len(task.vocabulary), "coverage": task.coverage()},
+        "table": table,
+        "draws": outcomes,
+    }
 
 
 def _over_draws(h: int, method: str, rows: list[dict[str, float]], *, beside_paper: bool) -> Row:
     row: Row = {"h": h, "method": method}
-    paper = PAPER.get(VARIANTS.get(method, method)) if beside_paper and h == 8 else None
+    paper = None
+    if beside_paper and h == _H:
+        paper = PAPER.get(VARIANTS.get(method, method))
     for i, name in enumerate(MEASURES):
-        row |= averages(rows, [name])
+        row.update(averages(rows, [name]))
         if f"{name}_sd" in rows[0]:
             row[f"{name}_codebook_sd"] = float(np.mean([entry[f"{name}_sd"] for entry in rows]))
         if paper is not None:
             error = row[f"{name}_sd"] * np.sqrt(1 + 1 / len(rows))
             row[f"{name}_paper"] = paper[i]
-            row[f"{name}_apart"] = float((row[name] - paper[i]) / error) if error > 0 else 0.0
+            distance = row[name] - paper[i]
+            row[f"{name}_apart"] = float(distance / error) if error > 0 else 0.0
     return row
-
-
-_H = 8
 
 
 def whole_vocabulary(
@@ -315,29 +374,45 @@ def whole_vocabulary(
     n_train: int | None = None,
     n_test: int = 5000,
     seed: int = 20270,
-    on_progress: OnProgress = unseen,
+    on_progress: OnProgress = ignore_progress,
 ) -> list[Row]:
     """Return one row for the exact classifier and one for each dimension of MeMo."""
     rng = generator(seed, "full vocabulary")
-    X, y = task.contexts["train"][:n_train, LONGEST - _H :], task.tokens["train"][:n_train]
-    asked = rng.choice(len(task.tokens["test"]), n_test, replace=False)
-    queries, observed = task.contexts["test"][asked, LONGEST - _H :], task.tokens["test"][asked]
-    models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier("positional", memory=Exact(), vote="sum"))]
-    models += [(f"MeMo, d = {d}", MeMoClassifier(d, random_state=seed)) for d in dimensions]
+    X = task.contexts["train"][:n_train, LONGEST - _H :]
+    y = task.tokens["train"][:n_train]
+    places = rng.choice(len(task.tokens["test"]), n_test, replace=False)
+    queries = task.contexts["test"][places, LONGEST - _H :]
+    observed = task.tokens["test"][places]
+    models: dict[str, MemoryClassifier] = {"exact": MemoryClassifier("positional", memory=Exact(), vote="sum")}
+    for d in dimensions:
+        models[f"MeMo, d = {d}"] = MeMoClassifier(d, random_state=seed)
+    classes = np.arange(len(task.vocabulary))
     rows: list[Row] = []
     judge: Judge | None = None
-    for done, (name, model) in enumerate(models, 1):
-        learn = seconds(model.partial_fit, X, y, np.arange(len(task.vocabulary)), clock=time.perf_counter)
-        judge = Judge.of(model, queries, observed) if judge is None else judge
+    for name, model in models.items():
+        learn_seconds = seconds(model.partial_fit, X, y, classes, clock=time.perf_counter)
+        if judge is None:  # the exact classifier comes first
+            judge = Judge.from_exact(model, queries, observed)
         started = time.perf_counter()
         ranking = model.top_k(queries, 5)
-        answer = time.perf_counter() - started
-        measures, unambiguous = judge.measures(ranking), 100 * float(judge.unambiguous.mean())
-        row: Row = {"method": name, "labels": len(model.classes_), "examples": len(y), "queries": n_test}
-        row |= {measure: measures[measure] for measure in ("agreement", "top1", "top5")}
-        row |= {"state_mebibytes": _state_bytes(model) / 2**20, "learn_seconds": learn, "answer_seconds": answer}
-        rows.append({**row, "unambiguous": unambiguous})
-        on_progress(done, len(models))
+        answer_seconds = time.perf_counter() - started
+        measures = judge.measures(ranking)
+        rows.append(
+            {
+                "method": name,
+                "labels": len(model.classes_),
+                "examples": len(y),
+                "queries": n_test,
+                "agreement": measures["agreement"],
+                "top1": measures["top1"],
+                "top5": measures["top5"],
+                "state_mebibytes": _state_bytes(model) / 2**20,
+                "learn_seconds": learn_seconds,
+                "answer_seconds": answer_seconds,
+                "unambiguous": 100 * float(judge.unambiguous.mean()),
+            }
+        )
+        on_progress(len(rows), len(models))
     return rows
 
 
@@ -345,5 +420,6 @@ def _state_bytes(model: MemoryClassifier) -> int:
     """Return what answering needs: the canonical counts, or in float32 the projected codes, C and Z."""
     if not isinstance(model, MeMoClassifier):
         return model.memory_.nbytes
-    d, d_h = model.memory_.codes.d, model.memory_.codes.d_h
-    return int(4 * (len(model.memory_.input_codes.rows) * d_h + model.memory_.C.size + len(model.classes_) * d))
+    codes = model.memory_.codes
+    n_numbers = len(model.memory_.input_codes.rows) * codes.d_h + model.memory_.C.size + len(model.classes_) * codes.d
+    return int(4 * n_numbers)
