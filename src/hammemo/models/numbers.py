@@ -292,15 +292,19 @@ def refit(settings: NumberSettings, state: NumberState, what: str) -> NumberStat
             "refit() needs the rows that a model keeps, and this one keeps none: keep=False was given, or a model "
             "without rows was merged. refit(rows=(X, y)) takes the rows."
         )
-    if what == "weights":
-        return weigh(state)
-    if not kept.holds_all:
-        return weigh(state)
+    if what == "weights" or not kept.holds_all:
+        return weigh_anew(state)
     if state.pinned:
         rows = NumberRows.of(state.layout, kept.examples(), state.seed)
         memory = NumberMemory.empty(state.layout).changed(state.layout, rows, 1)
-        return weigh(state.but(memory=memory)).but(stale=False)
+        return weigh_anew(state.but(memory=memory))
     return _fit_kept(settings, state)
+
+
+def weigh_anew(state: NumberState) -> NumberState:
+    """Fit the vote to the kept rows, without what was fitted before; then only a chosen layout may be stale."""
+    state = weigh(state.but(vote=NO_VOTE))
+    return state.but(refitted=WEIGHTS_FITTED, stale=state.stale and not state.pinned)
 
 
 def with_choice(settings: NumberSettings, state: NumberState, chosen: NumberState) -> NumberState:
@@ -341,6 +345,9 @@ def merge(settings: NumberSettings, state: NumberState, given: NumberState) -> N
     """Add all that another model has learnt; where the layouts differ, the rows of one are counted under the other."""
     state, other = with_same_kinds(settings, state, given, partial(_of_columns, settings))
     stale = state.stale or given.stale
+    learnt = state.columns.learnt
+    if learnt is not None:
+        state = state.but(columns=replace(state.columns, learnt=learnt.plus(other.columns.learnt)))
     if state.layout.digest == other.layout.digest and state.seed == other.seed:
         return state.but(memory=state.memory.plus(other.memory, 1), store=store_with(state, other, 1), stale=stale)
     left, right = (state, other) if other.all_kept is not None else (other, state)
@@ -381,4 +388,4 @@ def forget_everything(settings: NumberSettings, state: NumberState) -> NumberSta
 def emptied(state: NumberState) -> NumberState:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
     store = None if state.store is None else state.store.emptied()
-    return state.but(memory=NumberMemory.empty(state.layout), store=store, pinned=True, chosen_at=0)
+    return state.but(memory=NumberMemory.empty(state.layout), store=store, pinned=True, chosen_at=0, position=None)
