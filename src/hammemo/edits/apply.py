@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.models import forget as forgetting
-from hammemo.models import learn as learning
-from hammemo.models import refit as refitting
-from hammemo.models.editing import edit, known_state, read_rows
-from hammemo.models.sync import Synced, TableEdits, sync
+from hammemo.edits import forget as forgetting
+from hammemo.edits import learn as learning
+from hammemo.edits import refit as refitting
+from hammemo.edits.editing import edit, known_state, read_rows
+from hammemo.edits.sync import Synced, TableEdits, sync
 from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
-    from hammemo.models.state import ModelState
+    from hammemo.edits.state import ModelState
     from hammemo.tokens.user_input import CheckedRows
 
 EVERYTHING: Final = "everything"
@@ -117,7 +117,7 @@ def checked_position(position: Any) -> str:
 
     Examples
     --------
-    >>> from hammemo.models.apply import checked_position
+    >>> from hammemo.edits.apply import checked_position
     >>> checked_position("0/16B3748")
     '0/16B3748'
     """

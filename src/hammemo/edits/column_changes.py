@@ -29,7 +29,7 @@ from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import ReadingRules, evidence_of
 
 if TYPE_CHECKING:
-    from hammemo.models.state import RowsState
+    from hammemo.edits.state import RowsState
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked

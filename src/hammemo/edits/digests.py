@@ -17,12 +17,12 @@ from sklearn.base import BaseEstimator
 from hammemo._arrays.array_digest import array_digest
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
-from hammemo.models.choose import held_out
-from hammemo.models.number_state import NumberState
+from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.numbers.sums import NumberState
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
-    from hammemo.models.state import RowsState
+    from hammemo.edits.state import RowsState
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
-from hammemo.models.learn import refuse_to_record
-from hammemo.models.state import RowsState, way_to_refit
+from hammemo.edits.learn import refuse_to_record
+from hammemo.edits.state import RowsState, way_to_refit
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.user_input import CheckedRows, ReadingRules

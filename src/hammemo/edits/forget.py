@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hammemo.memories.errors import NotStoredError, not_held
-from hammemo.models.count import count, count_batch
-from hammemo.models.weigh import with_forgotten
+from hammemo.tasks.labels.count import count, count_batch
+from hammemo.tasks.labels.weigh import with_forgotten
 
 if TYPE_CHECKING:
+    from hammemo.edits.state import ModelState
     from hammemo.memories import Memory
-    from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Examples
 
 

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.kernels.cells import Cells
-from hammemo.memories import Memory
-from hammemo.models import choose
-from hammemo.models.column_changes import (
+from hammemo.edits.column_changes import (
     check_kinds,
     check_names,
     decided_by_rows,
@@ -25,10 +22,13 @@ from hammemo.models.column_changes import (
     undecided,
     with_kinds,
 )
-from hammemo.models.count import count, count_batch, empty_memory
-from hammemo.models.names import is_auto
-from hammemo.models.state import EVERYTHING_FITTED, ModelState, Part, RowsState
-from hammemo.models.weigh import check_class_weight, weigh
+from hammemo.edits.state import EVERYTHING_FITTED, ModelState, Part, RowsState
+from hammemo.kernels.cells import Cells
+from hammemo.memories import Memory
+from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.count import count, count_batch, empty_memory
+from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.weigh import check_class_weight, weigh
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -37,9 +37,9 @@ from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
-    from hammemo.models.choose import LayoutPlan
-    from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.choose import LayoutPlan
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.user_input import CheckedRows
 
 CountAll = Callable[[Memory, Cells | None], Memory]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
+from hammemo.edits.column_changes import waits_for
+from hammemo.edits.forget import mark_as_checked
+from hammemo.edits.learn import admit, label_ends
+from hammemo.edits.state import ModelState, Part
 from hammemo.explain.explanations import one_context
-from hammemo.models.column_changes import waits_for
-from hammemo.models.forget import mark_as_checked
-from hammemo.models.learn import admit, label_ends
-from hammemo.models.state import ModelState, Part
-from hammemo.models.weigh import depends_on_rows
+from hammemo.tasks.labels.weigh import depends_on_rows
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
@@ -20,7 +20,7 @@ from hammemo.tokens.vocabulary import as_token
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.models.settings import ModelSettings
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import ReadingRules
 

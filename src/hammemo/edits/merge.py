@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hammemo.memories.errors import LayoutError
-from hammemo.models.column_changes import (
+from hammemo.edits.column_changes import (
     asked,
     can_decide,
     check_kinds,
@@ -17,19 +16,20 @@ from hammemo.models.column_changes import (
     may_become,
     with_kinds,
 )
-from hammemo.models.count import count
-from hammemo.models.forget import forget_kept
-from hammemo.models.learn import with_other_kinds
-from hammemo.models.weigh import with_forgotten
+from hammemo.edits.forget import forget_kept
+from hammemo.edits.learn import with_other_kinds
+from hammemo.memories.errors import LayoutError
+from hammemo.tasks.labels.count import count
+from hammemo.tasks.labels.weigh import with_forgotten
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hammemo.edits.state import ModelState, RowsState, State
     from hammemo.memories import Memory
-    from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState, RowsState, State
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.user_input import ReadingRules

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.models import choose
-from hammemo.models.automatic import counts_in_any_order
-from hammemo.models.column_changes import (
+from hammemo.edits.column_changes import (
     check_numeric,
     decided_by_rows,
     decided_by_tables,
@@ -18,18 +16,20 @@ from hammemo.models.column_changes import (
     undecided,
     with_kinds,
 )
-from hammemo.models.count import count, count_batch, empty_memory
-from hammemo.models.learn import fit_examples, label_ends, started
-from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED, ModelState
-from hammemo.models.weigh import weigh, weigh_anew
+from hammemo.edits.learn import fit_examples, label_ends, started
+from hammemo.edits.state import EVERYTHING_FITTED, WEIGHTS_FITTED, ModelState
 from hammemo.stores.digest_store import Digests, DigestStore
+from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.automatic import counts_in_any_order
+from hammemo.tasks.labels.count import count, count_batch, empty_memory
+from hammemo.tasks.labels.weigh import weigh, weigh_anew
 from hammemo.tokens.contexts import Examples, joined_examples
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
-    from hammemo.models.choose import LayoutPlan
-    from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.tasks.labels.choose import LayoutPlan
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.user_input import CheckedRows
 
 ReadRows = Callable[[Any, Any, ModelState], "CheckedRows"]

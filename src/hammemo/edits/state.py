@@ -1,9 +1,8 @@
 """The state of a model: one value that never changes, replaced as a whole by every edit.
 
-The rule of all models: the layout is a function of the kept rows (:mod:`hammemo.models.choose`), the memory is a sum
-over rows under that layout (:mod:`hammemo.models.count`), and the weights are a function of the kept rows and the
-memory (:mod:`hammemo.models.weigh`). Nothing else is learnt. The edits in :mod:`hammemo.models.learn`, `refit`,
-`merge` and `streams` are compositions of the three, from one state to the next.
+The rule of all models: the layout is a function of the kept rows, the memory is a sum over rows under that layout, and
+the weights are a function of the kept rows and the memory. Nothing else is learnt. The edits in this package are
+compositions of the three, from one state to the next.
 
 A memory is an object that an edit changes, but always one of its own: ``memory.snapshot()`` first.
 """

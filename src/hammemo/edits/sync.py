@@ -157,7 +157,7 @@ def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
 
     Examples
     --------
-    >>> from hammemo.models.sync import difference
+    >>> from hammemo.edits.sync import difference
     >>> from hammemo.stores.kept_rows import KeptRows
     >>> from hammemo.tokens.contexts import Examples
     >>> kept = KeptRows.empty(h=1, seed=0).changed(Examples.of([["a"], ["a"], ["b"]], ["x", "x", "y"]), 1)

@@ -1,4 +1,4 @@
-"""Models: one state, the steps that choose, count and weigh, the edits made of them, and the classifier in front.
+"""Estimators: `MemoryClassifier`, `MemoryRegressor`, `Rolling` and the predictors, thin fronts of edits and tasks.
 
-Imports explain, stores, votes, memories, kernels and tokens; files, theory, engines and the command line build on it.
+Imports tasks, edits and all below; files, engines and the command line build on it.
 """

@@ -1,6 +1,6 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
-It is a thin front: parameters, documentation, and one state (:mod:`hammemo.models.state`) that every edit replaces by
+It is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that every edit replaces by
 the next one. The edits are functions: `learn`, `refit`, `merge` and `streams`. Queries are in `answering`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
@@ -19,21 +19,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models import forget, learn, merge, refit, streams, weigh
-from hammemo.models.answering import Answering, ModelView
-from hammemo.models.apply import apply, fit_rows, label_edits, learn_rows, sync_model
-from hammemo.models.automatic import parts_for, resolved_vote
-from hammemo.models.column_changes import check_names
-from hammemo.models.column_values import column_values
-from hammemo.models.digests import part_digests, whole_digest
-from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
-from hammemo.models.learn_one import change_one
-from hammemo.models.names import is_auto
-from hammemo.models.predictor import Predictor, compiled
-from hammemo.models.report import Report, report_of
-from hammemo.models.scorer import Scorer
-from hammemo.models.settings import ModelSettings
-from hammemo.models.streams import Stream
+from hammemo.edits import forget, learn, merge, refit
+from hammemo.edits.apply import apply, fit_rows, label_edits, learn_rows, sync_model
+from hammemo.edits.column_changes import check_names
+from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.edits.learn_one import change_one
+from hammemo.estimators.predictor import Predictor, compiled
+from hammemo.tasks.labels import streams, weigh
+from hammemo.tasks.labels.answer import Answering, ModelView
+from hammemo.tasks.labels.automatic import parts_for, resolved_vote
+from hammemo.tasks.labels.column_values import column_values
+from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.report import Report, report_of
+from hammemo.tasks.labels.scorer import Scorer
+from hammemo.tasks.labels.settings import ModelSettings
+from hammemo.tasks.labels.streams import Stream
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.edits.state import Choices, ModelState
+    from hammemo.edits.sync import Synced
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.models.state import Choices, ModelState
-    from hammemo.models.sync import Synced
     from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting

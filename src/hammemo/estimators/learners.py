@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 
 Learner: TypeAlias = MemoryClassifier | MemoryRegressor

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.estimators.predictor import torch_module, write_onnx
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
-from hammemo.models.answering import row_slices
-from hammemo.models.predictor import torch_module, write_onnx
 from hammemo.portable.tree_graph import NumberGraph, number_graph
+from hammemo.tasks.labels.answer import row_slices
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.number_state import NumberState
     from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.tasks.numbers.sums import NumberState
     from hammemo.votes.number_answers import NumberAnswers
 
 

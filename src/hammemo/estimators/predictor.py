@@ -12,10 +12,10 @@ from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
-from hammemo.models.answering import Answering, ModelView
-from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
 from hammemo.portable.tree_graph import TreeGraph, tree_graph
+from hammemo.tasks.labels.answer import Answering, ModelView
+from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hammemo._arrays.types import Array, Floats
+    from hammemo.edits.state import ModelState
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
-    from hammemo.models.state import ModelState
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.portable.tree_graph import NumberGraph

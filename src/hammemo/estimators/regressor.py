@@ -1,4 +1,4 @@
-"""The regressor: a thin front of :mod:`hammemo.models.numbers`, with one state that every edit replaces by the next."""
+"""The regressor: a thin front with one state, which every edit replaces by the next."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from hammemo._versions import Versioned
+from hammemo.edits.apply import apply, sync_model
+from hammemo.edits.column_changes import check_names
+from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.edits.sync import Synced, TableEdits
+from hammemo.estimators.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
 from hammemo.explain.explanations import NumberExplanation
-from hammemo.models import numbers
-from hammemo.models.answering import row_slices
-from hammemo.models.apply import apply, sync_model
-from hammemo.models.column_changes import check_names
-from hammemo.models.column_values import plot_means
-from hammemo.models.digests import part_digests, whole_digest
-from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
-from hammemo.models.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
-from hammemo.models.number_report import NumberReport, importances
-from hammemo.models.settings import NumberSettings
-from hammemo.models.sync import Synced, TableEdits
+from hammemo.tasks.labels.answer import row_slices
+from hammemo.tasks.labels.column_values import plot_means
+from hammemo.tasks.labels.settings import NumberSettings
+from hammemo.tasks.numbers import choose as numbers
+from hammemo.tasks.numbers.report import NumberReport, importances
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.number_state import NumberState
+    from hammemo.tasks.numbers.sums import NumberState
     from hammemo.tokens.user_input import CheckedRows
 
 Self = TypeVar("Self", bound="MemoryRegressor")

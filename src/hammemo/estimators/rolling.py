@@ -21,13 +21,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.models import learn
-from hammemo.models.answering import Answering, ModelView
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.column_changes import as_kinds
-from hammemo.models.editing import edit, mute_forgetting_warning, take_state
-from hammemo.models.learners import Learner
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.edits import learn
+from hammemo.edits.column_changes import as_kinds
+from hammemo.edits.editing import edit, mute_forgetting_warning, take_state
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.learners import Learner
+from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tokens.contexts import Examples, joined_examples
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.number_predictor import NumberPredictor
-    from hammemo.models.predictor import Predictor
+    from hammemo.estimators.number_predictor import NumberPredictor
+    from hammemo.estimators.predictor import Predictor
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 

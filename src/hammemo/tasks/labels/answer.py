@@ -1,6 +1,6 @@
 """The queries of a model, the same for a classifier, a window and a compiled predictor.
 
-A call takes one view of the model, with one scorer (:mod:`hammemo.models.scorer`), and all of its answer from it.
+A call takes one view of the model, with one scorer (:mod:`hammemo.tasks.labels.scorer`), and all of its answer from it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.explain.explanations import Explanation, by_columns, one_context, with_truth_values
-from hammemo.models.masking import columns_of, label_mask
-from hammemo.models.names import VOTES
-from hammemo.models.scorer import Scorer, check_probabilities
+from hammemo.tasks.labels.masking import columns_of, label_mask
+from hammemo.tasks.labels.names import VOTES
+from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 

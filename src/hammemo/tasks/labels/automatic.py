@@ -1,4 +1,4 @@
-"""The three axes of a model, and what "auto" becomes; other names are in :mod:`hammemo.models.names`.
+"""The three axes of a model, and what "auto" becomes; other names are in :mod:`hammemo.tasks.labels.names`.
 
 - memory: `Exact`.
 - vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from hammemo.kernels import AutoSites, Bag, Copy, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
 from hammemo.memories import Exact, Hashed, Memory
-from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
+from hammemo.tasks.labels.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
 from hammemo.votes.choosing import plain_log_linear
 
@@ -39,7 +39,7 @@ def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
 
     Examples
     --------
-    >>> from hammemo.models.automatic import mixture_kernel
+    >>> from hammemo.tasks.labels.automatic import mixture_kernel
     >>> mixture_kernel(8, items=True)
     Joined(kernels=[Suffixes(k=3), Bag(reach=8), Together(reach=8), Copy(reach=8)])
     """
@@ -69,7 +69,7 @@ def stream_kernel(h: int) -> SiteKernel:
 
     Examples
     --------
-    >>> from hammemo.models.automatic import stream_kernel
+    >>> from hammemo.tasks.labels.automatic import stream_kernel
     >>> stream_kernel(1), stream_kernel(2)
     (PositionalHamming(), Joined(kernels=[PositionalHamming(), Suffixes(k=2)]))
     """

@@ -15,13 +15,13 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo._progress import progress_bar
+from hammemo.edits.state import Choices, Layout, ModelState
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.memories.errors import LayoutError
-from hammemo.models.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
-from hammemo.models.names import is_auto
-from hammemo.models.state import Choices, Layout, ModelState
+from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
+from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mixture, Vote
 from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_linear
@@ -29,10 +29,10 @@ from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
-    from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_documents import StreamFacts
     from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.votes.tree_weights import WeightedRows
 

@@ -15,7 +15,7 @@ import numpy as np
 from hammemo.explain import column_plot
 from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
-from hammemo.models.number_state import NumberState, targets_of
+from hammemo.tasks.numbers.sums import NumberState, targets_of
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import joined_examples
 from hammemo.tokens.missing import MISSING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.models.state import ModelState, RowsState
+    from hammemo.edits.state import ModelState, RowsState
     from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_VALUES: Final = (20, 10)
@@ -96,7 +96,7 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     Examples
     --------
     >>> from hammemo import MemoryClassifier
-    >>> from hammemo.models.column_values import column_values
+    >>> from hammemo.tasks.labels.column_values import column_values
     >>> X, y = [["sun", "calm"], ["sun", "wind"], ["rain", "wind"]] * 30, ["play", "play", "stay"] * 30
     >>> found = column_values(MemoryClassifier().fit(X, y).state, [0])
     >>> found.values, found.labels, found.counts.tolist(), found.source

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.choose import LayoutPlan
     from hammemo.stores.kept import Kept
+    from hammemo.tasks.labels.choose import LayoutPlan
     from hammemo.tokens.contexts import Examples
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.edits.learn import CountAll, counted, like_given, started
+from hammemo.edits.state import ModelState, is_in_segments
 from hammemo.kernels import AutoSites
-from hammemo.models import choose
-from hammemo.models.automatic import resolved_kernel
-from hammemo.models.count import count, settled
-from hammemo.models.learn import CountAll, counted, like_given, started
-from hammemo.models.size_warning import warn_if_large
-from hammemo.models.state import ModelState, is_in_segments
-from hammemo.models.weigh import check_class_weight, weigh
+from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.automatic import resolved_kernel
+from hammemo.tasks.labels.count import count, settled
+from hammemo.tasks.labels.size_warning import warn_if_large
+from hammemo.tasks.labels.weigh import check_class_weight, weigh
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -25,8 +25,8 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.settings import ModelSettings
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.token_types import TokenTypes
 
 

@@ -45,7 +45,7 @@ class ListedLabels:
 
     Examples
     --------
-    >>> from hammemo.models.masking import ListedLabels
+    >>> from hammemo.tasks.labels.masking import ListedLabels
     >>> from hammemo.tokens.vocabulary import Vocabulary
     >>> in_stock = ListedLabels(["b", 3.0, 3, "never bought"])
     >>> len(in_stock), in_stock.among(Vocabulary.of([3, "a", "b"])).tolist()

@@ -1,7 +1,7 @@
 """The names of kernels, memories and votes: one list for Python, the command line, the server and plans.
 
 A name may be followed by numbers, ``"suffixes:4"`` for ``Suffixes(4)``, and kernels may be joined:
-``"positional+skip-pairs:3"``. "auto" is a name of every kind; :mod:`hammemo.models.automatic` says what it becomes.
+``"positional+skip-pairs:3"``. "auto" is a name of every kind; `automatic` says what it becomes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Names(Generic[Part]):
 
     Examples
     --------
-    >>> from hammemo.models.names import KERNELS, VOTES
+    >>> from hammemo.tasks.labels.names import KERNELS, VOTES
     >>> KERNELS.made("suffixes:4"), KERNELS.made("positional+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
     >>> VOTES.made("median")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.forest import LEVELS
-from hammemo.models.choose import held_out
-from hammemo.models.site_bits import SiteBits, shown_site, site_bits
+from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hammemo.models.state import Choices, ModelState
+    from hammemo.edits.state import Choices, ModelState
 
 _MAX_SHOWN_TUPLES = 12
 

@@ -8,12 +8,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hammemo.kernels import AutoSites
-from hammemo.models.automatic import resolved_memory, resolved_vote
-from hammemo.models.names import is_auto
 from hammemo.stores.digest_store import NAMES as DIGEST_NAMES
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
+from hammemo.tasks.labels.automatic import resolved_memory, resolved_vote
+from hammemo.tasks.labels.names import is_auto
 from hammemo.votes import LogLinear, Vote
 
 if TYPE_CHECKING:

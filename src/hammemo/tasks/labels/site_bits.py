@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats, Ints
+    from hammemo.edits.state import ModelState
     from hammemo.kernels.sites import Site
-    from hammemo.models.state import ModelState
 
 _MAX_EXAMPLES: Final = 4000
 _MAX_TREE_EXAMPLES: Final = 200
@@ -101,7 +101,7 @@ def site_bits(state: ModelState) -> SiteBits:
     --------
     >>> import numpy as np
     >>> from hammemo import MemoryClassifier
-    >>> from hammemo.models.site_bits import site_bits
+    >>> from hammemo.tasks.labels.site_bits import site_bits
     >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
     >>> found = site_bits(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]).state)
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)

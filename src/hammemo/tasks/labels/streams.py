@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from hammemo._progress import advance, progress_bar
-from hammemo.models import choose
-from hammemo.models.forget import forget_kept, with_checked_memory
-from hammemo.models.learn import label_ends, like_given, refuse_to_record, started
-from hammemo.models.merge import joint_cutting
-from hammemo.models.names import is_auto
-from hammemo.models.refit import fit_documents
-from hammemo.models.scorer import check_probabilities
-from hammemo.models.size_warning import watched
-from hammemo.models.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
+from hammemo.edits.forget import forget_kept, with_checked_memory
+from hammemo.edits.learn import label_ends, like_given, refuse_to_record, started
+from hammemo.edits.merge import joint_cutting
+from hammemo.edits.refit import fit_documents
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
+from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.scorer import check_probabilities
+from hammemo.tasks.labels.size_warning import watched
+from hammemo.tasks.labels.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.edits.state import ModelState
     from hammemo.memories import Memory
-    from hammemo.models.answering import ModelView
-    from hammemo.models.settings import ModelSettings
-    from hammemo.models.state import ModelState
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.answer import ModelView
+    from hammemo.tasks.labels.settings import ModelSettings
 
 
 _ASKED_AT_ONCE: Final = 2**22

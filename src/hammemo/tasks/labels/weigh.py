@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sklearn.base import clone
 
 from hammemo._progress import progress_bar
+from hammemo.edits.state import WEIGHTS_FITTED, ModelState, is_in_segments
 from hammemo.kernels import AutoSites
 from hammemo.kernels.cells import TreeCells
-from hammemo.models.choose import MIN_FITTED_EXAMPLES
-from hammemo.models.names import is_auto
-from hammemo.models.state import WEIGHTS_FITTED, ModelState, is_in_segments
+from hammemo.tasks.labels.choose import MIN_FITTED_EXAMPLES
+from hammemo.tasks.labels.names import is_auto
 from hammemo.votes import LogLinear, Mixture, Vote
 from hammemo.votes.tree_weights import fit_tree_weights
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
-    from hammemo.models.settings import ModelSettings
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Examples
     from hammemo.votes.tree_weights import WeightedRows
 

@@ -14,6 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
+from hammemo.edits.column_changes import (
+    decided_by_rows,
+    decided_by_tables,
+    decided_with,
+    rows_of,
+    undecided,
+    waits_for,
+    with_kinds,
+)
+from hammemo.edits.learn import refuse_to_record
+from hammemo.edits.learn_one import one_row
+from hammemo.edits.merge import as_kinds_of, store_with, with_same_kinds
+from hammemo.edits.refit import pairs_of
+from hammemo.edits.state import EVERYTHING_FITTED, WEIGHTS_FITTED
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.additive import Gram, number_base
 from hammemo.kernels.cells.choosing import GROWING_ROWS
@@ -30,19 +44,7 @@ from hammemo.kernels.cells.number_trees import (
     weighted,
 )
 from hammemo.memories.errors import LayoutError, not_held
-from hammemo.models.column_changes import (
-    decided_by_rows,
-    decided_by_tables,
-    decided_with,
-    rows_of,
-    undecided,
-    waits_for,
-    with_kinds,
-)
-from hammemo.models.learn import refuse_to_record
-from hammemo.models.learn_one import one_row
-from hammemo.models.merge import as_kinds_of, store_with, with_same_kinds
-from hammemo.models.number_state import (
+from hammemo.tasks.numbers.sums import (
     BITS,
     NUMBER_TREES,
     NumberLayout,
@@ -54,8 +56,6 @@ from hammemo.models.number_state import (
     what_is_left,
     whole_targets,
 )
-from hammemo.models.refit import pairs_of
-from hammemo.models.state import EVERYTHING_FITTED, WEIGHTS_FITTED
 from hammemo.tokens.contexts import Examples, check_column_names, joined_examples
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.models.settings import NumberSettings
     from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tasks.labels.settings import NumberSettings
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.models.number_state import NumberRows, NumberState
+from hammemo.tasks.numbers.sums import NumberRows, NumberState
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:

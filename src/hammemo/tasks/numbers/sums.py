@@ -19,6 +19,7 @@ import numpy as np
 
 from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
+from hammemo.edits.state import RowsState, Witness
 from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
 from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
 from hammemo.kernels.additive.levels import HAT
@@ -37,7 +38,6 @@ from hammemo.kernels.cells.number_trees import (
 )
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories.errors import never_stored
-from hammemo.models.state import RowsState, Witness
 from hammemo.tokens.columns import ColumnKind
 from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
