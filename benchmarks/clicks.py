@@ -87,7 +87,7 @@ class ClicksOursOfAllRows(ClicksOurs):
         """Learn the rows."""
         from hammemo import MemoryClassifier
         from hammemo.kernels.selection import copies, growth
-        from hammemo.models import choose
+        from hammemo.tasks.labels import choose
 
         choose.CHOICE_ROWS = len(y)  # type: ignore[misc]
         copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]

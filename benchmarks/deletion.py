@@ -26,8 +26,8 @@ from sklearn.preprocessing import OrdinalEncoder
 from threadpoolctl import threadpool_limits
 
 from hammemo.datasets import load_table
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.editing import mute_forgetting_warning
+from hammemo.edits.editing import mute_forgetting_warning
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import ignore_progress, table
 
 if TYPE_CHECKING:

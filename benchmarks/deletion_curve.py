@@ -34,7 +34,7 @@ import numpy as np
 from click_rows import Clicks
 from clicks import CategoryLightGBM
 from hammemo import MemoryClassifier
-from hammemo.models.editing import mute_forgetting_warning
+from hammemo.edits.editing import mute_forgetting_warning
 from hammemo.paper.experiments.measuring import Row, table
 from measures import JsonLines, options
 

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import MemoryClassifier
 from hammemo._progress import progress_bar
+from hammemo.edits.editing import read_rows
 from hammemo.memories import Hashed
-from hammemo.models.editing import read_rows
 from hammemo.paper.experiments.measuring import Row, ignore_progress, zipf_examples
 from measures import after, latencies, options, show, thread_seconds
 

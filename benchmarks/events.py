@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import seconds, table
 from hammemo.votes import LogLinear
 

@@ -27,8 +27,8 @@ from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, in_parallel, table
 from hammemo.paper.experiments.wikitext import LONGEST, Judge
 

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo import MemoryClassifier
+from hammemo.estimators.predictor import Predictor
 from hammemo.kernels import PositionalHamming, Suffixes
 from hammemo.memories import Exact
 from hammemo.memories.exact import Live, SignedSum, SparseCounts
-from hammemo.models.predictor import Predictor
 from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mean, Sum, Vote

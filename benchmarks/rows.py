@@ -34,10 +34,10 @@ import pandas as pd
 
 from hammemo import MemoryClassifier, load, save
 from hammemo._progress import progress_bar
+from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import AutoSites, Suffixes
 from hammemo.memories import Gaussian, Hashed, Tiered
-from hammemo.models.editing import take_state
 from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
 from hammemo.votes import LogLinear, Mixture
 from measures import options, show

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, seconds, table
 from hammemo.paper.experiments.wikitext import LONGEST, Judge, TaskSettings, draw_sample
 from hammemo.tokens.labels import top_columns

@@ -87,10 +87,10 @@ MOST_PARAMETERS = 8
 LONG_SIGNATURES = {
     # estimators and their streams: documented keyword arguments
     "memories.gaussian.memory.Gaussian.__init__",
-    "models.classifiers.MemoryClassifier.__init__",
-    "models.classifiers.MemoryClassifier.fit_stream",
-    "models.classifiers.MemoryClassifier.forget_stream",
-    "models.classifiers.MemoryClassifier.partial_fit_stream",
+    "estimators.classifiers.MemoryClassifier.__init__",
+    "estimators.classifiers.MemoryClassifier.fit_stream",
+    "estimators.classifiers.MemoryClassifier.forget_stream",
+    "estimators.classifiers.MemoryClassifier.partial_fit_stream",
     "paper.memo.MeMoClassifier.__init__",
     "planning.planner.plan",
     "votes.log_linear.LogLinear.__init__",

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import Recent, SiteKernel, Suffixes
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import ignore_progress, table
 from hammemo.paper.experiments.wikitext import line_tokens
 from hammemo.tokens.vocabulary import NO_TOKEN

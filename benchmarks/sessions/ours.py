@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.editing import mute_forgetting_warning
+from hammemo.edits.editing import mute_forgetting_warning
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes.mixture.popularity import STEPS, popularity
 

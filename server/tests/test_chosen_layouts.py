@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, save
+from hammemo.edits.editing import take_state
 from hammemo.memories import Exact, Hashed, Tiered
-from hammemo.models.editing import take_state
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
 from hammemo_server.edits.refits import chooses, chosen_quickly, packed_choice, take_choice
@@ -236,7 +236,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_after_kill_the_model_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = printed_before_kill(KILLED, tmp_path)
-    monkeypatch.setattr("hammemo.models.choose.by_rows", lambda *_, **__: pytest.fail("a replay chooses nothing"))
+    monkeypatch.setattr("hammemo.tasks.labels.choose.by_rows", lambda *_, **__: pytest.fail("a replay chooses nothing"))
     with Host(tmp_path) as host:
         again = host.get("t", "m")
         assert again.replayed == 3

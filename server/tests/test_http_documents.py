@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import NO_TOKEN, MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.models.editing import name_columns
+from hammemo.edits.editing import name_columns
 from hammemo_server.http import answering
 from hammemo_server.http.answering import ReadyVersion, table
 from visit_models import Visits, held, learnt, now, uploaded, visits

@@ -256,7 +256,7 @@ def test_no_question_mixes_two_versions_while_a_list_is_replaced_and_deleted(cli
 
 
 def test_columns_are_looked_up_once_and_again_when_a_label_comes(tmp_path: Path, shop: MemoryClassifier) -> None:
-    from hammemo.models.masking import ListedLabels
+    from hammemo.tasks.labels.masking import ListedLabels
 
     looked_up: list[int] = []
     original = ListedLabels._looked_up

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
+from hammemo.edits.editing import take_state
 from hammemo.memories import Exact
-from hammemo.models.editing import take_state
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.votes import LogLinear, Mixture
 from hammemo_server.edits import refits as weights_module

@@ -16,6 +16,10 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from hammemo.estimators.classifiers import MemoryClassifier as MemoryClassifier
+    from hammemo.estimators.predictor import Predictor as Predictor
+    from hammemo.estimators.regressor import MemoryRegressor as MemoryRegressor
+    from hammemo.estimators.rolling import Rolling as Rolling
     from hammemo.files.archive import FileError as FileError
     from hammemo.files.models import compact as compact
     from hammemo.files.models import editing as editing
@@ -23,10 +27,6 @@ if TYPE_CHECKING:
     from hammemo.files.models import save as save
     from hammemo.memories import LayoutError as LayoutError
     from hammemo.memories import NotStoredError as NotStoredError
-    from hammemo.models.classifiers import MemoryClassifier as MemoryClassifier
-    from hammemo.models.predictor import Predictor as Predictor
-    from hammemo.models.regressor import MemoryRegressor as MemoryRegressor
-    from hammemo.models.rolling import Rolling as Rolling
     from hammemo.paper.memo import MeMoClassifier as MeMoClassifier
     from hammemo.tokens.contexts import windows as windows
     from hammemo.tokens.vocabulary import NO_TOKEN as NO_TOKEN
@@ -36,11 +36,11 @@ __version__ = version("hammemo")
 _HOMES = {
     "files": ("FileError", "compact", "editing", "load", "save"),
     "memories": ("LayoutError", "NotStoredError"),
-    "models.classifiers": ("MemoryClassifier",),
-    "models.regressor": ("MemoryRegressor",),
+    "estimators.classifiers": ("MemoryClassifier",),
+    "estimators.regressor": ("MemoryRegressor",),
     "paper.memo": ("MeMoClassifier",),
-    "models.predictor": ("Predictor",),
-    "models.rolling": ("Rolling",),
+    "estimators.predictor": ("Predictor",),
+    "estimators.rolling": ("Rolling",),
     "tokens": ("NO_TOKEN",),
     "tokens.contexts": ("windows",),
 }

@@ -20,8 +20,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import needed
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.files.models import load, save
-from hammemo.models.classifiers import MemoryClassifier
 
 with needed("The hub needs its package: pip install 'hammemo[hub]'"):
     from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
@@ -29,7 +29,7 @@ with needed("The hub needs its package: pip install 'hammemo[hub]'"):
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.models.predictor import Predictor
+    from hammemo.estimators.predictor import Predictor
 
 FILE = "model.safetensors"
 _CARD = """---

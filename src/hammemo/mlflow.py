@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from mlflow.models.model import ModelInfo
 
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.predictor import Predictor
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.predictor import Predictor
 
 FLAVOR: Final = "hammemo"
 _VERSION: Final = version("hammemo")

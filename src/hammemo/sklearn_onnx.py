@@ -34,8 +34,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._lazy import needed
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import onnx
 
     from hammemo._arrays.types import Array, Floats, Ints
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo.votes import Vote
 
 _INTEGERS = (

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
 from hammemo.memories import Exact, Hashed
-from hammemo.models import choose
 from hammemo.stores import kept_rows
+from hammemo.tasks.labels import choose
 
 if TYPE_CHECKING:
     from pathlib import Path

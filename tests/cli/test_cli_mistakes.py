@@ -18,8 +18,8 @@ pytest.importorskip("pyarrow")
 from hammemo import MemoryClassifier, save
 from hammemo.cli.app import app
 from hammemo.memories import Exact, Hashed
-from hammemo.models.names import MEMORIES, VOTES
 from hammemo.stores import Digests
+from hammemo.tasks.labels.names import MEMORIES, VOTES
 
 if TYPE_CHECKING:
     from pathlib import Path

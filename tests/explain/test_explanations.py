@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from hammemo import NO_TOKEN, MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.edits.editing import take_state
 from hammemo.explain.explanations import Explanation
 from hammemo.kernels import Bag, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.row_rules import RowRule
-from hammemo.models.editing import take_state
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear
 from memory_catalogue import MEMORIES, Entry, batches
 
 if TYPE_CHECKING:
-    from hammemo.models.predictor import Predictor
+    from hammemo.estimators.predictor import Predictor
 
 Batch = list[tuple[list[Any], str, int]]
 

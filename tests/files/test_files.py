@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
-from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
+from golden_answers import RECORDED, arithmetic
+from golden_files import EXPECTED, FOLDER, FOLDERS, facts, models, write_folder
 from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
 from hammemo.files import archive
 from hammemo.files import contents as files_module
@@ -695,6 +696,7 @@ def test_two_hundred_killed_saves_leave_the_old_file_or_the_new_one() -> None:
 # ---------------------------------------------------------------- golden files, and what a file says
 
 GOLDEN = json.loads(EXPECTED.read_text("utf-8"))
+ARITHMETIC = json.loads(RECORDED.read_text("utf-8"))["arithmetic"]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -712,6 +714,22 @@ def test_golden_folders_are_written_again_to_the_byte(
     write_folder(tmp_path, *FOLDERS[name])
     now, then = ({file.name: file.read_bytes() for file in place.iterdir()} for place in (tmp_path, FOLDER / name))
     assert now == then
+
+
+WRITTEN_BY_AN_OLDER_CHOICE = {"trees"}
+"""Their layout is one that `fit` does not choose any more, so they are loaded, but not written again."""
+
+
+@pytest.mark.skipif(arithmetic() != ARITHMETIC, reason="exponentials and BLAS have other last bits here")
+def test_golden_files_are_written_again_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, model in models().items():
+        if kind in WRITTEN_BY_AN_OLDER_CHOICE:
+            continue
+        recorded = FOLDER / f"format-{archive.FORMAT}-{kind}.safetensors"
+        written_by = archive.Archive(recorded, verify=True).about["version"]
+        monkeypatch.setattr("hammemo.files.contents.version", lambda _, known=written_by: known)
+        save(model, tmp_path / "written")
+        assert (tmp_path / "written").read_bytes() == recorded.read_bytes(), kind
 
 
 def test_all_golden_files_have_the_one_format() -> None:

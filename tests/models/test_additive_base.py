@@ -110,7 +110,7 @@ def test_contributions_by_leaf_are_those_of_every_site(seed: int, monkeypatch: p
 def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from hammemo.models.editing import take_state
+    from hammemo.edits.editing import take_state
 
     state = MODEL.state
     other: Any = MemoryClassifier(random_state=0).fit(X[["a", "b"]], Y).state.cells

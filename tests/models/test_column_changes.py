@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from hammemo import MemoryClassifier, Rolling, load, save
+from hammemo.edits.editing import edit, take_state
+from hammemo.edits.refit import with_choice
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError, NotStoredError
-from hammemo.models.editing import edit, take_state
-from hammemo.models.refit import with_choice
 from hammemo.tokens.column_evidence import CONTENTS, Evidence, converted, unpacked_types
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting

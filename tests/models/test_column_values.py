@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Hashed
-from hammemo.models.column_values import column_values
+from hammemo.tasks.labels.column_values import column_values
 
 rows_of_names = st.lists(st.tuples(*[st.sampled_from("abc")] * 2, st.sampled_from("xyz")), min_size=1, max_size=30)
 PAIR = PositionalHamming() + SiteKernel([(0, 1)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.ranker import LabelMask
-from hammemo.models.masking import ListedLabels, columns_of
+from hammemo.tasks.labels.masking import ListedLabels, columns_of
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from hammemo.votes import Mixture
 from mixture_kernels import KERNELS, H

@@ -14,8 +14,8 @@ from hammemo.cli.app import app
 from hammemo.cli.console import UsageError
 from hammemo.cli.model_options import part_of
 from hammemo.kernels import Suffixes
-from hammemo.models.names import AUTO, KERNELS, NAMES, VOTES, Names
 from hammemo.planning import plan
+from hammemo.tasks.labels.names import AUTO, KERNELS, NAMES, VOTES, Names
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Malformed
 from hammemo_server.edits.settings import Settings

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from hammemo import MemoryClassifier, _native, load, save
+from hammemo.edits.editing import read_rows
 from hammemo.kernels.cells import TreeCells, codes
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.kernels.cells.forest import copies_in_bag, out_of_bag
@@ -25,7 +26,6 @@ from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.table import holds_trees, table_of_trees
-from hammemo.models.editing import read_rows
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of

@@ -11,8 +11,8 @@ import pytest
 from hammemo import LayoutError, MemoryClassifier
 from hammemo.kernels import AutoSites, PositionalHamming
 from hammemo.memories import Exact
-from hammemo.models import size_warning
-from hammemo.models.choose import FIRST_BATCH
+from hammemo.tasks.labels import size_warning
+from hammemo.tasks.labels.choose import FIRST_BATCH
 from hammemo.votes import LogLinear
 
 

@@ -22,7 +22,7 @@ from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, N
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.cells import error_sizes, number_trees
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
-from hammemo.models.number_state import NumberRows
+from hammemo.tasks.numbers.sums import NumberRows
 from hammemo.votes import number_answers
 from twins import trees as plain_trees
 

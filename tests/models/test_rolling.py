@@ -14,8 +14,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 
 from hammemo import MemoryClassifier, MemoryRegressor, Rolling
+from hammemo.estimators import rolling
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.models import rolling
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory

@@ -13,8 +13,8 @@ from sklearn.feature_selection import SelectFromModel
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Exact
-from hammemo.models import report
-from hammemo.models.site_bits import site_bits
+from hammemo.tasks.labels import report
+from hammemo.tasks.labels.site_bits import site_bits
 from hammemo.votes import LogLinear
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed, Tiered
-from hammemo.models import answering
-from hammemo.models.scorer import Scorer
+from hammemo.tasks.labels import answer as answering
+from hammemo.tasks.labels.scorer import Scorer
 from hammemo.votes import LogLinear
 
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 5, ["no", "no", "yes", "yes"] * 5

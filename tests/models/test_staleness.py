@@ -12,9 +12,9 @@ import pandas
 import pytest
 
 from hammemo import MemoryClassifier, engines, load, save
+from hammemo.estimators.rolling import Rolling
 from hammemo.files import inspect
 from hammemo.files.contents import file_bytes
-from hammemo.models.rolling import Rolling
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hammemo import MemoryClassifier, load, save
+from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_bytes
 from hammemo.files.descriptions import stored_held_out
-from hammemo.models.choose import held_out
-from hammemo.models.editing import take_state
+from hammemo.tasks.labels.choose import held_out
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
+from hammemo.edits import learn, sync
 from hammemo.memories import Exact
-from hammemo.models import learn, sync
 from hammemo.stores import Digests
 from hammemo.stores.digest_store import DigestStore
 from hammemo.stores.kept_rows import KeptRows

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from hammemo import FileError, MemoryClassifier, load, save
+from hammemo.edits.editing import read_rows, take_state
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.table import holds_trees, table_of_trees
-from hammemo.models.editing import read_rows, take_state
 
 if TYPE_CHECKING:
     from pathlib import Path

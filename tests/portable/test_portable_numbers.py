@@ -17,7 +17,7 @@ from hammemo import MemoryRegressor
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.models.number_predictor import NumberPredictor
+    from hammemo.estimators.number_predictor import NumberPredictor
 
 LEVELS = [0.1, 0.5, 0.95]
 

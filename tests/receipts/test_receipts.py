@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography")
 
 from hammemo import MemoryClassifier, NotStoredError
-from hammemo.models.digests import PARTS
+from hammemo.edits.digests import PARTS
 from hammemo.receipts import (
     Keys,
     NamedKey,

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier
+from hammemo.edits.editing import take_state
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.models.editing import take_state
 from hammemo.receipts import check_documents, check_rows
 from hammemo.receipts.verifying import Check, Result
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from hammemo import NO_TOKEN, LayoutError, MemoryClassifier, NotStoredError, Rolling, load, save
+from hammemo.edits.editing import take_state
 from hammemo.files.archive import FileError
 from hammemo.files.contents import file_bytes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
-from hammemo.models.editing import take_state
 from hammemo.stores import Digests
 from hammemo.stores.digest_store import DigestCounts, Digester, DigestStore
 from hammemo.stores.kept_rows import KeptRows

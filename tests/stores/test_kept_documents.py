@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save, windows
 from hammemo._arrays.checked import StoredArrays
+from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_pieces
 from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed
-from hammemo.models.editing import take_state
 from hammemo.stores import Digests
 from hammemo.stores import documents as documents_module
 from hammemo.stores.documents import NO_CASE, PIECE, DocumentCutter, Way

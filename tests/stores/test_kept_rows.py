@@ -423,7 +423,7 @@ def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> 
 @pytest.mark.parametrize("seed", range(6))
 def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hammemo.stores.kept_rows.MOST_ROWS", 600)
-    monkeypatch.setattr("hammemo.models.choose.CHOICE_ROWS", 400)
+    monkeypatch.setattr("hammemo.tasks.labels.choose.CHOICE_ROWS", 400)
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (1500, 6))
     y, gone, X = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2, X.astype(str)
@@ -456,7 +456,7 @@ def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(keep: 
 
 
 def test_refit_to_sorted_rows_in_batches_reserves_what_fit_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hammemo.models import choose
+    from hammemo.tasks.labels import choose
 
     monkeypatch.setattr(choose, "CHOICE_ROWS", 50)
     rng = np.random.default_rng(4)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hammemo import FileError, MemoryClassifier, save
+from hammemo.edits.editing import take_state
 from hammemo.memories import NotStoredError
-from hammemo.models.editing import take_state
 from hammemo.stores.kept import EVERYTHING, Kept, ModelStore
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.distinct import example_words

@@ -1,4 +1,7 @@
-"""Golden answers: 30 models of every kind, made of fixed inputs, whose answers must stay the same to the bit.
+"""Golden models of every kind, made of fixed inputs: their answers and states must stay the same to the bit.
+
+A recipe makes a classifier or a regressor by a history of edits. Of its model, these are recorded: the answers to
+some queries, the digest of each part, and what digests leave out, such as its position.
 
 ``python tests/support/golden_answers.py`` records them again in ``tests/models/golden_answers.json``. Do so only in a
 commit that is meant to change what is learnt, never for a change of structure.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hammemo import MeMoClassifier, MemoryClassifier, Rolling, engines, load, save
+from hammemo import MeMoClassifier, MemoryClassifier, MemoryRegressor, Rolling, engines, load, save
 from hammemo.kernels import Bag, PositionalHamming, Recent, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import LogLinear, Mixture
@@ -51,7 +55,9 @@ def frame() -> pd.DataFrame:
     table.loc[number % 19 == 5, "plan"] = None
     risk = mixed + other * (table["plan"] == "pro") + 0.2 * (number % 5 == 0)
     return table.assign(
-        stays=np.where(risk > 0.7, "no", "yes"), group=np.array(["a", "b", "c"])[np.minimum(risk * 1.9, 2).astype(int)]
+        stays=np.where(risk > 0.7, "no", "yes"),
+        group=np.array(["a", "b", "c"])[np.minimum(risk * 1.9, 2).astype(int)],
+        cost=np.round(40 * risk + 15 * (table["region"] == "east") - 3 * (number % 4), 2),
     )
 
 
@@ -64,8 +70,8 @@ def documents() -> list[list[str]]:
     return [[f"i{(v * 7 + k * (2 + v % 3)) % 23}" for k in range(3 + v % 6)] for v in range(90)]
 
 
-def table(columns: list[str]) -> tuple[pd.DataFrame, Any]:
-    return frame()[columns], labels()
+def table(columns: list[str], target: str = "stays") -> tuple[pd.DataFrame, Any]:
+    return frame()[columns], frame()[target].to_numpy()
 
 
 def names() -> list[list[str]]:
@@ -82,8 +88,8 @@ def _fit(model: MemoryClassifier, columns: list[str], **settings: Any) -> Memory
     return model.fit(X, y, **settings)
 
 
-def _edited(model: MemoryClassifier, columns: list[str], *, refit: bool) -> MemoryClassifier:
-    X, y = table(columns)
+def _edited(model: Any, columns: list[str], *, refit: bool, target: str = "stays") -> Any:
+    X, y = table(columns, target)
     model.fit(X[:120], y[:120]).partial_fit(X[120:], y[120:]).forget(X[10:40], y[10:40])
     return model.refit() if refit else model
 
@@ -94,20 +100,22 @@ def _merged(columns: list[str]) -> MemoryClassifier:
     return (first + first.empty_like().partial_fit(X[100:], y[100:])).refit()
 
 
-def _engines(columns: list[str], ending: str) -> MemoryClassifier:
+def _engines(columns: list[str], ending: str, model: Any = None, target: str = "stays") -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"table.{ending}")
-        X, y = table(columns)
-        whole = X.assign(stays=y)
-        whole.to_parquet(path) if ending == "parquet" else whole.to_csv(path, index=False)
-        return engines.fit_table(MemoryClassifier(), path, "stays")
+        whole = frame()[[*columns, target]]
+        if ending == "parquet":
+            whole.to_parquet(path)
+        else:
+            whole.to_csv(path, index=False)
+        return engines.fit_table(MemoryClassifier() if model is None else model, path, target)
 
 
-def _through_a_file(model: MemoryClassifier, **settings: Any) -> MemoryClassifier:
+def _through_a_file(model: Any, **settings: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         save(model, Path(folder, "model"), **settings)
-        loaded: MemoryClassifier = load(Path(folder, "model"))
-        loaded.predict(names()[:1])
+        loaded = load(Path(folder, "model"))
+        loaded.predict(_asked(loaded)[:1])
         return loaded
 
 
@@ -158,6 +166,155 @@ RECIPES: dict[str, Callable[[], Any]] = {
 """How each model is made."""
 
 
+def _pieces(model: Any, columns: list[str], target: str, *, size: int) -> Any:
+    """Return a model that has learned the table in pieces, so that it chooses again whenever its rows double."""
+    X, y = table(columns, target)
+    for start in range(0, N_ROWS, size):
+        model.partial_fit(X[start : start + size], y[start : start + size])
+    return model
+
+
+def _changed_kinds(model: Any, target: str, *, refit: bool) -> Any:
+    """Return a model whose columns turn from nothing, and from whole numbers, to fractions and dates."""
+    X, y = table(["amount", "since", "visits", "plan"], target)
+    first = X[:20].astype(object)
+    first[["amount", "since"]] = None
+    model.partial_fit(first, y[:20])
+    model.partial_fit(X[20:], y[20:])
+    return model.refit() if refit else model
+
+
+def _merged_kinds(make: Callable[[], Any], target: str) -> Any:
+    """Return the sum of a model that has seen whole numbers and of one that has seen fractions."""
+    X, y = table(["visits", "plan"], target)
+    whole = make().fit(X[:80].to_numpy(object).tolist(), y[:80])
+    halves = X[80:].assign(visits=X["visits"][80:] / 2)
+    return whole + make().fit(halves.to_numpy(object).tolist(), y[80:])
+
+
+def _with_a_layout(make: Callable[[], Any], target: str) -> Any:
+    """Return a model of a given layout that has learned and forgotten rows."""
+    X, y = table(EVERYTHING, target)
+    model = make().fit(X[:100], y[:100]).empty_like()
+    return model.partial_fit(X[60:], y[60:]).forget(X[70:90], y[70:90])
+
+
+def _of_two(make: Callable[[], Any], target: str, *, alike: bool) -> tuple[Any, Any]:
+    """Return two models of the two parts of the table, of the same layout or not."""
+    X, y = table(EVERYTHING, target)
+    first = make().fit(X[:100], y[:100])
+    second = first.empty_like().partial_fit(X[100:], y[100:]) if alike else make().fit(X[100:], y[100:])
+    return first, second
+
+
+def _unmerged(make: Callable[[], Any], target: str, *, alike: bool) -> Any:
+    first, second = _of_two(make, target, alike=alike)
+    return first.merge(second).unmerge(second)
+
+
+def _singles(make: Callable[[], Any], target: str) -> Any:
+    """Return a model that has learned and forgotten rows one by one."""
+    X, y = table([*NAMES, *NUMBERS], target)
+    rows, targets = X.to_numpy(object).tolist(), y.tolist()
+    model = make().fit(rows[:120], targets[:120])
+    for row, own in zip(rows[120:140], targets[120:140], strict=True):
+        model.learn_one(row, own)
+    for row, own in zip(rows[:15], targets[:15], strict=True):
+        model.forget_one(row, own)
+    return model
+
+
+def _applied(make: Callable[[], Any], target: str, *, everything: bool) -> Any:
+    """Return a model after one edit that forgets and learns, with a position."""
+    X, y = table(EVERYTHING, target)
+    model = make().fit(X[:120], y[:120])
+    gone: Any = "everything" if everything else (X[:30], y[:30])
+    return model.apply(learn=(X[120:], y[120:]), forget=gone, position="0/16B")
+
+
+def _emptied(make: Callable[[], Any], target: str, *, refit: bool) -> Any:
+    X, y = table(EVERYTHING, target)
+    model = make().fit(X, y).forget(X, y)
+    return model.refit() if refit else model
+
+
+def _synced(make: Callable[[], Any], target: str, *, refit: bool) -> Any:
+    X, y = table(EVERYTHING, target)
+    model = make().fit(X[:120], y[:120])
+    model.sync(X[30:], y[30:], position="17", refit=refit)
+    return model
+
+
+def _refit_to_rows(make: Callable[[], Any], target: str) -> Any:
+    X, y = table(EVERYTHING, target)
+    return make().fit(X, y).forget(X[:20], y[:20]).refit(rows=[(X[20:90], y[20:90]), (X[90:], y[90:])])
+
+
+def _empty_copy(make: Callable[[], Any], target: str) -> Any:
+    """Return the empty copy of a model that followed a table up to a position."""
+    X, y = table(EVERYTHING, target)
+    return make().fit(X, y).apply(learn=(X[:5], y[:5]), position="0/17", choose=False).empty_like()
+
+
+def _weighed(make: Callable[[], Any], target: str) -> Any:
+    X, y = table(EVERYTHING, target)
+    return make().fit(X, y).forget(X[:40], y[:40]).refit("weights")
+
+
+def _histories(name: str, make: Callable[..., Any], target: str) -> dict[str, Callable[[], Any]]:
+    """Return the recipes of all edits, which are the same for labels and for numbers."""
+
+    def merged(*, alike: bool) -> Any:
+        first, second = _of_two(make, target, alike=alike)
+        return first + second
+
+    recipes: dict[str, Callable[[], Any]] = {
+        "fitted": lambda: make().fit(*table(EVERYTHING, target)),
+        "fitted to names": lambda: make().fit(*table(NAMES, target)),
+        "fitted with weights": lambda: make().fit(*table(EVERYTHING, target), sample_weight=WEIGHTS),
+        "forgotten": lambda: _edited(make(), EVERYTHING, refit=False, target=target),
+        "refitted": lambda: _edited(make(), EVERYTHING, refit=True, target=target),
+        "refitted weights": lambda: _weighed(make, target),
+        "refitted, a layout": lambda: _with_a_layout(make, target).refit(),
+        "refitted weights, a layout": lambda: _with_a_layout(make, target).refit("weights"),
+        "refitted to rows": lambda: _refit_to_rows(make, target),
+        "refitted to rows, none kept": lambda: _refit_to_rows(lambda: make(keep=False), target),
+        "a sample, forgotten": lambda: _edited(make(keep=60), EVERYTHING, refit=False, target=target),
+        "a sample, refitted": lambda: _edited(make(keep=60), EVERYTHING, refit=True, target=target),
+        "none kept": lambda: _edited(make(keep=False), EVERYTHING, refit=False, target=target),
+        "a layout": lambda: _with_a_layout(make, target),
+        "pieces": lambda: _pieces(make(), EVERYTHING, target, size=30),
+        "pieces of names": lambda: _pieces(make(), NAMES, target, size=9),
+        "single rows": lambda: _singles(make, target),
+        "single rows, refitted": lambda: _singles(make, target).refit(),
+        "other kinds": lambda: _changed_kinds(make(), target, refit=False),
+        "other kinds, refitted": lambda: _changed_kinds(make(), target, refit=True),
+        "merged": lambda: merged(alike=True),
+        "merged, other layouts": lambda: merged(alike=False),
+        "merged, other layouts, refitted": lambda: merged(alike=False).refit(),
+        "merged, other kinds": lambda: _merged_kinds(make, target),
+        "unmerged": lambda: _unmerged(make, target, alike=True),
+        "unmerged, other layouts": lambda: _unmerged(make, target, alike=False),
+        "applied": lambda: _applied(make, target, everything=False),
+        "applied to nothing": lambda: _applied(make, target, everything=True),
+        "all forgotten": lambda: _emptied(make, target, refit=False),
+        "all forgotten, refitted": lambda: _emptied(make, target, refit=True),
+        "an empty copy": lambda: _empty_copy(make, target),
+        "synced": lambda: _synced(make, target, refit=False),
+        "synced, refitted": lambda: _synced(make, target, refit=True),
+        "through a file": lambda: _through_a_file(make().fit(*table(EVERYTHING, target))),
+        "rolling": lambda: Rolling(make(), last=50).fit(*table(EVERYTHING, target)),
+    }
+    return {f"{name}, {history}": recipe for history, recipe in recipes.items()}
+
+
+RECIPES |= _histories("labels", MemoryClassifier, "stays")
+RECIPES |= _histories("digests", lambda keep="rows+digests": MemoryClassifier(keep=keep), "group")
+RECIPES |= _histories("numbers", MemoryRegressor, "cost")
+RECIPES["numbers, engines, CSV"] = lambda: _engines([*NAMES, *NUMBERS], "csv", MemoryRegressor(), "cost")
+RECIPES["numbers, engines, sample"] = lambda: _engines(EVERYTHING, "parquet", MemoryRegressor(keep=60), "cost")
+
+
 def arithmetic() -> str:
     """Return the last bits of exponentials, logarithms and products here: they depend on the processor."""
     grid = np.linspace(0.1, 9, 999)
@@ -166,17 +323,77 @@ def arithmetic() -> str:
 
 
 def answers(model: Any) -> list[str]:
-    """Return the bits of what a model says of the first queries, a number for each query and label."""
-    if hasattr(model, "feature_names_in_"):
-        asked: Any = frame()[list(model.feature_names_in_)][:N_ASKED]
-    elif model.n_features_in_ == len(NAMES):
-        asked = names()[:N_ASKED]
+    """Return the bits of what a model says of the first queries: a number for each query and label, or quantile."""
+    asked = _asked(model)
+    if hasattr(model, "predict_interval"):
+        if not _state(model).n_examples:
+            return []
+        said = np.column_stack([model.predict(asked), model.predict_interval(asked)])
+    elif hasattr(model, "predict_proba"):
+        if not len(model.classes_):
+            return []
+        said = model.predict_proba(asked)
     else:
-        asked = [one[-5:-1] for one in documents() if len(one) > 4][:N_ASKED]
-    said = model.predict_proba(asked) if hasattr(model, "predict_proba") else model.decision_function(asked)
+        said = model.decision_function(asked)
     return [value.hex() for value in np.ravel(said)[::STEP].tolist()]
 
 
+def compiled_answers(model: Any) -> list[str]:
+    """Return the same of the compiled form of a regressor."""
+    state = _state(model)
+    if not hasattr(model, "predict_interval") or not state.n_examples:
+        return []
+    asked = _asked(model).to_numpy(object).tolist()
+    predictor = model.compile()
+    said = np.column_stack([predictor.predict(asked), predictor.predict_interval(asked)])
+    return [value.hex() for value in np.ravel(said)[::STEP].tolist()]
+
+
+def facts(model: Any) -> dict[str, Any]:
+    """Return what a model is beside its answers: the digest of each part, and what is in no digest."""
+    state = _state(model)
+    fitted = getattr(model, "estimator_", model)
+    return {
+        "digests": {part: digest[:16] for part, digest in fitted.digest(parts=True).items()},
+        "stale": state.stale,
+        "pinned": state.pinned,
+        "refitted": sorted(state.refitted),
+        "position": state.position,
+        "chosen_at": state.chosen_at,
+        "kinds": state.columns.letters,
+        "learned": None if state.columns.learnt is None else repr(state.columns.learnt),
+        "version": getattr(fitted, "version_", None),
+    }
+
+
+def _state(model: Any) -> Any:
+    return getattr(model, "estimator_", model).state
+
+
+def _asked(model: Any) -> Any:
+    """Return queries for a model."""
+    if hasattr(model, "feature_names_in_"):
+        return frame()[list(model.feature_names_in_)][:N_ASKED]
+    n_columns = model.n_features_in_
+    if n_columns == len(NAMES):
+        return names()[:N_ASKED]
+    if n_columns in (2, 5):
+        columns = ["visits", "plan"] if n_columns == 2 else [*NAMES, *NUMBERS]
+        return frame()[columns][:N_ASKED].to_numpy(object).tolist()
+    return [one[-5:-1] for one in documents() if len(one) > 4][:N_ASKED]
+
+
+def record(name: str) -> dict[str, Any]:
+    """Return all that is recorded of one recipe."""
+    model = RECIPES[name]()
+    found: dict[str, Any] = {"answers": answers(model), "facts": facts(model)}
+    compiled = compiled_answers(model) if hasattr(model, "feature_names_in_") else []
+    if compiled and compiled != found["answers"]:
+        found["compiled"] = compiled
+    return found
+
+
 if __name__ == "__main__":
-    found = {name: answers(make()) for name, make in RECIPES.items()}
-    RECORDED.write_text(json.dumps({"arithmetic": arithmetic(), "answers": found}, indent=1) + "\n", "utf-8")
+    warnings.simplefilter("ignore")
+    models = {name: record(name) for name in RECIPES}
+    RECORDED.write_text(json.dumps({"arithmetic": arithmetic(), "models": models}, indent=1) + "\n", "utf-8")

@@ -11,8 +11,8 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from file_catalogue import KERNELS, NUMBER_LABELS, NUMBERS, X, Y, queries_for
-from hammemo import MemoryClassifier, Predictor, editing, load, save
+from file_catalogue import KERNELS, NUMBER_LABELS, NUMBER_QUERIES, NUMBERS, X, Y, queries_for
+from hammemo import MemoryClassifier, MemoryRegressor, Predictor, editing, load, save
 from hammemo.files.archive import FORMAT
 from hammemo.kernels import Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
@@ -28,10 +28,26 @@ FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
 
 
+NUMBER_TARGETS = [size * 1.5 + (other - 3) ** 2 - 4 * (name == "a") for name, size, other in NUMBERS]
 VISITS = [["a", "b"], ["a", "b", "ß", "b"], ["", "a"]]
 
 
-def models() -> dict[str, MemoryClassifier | Predictor]:
+def regressors() -> dict[str, MemoryRegressor]:
+    """Return the models of numbers whose files are kept."""
+    fitted = MemoryRegressor().fit(NUMBERS, NUMBER_TARGETS)
+    edited = fitted.snapshot().apply(
+        learn=(NUMBERS[:3], [1.0, 2.0, 3.5]), forget=(NUMBERS[10:20], NUMBER_TARGETS[10:20]), position="0/16B"
+    )
+    return {
+        "numbers": fitted,
+        "numbers-edited": edited,
+        "numbers-sampled": MemoryRegressor(keep=30, random_state=7).fit(NUMBERS, NUMBER_TARGETS),
+        "numbers-without-rows": MemoryRegressor(keep=False, missing="empty").fit(NUMBERS, NUMBER_TARGETS),
+        "numbers-layout": fitted.empty_like().partial_fit(NUMBERS[:40], NUMBER_TARGETS[:40]),
+    }
+
+
+def models() -> dict[str, Any]:
     """Return the models whose files are kept."""
     auto = MemoryClassifier(numeric="none").fit([*X] * 10, [*Y] * 10)
     stream = MemoryClassifier(None, Exact(), "sum").fit_stream(VISITS, X.shape[1], short="pad", pad="x")
@@ -58,11 +74,15 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
         "tiered-predictor": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y).compile(),
         "sparse-predictor": MemoryClassifier(None, memory=Exact(), vote="sum").fit(X, Y).compile(),
         "fused-predictor": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y).compile(),
+        **regressors(),
     }
 
 
 def facts(model: Any) -> dict[str, Any]:
-    """Return what must stay: the answers and, of a classifier, the state."""
+    """Return what must stay: the answers and, of a model that can be edited, the state."""
+    if isinstance(model, MemoryRegressor):
+        said = [model.predict(NUMBER_QUERIES), model.predict_interval(NUMBER_QUERIES).ravel()]
+        return {"predictions": [[float(value).hex() for value in part] for part in said], "state": model.digest()}
     asked = queries_for(model)
     answers = {"predictions": model.predict(asked).tolist(), "top": model.top_k(asked, 2).tolist()}
     if isinstance(model, Predictor):

@@ -13,7 +13,7 @@ from hammemo.tokens.contexts import Examples
 from hammemo_server.edits.operations import Edit, ExampleRows
 
 if TYPE_CHECKING:
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.estimators.classifiers import MemoryClassifier
 
 COLUMNS = 4
 SETTINGS: dict[str, Any] = {"columns": COLUMNS, "vote": "sum"}

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 import numpy as np
 
 from hammemo.cli.console import progress_bar
+from hammemo.edits.editing import known_state, take_state
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import NotStoredError
-from hammemo.models.automatic import chooses_sites, resolved_vote, stream_kernel
-from hammemo.models.editing import known_state, take_state
-from hammemo.models.names import is_auto
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
+from hammemo.tasks.labels.automatic import chooses_sites, resolved_vote, stream_kernel
+from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.learners import Learner
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads 
 from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
+    from hammemo.estimators.learners import Learner
     from hammemo.evaluation.measures import Evaluation, NumberEvaluation
     from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
-    from hammemo.models.learners import Learner
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
 _FOLDS: Final = 5

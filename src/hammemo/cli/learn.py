@@ -25,8 +25,8 @@ from hammemo.sources.formats import STANDARD_INPUT, format_of
 if TYPE_CHECKING:
     from hammemo.cli.batches import Reading
     from hammemo.engines import GroupReport
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.learners import Learner
     from hammemo.sources.schemas import Schema, TableSchema
 
 

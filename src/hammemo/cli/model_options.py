@@ -11,9 +11,9 @@ from hammemo.cli.input_options import refuse
 from hammemo.cli.options import read_key, setting, switch
 
 if TYPE_CHECKING:
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.regressor import MemoryRegressor
     from hammemo.sources.schemas import Schema
 
 _KERNELS = "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +."
@@ -57,7 +57,7 @@ class ModelOptions:
     def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
         """Return the model that is to learn, and the one whose layout it uses, if there is one."""
         from hammemo.cli.models import open_model
-        from hammemo.models.classifiers import MemoryClassifier
+        from hammemo.estimators.classifiers import MemoryClassifier
 
         if getattr(schema, "is_target", False):
             return self._regressor(), None
@@ -93,7 +93,7 @@ class ModelOptions:
 
     def _regressor(self) -> MemoryRegressor:
         """Return a model that predicts numbers."""
-        from hammemo.models.regressor import MemoryRegressor
+        from hammemo.estimators.regressor import MemoryRegressor
 
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("keep", "seed")}
         changed = {name.replace("_", "-"): value for name, value in given.items() if value != getattr(type(self), name)}
@@ -112,7 +112,7 @@ def part_of(kind: str, text: str) -> Any:
     >>> part_of("kernel", "suffixes:4"), part_of("kernel", "positional+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
     """
-    from hammemo.models.names import NAMES, is_auto
+    from hammemo.tasks.labels.names import NAMES, is_auto
 
     try:
         return text if is_auto(text) else NAMES[kind].made(text)

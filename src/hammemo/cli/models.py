@@ -11,14 +11,14 @@ import numpy as np
 import typer
 
 from hammemo.cli.console import NAME_A_MODEL
+from hammemo.edits.editing import mute_forgetting_warning, name_columns
+from hammemo.estimators.learners import Learner
+from hammemo.estimators.predictor import Predictor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.archive import FileError
 from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.models.editing import mute_forgetting_warning, name_columns
-from hammemo.models.learners import Learner
-from hammemo.models.predictor import Predictor
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
 from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema, schema_from_notes
 from hammemo.tokens.columns import ColumnKind

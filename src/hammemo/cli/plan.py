@@ -106,7 +106,7 @@ def fit_options(planned: Plan, kernel: str = "positional") -> str:
     >>> fit_options(plan(X, X[:, 1], budget="1 MiB"))
     '--kernel positional --memory exact --vote sum'
     """
-    from hammemo.models.names import MEMORIES
+    from hammemo.tasks.labels.names import MEMORIES
 
     memory: Any = planned.estimator.memory
     name = MEMORIES.name_of(memory)

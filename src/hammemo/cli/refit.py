@@ -15,7 +15,7 @@ from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads ann
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
 
 
 _ASKED_ROWS: Final = 1000
@@ -47,7 +47,7 @@ def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
     Return, as facts and as a sentence, what became of the weights: "changed", "unchanged", or "none" where the vote has
     none; and the share of labels that changed on the last kept rows, unless rows are not kept or columns changed.
     """
-    from hammemo.models.regressor import MemoryRegressor
+    from hammemo.estimators.regressor import MemoryRegressor
 
     check_can_refit(learner, path)
     kept = counted(len(learner.state.kept or ()), "kept example")
@@ -76,7 +76,7 @@ def _fitted_to(kept: str, *, is_same: bool) -> tuple[dict[str, Any], str]:
 
 def check_can_refit(learner: Learner, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
-    from hammemo.models.regressor import MemoryRegressor
+    from hammemo.estimators.regressor import MemoryRegressor
 
     if learner.state.kept is not None:
         return

@@ -14,8 +14,8 @@ from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
-    from hammemo.models.learners import Learner
-    from hammemo.models.sync import Synced
+    from hammemo.edits.sync import Synced
+    from hammemo.estimators.learners import Learner
     from hammemo.sources.databases import RowSource
     from hammemo.sources.schemas import TableSchema
 

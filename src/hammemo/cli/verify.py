@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hammemo.cli.models import OpenModel
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo.receipts.receipt import SignedReceipt
 
 _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and fits again"

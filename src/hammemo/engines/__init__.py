@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.base import clone
 
+from hammemo.edits.editing import edit
 from hammemo.engines.jobs import GroupObserver, GroupReport, Job, described
 from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.tables import Front, fit_rows
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Hashed
-from hammemo.models.editing import edit
-from hammemo.models.names import is_auto
-from hammemo.models.regressor import MemoryRegressor
-from hammemo.models.size_warning import warn_if_large
-from hammemo.models.streams import with_counted_stream
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
 from hammemo.sources.schemas import TableSchema
 from hammemo.sources.tables import open_table
+from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.size_warning import warn_if_large
+from hammemo.tasks.labels.streams import with_counted_stream
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from hammemo.engines.adding import Spread
     from hammemo.engines.jobs import GroupJob, GroupObserver, Groups, Shards
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.documents import Source
     from hammemo.sources.listing import Shard
     from hammemo.sources.tables import TableFiles

@@ -31,16 +31,16 @@ from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
+from hammemo.edits.editing import edit
 from hammemo.engines.jobs import GroupJob, GroupObserver, GroupTally, described, open_checkpoint, prefixed, with_prefix
-from hammemo.models.classifiers import MemoryClassifier, state_of_layout
-from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
-from hammemo.models.editing import edit
-from hammemo.models.number_state import NumberLayout, NumberMemory, NumberRows, NumberState
-from hammemo.models.numbers import fit_counted
-from hammemo.models.regressor import MemoryRegressor, read_targets
-from hammemo.models.settings import ModelSettings, NumberSettings
+from hammemo.estimators.classifiers import MemoryClassifier, state_of_layout
+from hammemo.estimators.regressor import MemoryRegressor, read_targets
 from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, UNKNOWN, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
+from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
+from hammemo.tasks.labels.settings import ModelSettings, NumberSettings
+from hammemo.tasks.numbers.choose import fit_counted
+from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberRows, NumberState
 from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hammemo._arrays.types import Array
+    from hammemo.edits.state import ModelState
     from hammemo.engines.jobs import Arrays, Checkpoint, GroupReport, Groups, Shards
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
-    from hammemo.models.state import ModelState
     from hammemo.sources.tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
 

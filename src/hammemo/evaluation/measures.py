@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.votes import LogLinear, Mixture
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.evaluation.splits import Material, Split, TableMaterial
-    from hammemo.models.regressor import MemoryRegressor
 
     Told = Callable[[int, int], None] | None
     Peers = Mapping[str, Any] | None

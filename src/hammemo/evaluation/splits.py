@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Ints
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.estimators.classifiers import MemoryClassifier
 
 
 @dataclass(frozen=True, eq=False)

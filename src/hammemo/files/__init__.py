@@ -5,7 +5,7 @@ segments, `segment_files` the segments, `remote` such a folder on object storage
 segments; `editing` changes a file that others change as well, with its `locks`; `origins` remembers which file a model
 came from; `descriptions` writes and checks the JSON in a file; `registry` lists the classes that a file may name;
 `archive` is one safetensors file with its checksum; `atomic` writes any file whole or not at all. Imports
-`hammemo.models` and all below; theory, engines, experiments and the command line may import it.
+`hammemo.estimators` and all below; theory, engines, experiments and the command line may import it.
 """
 
 from hammemo.files.archive import FileError

@@ -17,6 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
+from hammemo.edits.apply import checked_position
+from hammemo.edits.digests import UNSTORED
+from hammemo.edits.editing import take_state
+from hammemo.edits.state import Choices, Layout, ModelState, Part
+from hammemo.estimators.learners import Learner
+from hammemo.estimators.predictor import Predictor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field, plain_fields, present, taken_part
@@ -24,19 +31,12 @@ from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame, empty_arrays
-from hammemo.models.apply import checked_position
-from hammemo.models.choose import held_out
-from hammemo.models.digests import UNSTORED
-from hammemo.models.editing import take_state
-from hammemo.models.learners import Learner
-from hammemo.models.number_state import NumberLayout, NumberMemory, NumberState, NumberVote
-from hammemo.models.predictor import Predictor
-from hammemo.models.regressor import MemoryRegressor
-from hammemo.models.state import Choices, Layout, ModelState, Part
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept import EVERYTHING, ModelStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
+from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberState, NumberVote
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hammemo._arrays.types import Array
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.estimators.classifiers import MemoryClassifier
 
 Savable: TypeAlias = Learner | Predictor
 Notes: TypeAlias = "Mapping[str, str] | None"

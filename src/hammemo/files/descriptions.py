@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo.edits.digests import UNSTORED, sorted_pairs
 from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
@@ -27,7 +28,6 @@ from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, given_codes
 from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
-from hammemo.models.digests import UNSTORED, sorted_pairs
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
 from hammemo.votes.choosing import HeldOut

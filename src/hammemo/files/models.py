@@ -33,6 +33,9 @@ from weakref import WeakKeyDictionary
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.predictor import Predictor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, MissingFileError, refusing, stated_checksum
 from hammemo.files.atomic import delete_leftovers, write_file
@@ -43,9 +46,6 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.registry import Registry
 from hammemo.files.segment_files import cached
 from hammemo.memories.exact import InSegments, SignedSum
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.predictor import Predictor
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:

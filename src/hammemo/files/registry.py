@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.archive import FileError
 from hammemo.kernels import (
     AutoSites,
@@ -35,8 +37,6 @@ from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.stores.digest_store import Digests
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 

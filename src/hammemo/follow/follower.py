@@ -29,8 +29,8 @@ with needed("To follow a table: pip install 'hammemo[follow]'"):
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hammemo.edits.sync import Synced
     from hammemo.follow.served import Target
-    from hammemo.models.sync import Synced
 
     Tell = Callable[[str, dict[str, Any]], None]
 

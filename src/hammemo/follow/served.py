@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from hammemo.edits.sync import Synced
+    from hammemo.estimators.learners import Learner
     from hammemo.follow.values import Followed, Frame, Rows
-    from hammemo.models.learners import Learner
-    from hammemo.models.sync import Synced
 
 _ROWS: Final = 10_000
 """Rows that a server takes in one edit."""

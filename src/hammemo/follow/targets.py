@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.learners import Learner
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.models import load, read_notes, save
 from hammemo.follow.position import FollowError, NeedsCheck, Position
 from hammemo.follow.values import EXAMPLES, Followed, Frame, Rows
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.learners import Learner
-from hammemo.models.regressor import MemoryRegressor
 from hammemo.sources.schemas import TableSchema
 
 if TYPE_CHECKING:
-    from hammemo.models.sync import Synced
+    from hammemo.edits.sync import Synced
     from hammemo.receipts import Keys, ReceiptFile
 
 KEEP: Final = "auto+digests"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Gaussian, Memory
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.gaussian.codes import GIVEN, site_keys
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.settings import ModelSettings
+from hammemo.tasks.labels.settings import ModelSettings
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats

@@ -55,8 +55,8 @@ from hammemo.votes import Sum
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Floats, Ints
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.memories.exact import CountTable
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.vocabulary import Vocabulary
 
 __all__ = [

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.names import KERNELS, VOTES, is_auto
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.planning.predictions import MIN_SPREAD, Predictions, width
 from hammemo.planning.reports import Estimate, Option, Plan, size_text
+from hammemo.tasks.labels.names import KERNELS, VOTES, is_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.estimators.classifiers import MemoryClassifier
 
 
 def width(largest: float) -> int:

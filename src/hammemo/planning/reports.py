@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.memories import Memory
-    from hammemo.models.classifiers import MemoryClassifier
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from threadpoolctl import threadpool_info
 
-from hammemo.models.digests import PARTS, whole_digest
+from hammemo.edits.digests import PARTS, whole_digest
 from hammemo.receipts import strict_json as strict
 from hammemo.receipts.keys import Keys, is_signed
 

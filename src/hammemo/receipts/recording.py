@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.models.digests import part_digests, whole_digest
-from hammemo.models.editing import take_state
-from hammemo.models.state import ModelState
+from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.editing import take_state
+from hammemo.edits.state import ModelState
 from hammemo.receipts.receipt import Receipt, SignedReceipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
@@ -19,7 +19,7 @@ from hammemo.receipts.strict_json import now as time_now
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo.receipts.keys import Keys
 
 

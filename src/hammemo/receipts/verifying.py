@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sklearn.base import clone
 
+from hammemo.edits.digests import part_digests
+from hammemo.edits.editing import take_state
+from hammemo.edits.sync import compared
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Gaussian
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.digests import part_digests
-from hammemo.models.editing import take_state
-from hammemo.models.regressor import MemoryRegressor
-from hammemo.models.streams import known_cutting
-from hammemo.models.sync import compared
 from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
+from hammemo.tasks.labels.streams import known_cutting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
 
 AnyModel = TypeVar("AnyModel", MemoryClassifier, MemoryRegressor)
 

@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator
 from contract_checks.batches import Batch, table
 from contract_checks.promises import require, require_equal
 from contract_checks.subject import require_same_bytes
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.files import inspect, load, save
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Memory
-from hammemo.models.classifiers import MemoryClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer 
 
 if TYPE_CHECKING:
     from hammemo.client import Acknowledgement, Client
-    from hammemo.models.sync import Synced
+    from hammemo.edits.sync import Synced
 
 Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
@@ -159,8 +159,8 @@ def _applied(
 
 def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> tuple[bool, Any, Any]:
     """Return whether a table is equal to the model that a server has now, and what is to be learnt and forgotten."""
+    from hammemo.edits.editing import name_columns
     from hammemo.files.models import load
-    from hammemo.models.editing import name_columns
     from hammemo.tokens.columns import ColumnKind
 
     with TemporaryDirectory() as folder:

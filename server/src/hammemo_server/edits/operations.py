@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from hammemo.models.apply import checked_position
+from hammemo.edits.apply import checked_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo_server.edits.operations import Content, LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
 from hammemo_server.edits.settings import sketch_rows
@@ -23,7 +23,7 @@ from hammemo_server.edits.settings import sketch_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
 
 

@@ -23,21 +23,21 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo.edits.editing import edit, take_state
+from hammemo.edits.learn import chosen_if_doubled, has_doubled
+from hammemo.edits.refit import with_choice
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.models import numbers
-from hammemo.models.editing import edit, take_state
-from hammemo.models.learn import chosen_if_doubled, has_doubled
-from hammemo.models.number_state import NumberMemory
-from hammemo.models.refit import with_choice
-from hammemo.models.regressor import MemoryRegressor
-from hammemo.models.weigh import with_weights
+from hammemo.tasks.labels.weigh import with_weights
+from hammemo.tasks.numbers import choose as numbers
+from hammemo.tasks.numbers.sums import NumberMemory
 from hammemo_server.edits.operations import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.learners import Learner
     from hammemo.votes import Vote
 
 MAX_BYTES: Final = 2**28

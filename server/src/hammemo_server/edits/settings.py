@@ -36,18 +36,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from hammemo._versions import cached_property
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
-from hammemo.models.automatic import resolved_memory
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.names import KERNELS, NAMES, is_auto
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.tasks.labels.automatic import resolved_memory
+from hammemo.tasks.labels.names import KERNELS, NAMES, is_auto
 from hammemo.tokens.cutting import Cutting
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
 
 _KNOWN: Final = (

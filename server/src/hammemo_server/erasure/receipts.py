@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Cipher, Vault
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo_server.edits.operations import Malformed, Token, TooLarge
 from hammemo_server.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.estimators.learners import Learner
     from hammemo.explain.explanations import Explanation
-    from hammemo.models.learners import Learner
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo_server.edits.limits import Limits
     from hammemo_server.http.bodies import Question, RankedQuestion, TopKQuestion

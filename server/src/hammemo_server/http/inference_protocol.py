@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
-from hammemo.models.classifiers import MemoryClassifier
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.tokens.columns import ColumnKind
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation

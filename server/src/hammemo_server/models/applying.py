@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hammemo._versions import cached_property
+from hammemo.edits.editing import mute_forgetting_warning, take_state
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories.errors import NotStoredError
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.editing import mute_forgetting_warning, take_state
-from hammemo.models.regressor import MemoryRegressor
-from hammemo.models.weigh import with_fitted_weights
+from hammemo.tasks.labels.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
 from hammemo_server.edits.refits import chooses_at_refit, packed, packed_choice, take, take_choice
@@ -36,7 +36,7 @@ from hammemo_server.store.log import LogDamaged, Overtaken
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log

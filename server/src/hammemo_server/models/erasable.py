@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.receipts.receipt import keyed_digest
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits import operations as edits
@@ -27,7 +27,7 @@ from hammemo_server.store.vault import KeyGone, Vault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo.receipts.erasure_records import ErasedSubject
     from hammemo_server.edits.limits import Limits
     from hammemo_server.erasure.journal import Journal

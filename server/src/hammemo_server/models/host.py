@@ -16,14 +16,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo.edits.editing import name_columns
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.learners import Learner
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.models.editing import name_columns
-from hammemo.models.learners import Learner
-from hammemo.models.masking import ListedLabels
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
+from hammemo.tasks.labels.masking import ListedLabels
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import (
     Exists,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
-from hammemo.models.editing import name_columns
-from hammemo.models.regressor import MemoryRegressor
+from hammemo.edits.editing import name_columns
+from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, NothingLearnt, NotReached, Unavailable
 from hammemo_server.edits.quotas import Usage, usage_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.audit import Linked, Start
     from hammemo_server.store.base_log import Log

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.erasure.receipts import Signing
     from hammemo_server.store.base_log import Log

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from hammemo import __version__
+from hammemo.estimators.learners import Learner
 from hammemo.files.archive import Archive, refusing
 from hammemo.files.contents import restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
-from hammemo.models.learners import Learner
 from hammemo_server.edits.operations import KEY_BYTES
 from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
 from hammemo_server.store.log import NEWEST_RECEIPT, Copied, Erasure, ListFacts, LogDamaged, Overtaken, Seen, StoredKey

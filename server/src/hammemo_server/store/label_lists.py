@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from hammemo.models.masking import ListedLabels
+from hammemo.tasks.labels.masking import ListedLabels
 from hammemo.tokens.vocabulary import as_token
 from hammemo_server.edits.operations import Malformed, NoSuchList, TooLarge
 from hammemo_server.store.log import LogDamaged, LogError

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
     from hammemo_server.store.vault import Vault
 
 

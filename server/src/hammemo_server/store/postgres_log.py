@@ -43,7 +43,7 @@ with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
 
 _logger = logging.getLogger("hammemo_server")
 

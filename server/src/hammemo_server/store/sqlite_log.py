@@ -41,7 +41,7 @@ from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, tabl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.models.learners import Learner
+    from hammemo.estimators.learners import Learner
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"

@@ -21,8 +21,8 @@ import numpy as np
 from scipy import stats
 
 from hammemo._versions import cached_property
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper import theory
 from hammemo.paper.experiments.expected import by_draws
 from hammemo.paper.experiments.measuring import OnProgress, Row, generator, ignore_progress, in_parallel, table

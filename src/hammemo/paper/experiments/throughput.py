@@ -19,9 +19,9 @@ from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 from hammemo._lazy import needed
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.experiments.measuring import Row, seconds, table, zipf_examples
 from hammemo.paper.experiments.wikitext import Task, TaskSettings, draw_sample
 from hammemo.paper.memo import MeMoClassifier

@@ -26,9 +26,9 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 
 from hammemo._lazy import needed
+from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.paper.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.paper.experiments.measuring import (
     OnProgress,

@@ -1,0 +1,118 @@
+"""One digest of all that a model is, over named parts, each of which can be printed.
+
+Two models with equal digests have the same parameters, layout, counts, weights and kept rows; where digests differ, the
+parts say in what. The versions of the library and of what it chooses with are not part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from hammemo._arrays.array_digest import array_digest
+from hammemo.memories.gaussian import GivenRows
+from hammemo.memories.secret_keys import secret_digest
+from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.numbers.sums import NumberState
+
+if TYPE_CHECKING:
+    from hammemo._arrays.types import Array
+    from hammemo.edits.state import RowsState
+
+PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
+"""The parts of a digest, in order."""
+
+
+UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
+"""Parameters that change nothing in a model: they are neither in digests nor in files."""
+
+
+def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, str]:
+    """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
+    columns, kept, parameters = state.columns, state.kept, _described(parameters_of)
+    names = None if columns.names is None else [str(name) for name in columns.names]
+    parts = _number_parts(state, names) if isinstance(state, NumberState) else _label_parts(state, names)
+    if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
+        parameters["params"]["random_state"] = parts.seed  # as in files: a generator is described by its address
+    described = {
+        "parameters": [parameters, parts.seed],
+        "layout": parts.layout,
+        "declared": [*parts.declared, columns.kinds, columns.types],
+        "vote settings": parts.vote,
+        "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
+    }
+    found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
+    found |= {"counts": parts.counts, "weights": array_digest(parts.weights)}
+    found["kept rows"] = array_digest({} if state.store is None else state.store.state())
+    return {name: found[name] for name in PARTS}
+
+
+class _StateParts(NamedTuple):
+    """What the states of labels and of numbers do not have in common, ready for JSON."""
+
+    seed: int
+    layout: list[Any]
+    declared: list[Any]
+    vote: Any
+    counts: str
+    weights: Mapping[str, Array]
+
+
+def _label_parts(state: Any, names: list[str] | None) -> _StateParts:
+    memory, measured, cutting = state.memory.now(), held_out(state), state.cutting
+    layout = [
+        memory.layout(),
+        state.sites.weights.tolist(),
+        state.pinned,
+        None if state.cells is None else state.cells.digest(),
+        None if measured is None else list(vars(measured).values()),
+    ]
+    cut = None if cutting is None else [cutting.short, cutting.pad]
+    declared = [memory.declared.tolist(), state.label_dtype.str, names, cut]
+    return _StateParts(memory.seed, layout, declared, _described(state.vote), memory.state_digest(), state.vote.state())
+
+
+def _number_parts(state: NumberState, names: list[str] | None) -> _StateParts:
+    counts = array_digest(state.memory.arrays())
+    return _StateParts(state.seed, [state.layout.digest, state.pinned], [names], None, counts, state.vote.arrays())
+
+
+def whole_digest(parts: Mapping[str, str]) -> str:
+    """Return the digest of all parts."""
+    return _digest("\n".join(f"{name}: {digest}" for name, digest in parts.items()).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
+
+
+def sorted_pairs(weights: Mapping[Any, Any]) -> list[list[Any]]:
+    """Return a mapping, such as class weights, as files have it: pairs in the order of the names of their keys."""
+    return [[key, weights[key]] for key in sorted(weights, key=lambda key: (str(type(key)), str(key)))]
+
+
+def _described(value: Any) -> Any:
+    """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
+    if isinstance(value, BaseEstimator):
+        secret, codes = getattr(value, "secret", None), getattr(value, "given_codes", {})
+        params = {
+            name: secret_digest(given) if name == secret else _described(given)
+            for name, given in value.get_params(deep=False).items()
+            if name not in codes and name not in UNSTORED
+        }
+        for name, kind in codes.items():
+            if getattr(value, name) is not None:
+                params[name] = GivenRows.of(getattr(value, name), kind).digest
+        return {"class": type(value).__name__, "params": params}
+    if isinstance(value, Mapping):
+        value = sorted_pairs(value)
+    if isinstance(value, (list, tuple, range, np.ndarray)):
+        return [_described(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

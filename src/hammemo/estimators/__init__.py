@@ -1,0 +1,4 @@
+"""Estimators: `MemoryClassifier`, `MemoryRegressor`, `Rolling` and the predictors, thin fronts of edits and tasks.
+
+Imports tasks, edits and all below; files, engines and the command line build on it.
+"""

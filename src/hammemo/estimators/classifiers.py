@@ -1,0 +1,1062 @@
+r"""The classifier: one estimator with three axes, kernel, memory and vote.
+
+It is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that every edit replaces by
+the next one. The edits are functions: `learn`, `refit`, `merge` and `streams`. Queries are in `answering`.
+
+A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
+nothing with what is stored ties all labels at zero, so it too gets the first one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo._versions import Versioned
+from hammemo.edits import forget, learn, merge, refit
+from hammemo.edits.apply import apply, fit_rows, label_edits, learn_rows, sync_model
+from hammemo.edits.column_changes import check_names
+from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
+from hammemo.edits.learn_one import change_one
+from hammemo.estimators.predictor import Predictor, compiled
+from hammemo.tasks.labels import streams, weigh
+from hammemo.tasks.labels.answer import Answering, ModelView
+from hammemo.tasks.labels.automatic import parts_for, resolved_vote
+from hammemo.tasks.labels.column_values import column_values
+from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.report import Report, report_of
+from hammemo.tasks.labels.scorer import Scorer
+from hammemo.tasks.labels.settings import ModelSettings
+from hammemo.tasks.labels.streams import Stream
+from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.token_types import warn_once
+from hammemo.tokens.user_input import asked_contexts
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.edits.state import Choices, ModelState
+    from hammemo.edits.sync import Synced
+    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.stores import Digests
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.cutting import Cutting
+    from hammemo.votes import Vote
+
+Self = TypeVar("Self", bound="MemoryClassifier")
+
+
+class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
+    """One-pass classifier of tables and sequences that can exactly forget training rows.
+
+    Parameters
+    ----------
+    kernel : {"auto", "positional", "pairs", "decaying", "suffixes", "skip-pairs"} or SiteKernel
+        Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
+        the tuples of columns that are informative together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples
+        need an exact memory and a vote with fitted weights; with others "auto" compares positions.
+    memory : {"auto", "exact", "hashed", "gaussian", "tiered"} or Memory
+        Where the counts are stored. "auto" is `Exact`; `Hashed` has a fixed number of rows.
+    vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
+        How counts become one score per label. "auto" is log-linear if the memory stores rows of counts, with
+        weights for each label if there are few; for a stream with more than 256 labels it is a mixture. "sum" is the
+        paper's rule.
+    random_state : int, RandomState or None
+        The seed. Models with the same seed can be merged; None draws a new seed at each fit.
+    missing : {"token", "empty", "refuse"}
+        How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing values match each
+        other; as an empty position, which matches nothing; or as an error. A missing label is always refused.
+    keep : {"auto", True, False, "digests", "auto+digests", "rows+digests"}, int or Digests
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them if sites
+        are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
+        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none. "digests"
+        keeps no row, but keyed digests of all, so that `forget` refuses every row that was never learnt; "rows+digests"
+        and "auto+digests" keep both. `Digests` takes a secret key.
+    numeric : "auto", "none" or list of columns
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
+        numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
+    class_weight : "balanced", dict from labels to weights, or None
+        How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
+        softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
+        p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior. As without weights, `predict_proba` returns
+        (1 - u) p' + u / L for L labels, with the small share u (`uniform`) of the vote, so the order of labels is that
+        of p'. Counts stay whole numbers, and weights of sites are fitted as without it. Labels that are not named have
+        weight 1; `fit` refuses a weight for a label that is not in y. "balanced" takes one over the share of each label
+        that is held now, so that all labels are equally likely before anything is known. It is for a log-linear vote.
+    verbose : int or bool
+        Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
+        terminal there are progress bars. It changes nothing in the model, and is not in its files.
+    n_jobs : int or None
+        How many threads long edits use: to grow trees, to test candidates for sites, and for folds. None is 1, -1 uses
+        all cores. The model is the same to the byte for any number, which is not in its files. Answers use one thread;
+        `compile` has a parameter of its own.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels in sorted order: those with stored examples, and those declared through ``classes``.
+    memory_ : Memory
+        The additive state.
+    label_dtype_ : dtype
+        The type that `classes_` and predictions have.
+    kernel_ : SiteKernel
+        The kernel that "auto" chose, or the kernel given.
+    vote_ : Vote
+    sites_ : Sites
+        The kernel's sites for this context length.
+    choices_ : Choices
+        What was chosen, and why; `report` shows it.
+    n_features_in_ : int
+        Tokens per context, the paper's h.
+    cutting_ : Cutting or None
+        How `fit_stream` cut the beginnings of documents (short, pad); None if no streams were learnt, or not all
+        alike. If it is known, contexts may have any length.
+    version_ : int
+        How many edits there were.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier, windows
+    >>> text = "the cat sat on the mat and the cat ate the rat".split()
+    >>> X, y = windows([text], h=2)
+    >>> clf = MemoryClassifier().fit(X, y)
+    >>> clf.predict([["and", "the"]]).tolist()
+    ['cat']
+    >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
+    ['dog']
+    """
+
+    def __init__(
+        self,
+        kernel: str | SiteKernel | None = "auto",
+        memory: str | Memory | None = "auto",
+        vote: str | Vote = "auto",
+        random_state: Any = 0,
+        missing: str = "token",
+        keep: str | bool | int | Digests = "auto",
+        numeric: str | Sequence[Any] = "auto",
+        class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
+        verbose: Any = 0,
+        n_jobs: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.memory = memory
+        self.vote = vote
+        self.random_state = random_state
+        self.missing = missing
+        self.keep = keep
+        self.numeric = numeric
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> MemoryClassifier().set_params(memory__buckets=512)
+        MemoryClassifier(memory=Hashed(buckets=512))
+        >>> MemoryClassifier().set_params(vote__ridge=2.0, kernel__budget=8)
+        MemoryClassifier(kernel=AutoSites(budget=8),
+                         vote=LogLinear(ridge=2.0, uniform=0.002))
+        """
+        parts = {name: value for name, value in parts_for(self, params).items() if name not in params}
+        super().set_params(**parts, **params)
+        return self
+
+    def settings(self) -> ModelSettings:
+        """Return the parameters as one value: what the steps of an edit take."""
+        return ModelSettings(
+            self.kernel,
+            self.vote,
+            self.random_state,
+            self.missing,
+            self.keep,
+            self.numeric,
+            self.class_weight,
+            self.memory,
+        )
+
+    @property
+    def state(self) -> ModelState:
+        """All that the model has learnt, as one value that never changes."""
+        known = vars(self).get("_state")
+        if known is None:
+            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
+        return known  # type: ignore[no-any-return]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in vars(self)
+
+    @property
+    def memory_(self) -> Memory:
+        """The additive state."""
+        return self.state.memory
+
+    @property
+    def kernel_(self) -> SiteKernel:
+        """The kernel that "auto" chose, or the kernel given."""
+        return self.state.layout.kernel
+
+    @property
+    def sites_(self) -> Sites:
+        """The kernel's sites for this context length."""
+        return self.state.sites
+
+    @property
+    def vote_(self) -> Vote:
+        """The vote, with its fitted weights."""
+        return self.state.vote
+
+    @property
+    def choices_(self) -> Choices:
+        """What was chosen, and why."""
+        return self.state.layout.choices
+
+    @property
+    def label_dtype_(self) -> np.dtype[Any]:
+        """The type that `classes_` and predictions have."""
+        return self.state.label_dtype
+
+    @property
+    def cutting_(self) -> Cutting | None:
+        """How `fit_stream` cut the beginnings of documents; None if no streams were learnt, or not all alike."""
+        return self.state.cutting
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order, always those of the memory."""
+        return self.state.classes
+
+    def fit(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
+    ) -> Self:
+        """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
+
+        Automatic parts are chosen first, by these examples: what, and what it gained, is in `report`. An automatic vote
+        is fitted to 50 examples or more; with fewer, every site has weight 1, as in naive Bayes.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (m, h)
+            Rows of names, numbers and dates. Missing values are values of their own.
+        y : array-like of shape (m,)
+            Labels.
+        sample_weight : array-like of shape (m,), optional
+            How often each example occurred: non-negative whole numbers.
+        classes : array-like, optional
+            Labels to keep as candidates even while they have no example.
+        """
+        edit(self, lambda model: fit_rows(model, X, y, sample_weight, classes))
+        return self
+
+    def fit_vote(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
+    ) -> Self:
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed. Other votes are refused.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; a sample of the stored examples is enough.
+        leave_one_out : bool
+            Whether these examples are stored, so each must be left out of the counts that predict it. Pass False
+            for examples that the memory has not learnt.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> from hammemo.votes import LogLinear
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
+        >>> clf = clf.partial_fit(X, y, choose=False)  # weights are equal still
+        >>> even = clf.predict_proba([["a", "b"]])
+        >>> bool((clf.fit_vote(X, y).predict_proba([["a", "b"]]).max() > even.max()))
+        True
+        """
+        check_is_fitted(self)
+        if not self.vote_.has_weights:
+            raise ValueError(
+                f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
+            )
+
+        def fit(model: MemoryClassifier) -> ModelState:
+            state = model.state
+            examples = read_rows(model, X, y, state, sample_weight).examples()
+            state = state.but(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
+            return weigh.with_fitted_weights(model.settings(), state)
+
+        edit(self, fit)
+        return self
+
+    def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
+        """Choose sites and vote again and fit the weights from the rows that the model keeps; no data is needed.
+
+        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
+        file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
+        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Models of
+        documents become those that `fit_stream` makes. Where only some documents are kept, sites stay and weights are
+        fitted; for rows, `docs/forgetting.md` says when.
+
+        Parameters
+        ----------
+        what : {"all", "weights"}
+            With "weights", sites and the settings of the vote stay as they are.
+        rows : (X, y) or iterable of such pairs, optional
+            The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
+            again by these.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> rest = MemoryClassifier().fit(X[20:], y[20:])
+        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+        True
+        """
+        check_is_fitted(self)
+        if what not in ("all", "weights"):
+            raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
+        if rows is not None and what == "weights":
+            raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights', or use fit_vote(X, y).")
+
+        if rows is None:
+            edit(self, lambda model: refit.refit(model.settings(), model.state, what))
+        else:
+            edit(self, lambda model: refit.refit_to(model.settings(), model.state, rows, partial(read_rows, model)))
+        return self
+
+    def open(self: Self, h: int) -> Self:
+        """Forget everything and fix the layout, as the first `partial_fit` would, without learning anything.
+
+        Then the model can be saved, copied and merged before its first example. An automatic vote has equal weights.
+
+        Parameters
+        ----------
+        h : int
+            Tokens per context.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().open(h=2)
+        >>> clf.classes_.tolist(), clf.partial_fit([["a", "b"]], ["x"]).forget([["a", "b"]], ["x"]).classes_.tolist()
+        ([], [])
+        """
+        if not isinstance(h, (int, np.integer)) or h < 1:
+            raise ValueError(f"h={h!r}: a context has at least one token.")
+        check_missing_rule(self.settings().missing)
+        edit(self, lambda model: learn.opened(model.settings(), int(h)))
+        return self
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        layout: MemoryClassifier | None = None,
+        choose: bool = True,
+    ) -> Self:
+        """Learn more examples; new tokens and new labels may come at any time.
+
+        From 200 examples on, and again whenever their number has doubled, what is automatic is chosen by all rows, with
+        one fold held out; `refit` at the end makes the model that `fit` makes of them. This is while all rows are kept.
+        `layout=` takes over what another model's `fit` has chosen, and nothing is chosen then.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like, optional
+            Labels to keep as candidates even while they have no example. Never required.
+        layout : MemoryClassifier, optional
+            At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
+            Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
+        choose : bool
+            Whether this call may choose again; pass False if no call may take longer than its batch.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> here = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> there = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=here)
+        >>> here.merge(there).predict([["d", "c"]]).tolist()
+        ['yes']
+        """
+        given = None if layout is None else state_of_layout(layout)
+
+        def learnt(model: MemoryClassifier) -> ModelState:
+            return learn_rows(model, known_state(model), X, y, classes, sample_weight, given, choose=choose)
+
+        edit(self, learnt)
+        return self
+
+    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
+        and fitted weights, until `refit`: a model that is queried before warns once.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
+        >>> fresh = MemoryClassifier().partial_fit(X[:2], y[:2], layout=clf)
+        >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
+        True
+        """
+        self._check_is_fitted()
+
+        def forgotten(model: MemoryClassifier) -> ModelState:
+            state = model.state
+            return forget.forget(model.settings(), state, read_rows(model, X, y, state, sample_weight).examples())
+
+        edit(self, forgotten)
+        return self
+
+    def apply(
+        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+    ) -> Self:
+        """Forget rows and learn rows in one edit: a query sees the model before both or after both.
+
+        Parameters
+        ----------
+        learn : (X, y), optional
+            As in `partial_fit`.
+        forget : (X, y) or "everything", optional
+            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
+        position : str, optional
+            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
+            characters. It is stored in the same step, as `position_`.
+        choose : bool
+            As in `partial_fit`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
+        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
+        '17'
+        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
+        True
+        """
+        edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
+        return self
+
+    def sync(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        dry_run: bool = False,
+        position: str | None = None,
+        refit: bool = False,
+    ) -> Synced:
+        """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
+
+        Rows are compared by their values and labels, and copies count. It is one edit: a query sees the model before or
+        after it, and if anything fails, nothing is changed. A model that has learnt nothing is fitted.
+
+        The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
+        ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
+        rows of the table are counted again, under the same layout. Layout and weights stay until a refit, as after
+        `forget`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            All rows of the table, as in `fit`.
+        dry_run : bool
+            Whether to only return what would be done.
+        position : str, optional
+            As in `apply`: which version of the table this is, for example.
+        refit : bool
+            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte of its file, for
+            any number of rows and any ``keep``; the seed, declared classes and a given layout stay.
+
+        Returns
+        -------
+        synced : Synced
+            How many rows were forgotten and learnt and did not change, and the rows that differ.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"])
+        >>> table, labels = [["a", "c"], ["d", "c"], ["d", "e"]], ["no", "yes", "yes"]
+        >>> print(clf.sync(table, labels))
+        1 row forgotten, 1 learnt, 2 unchanged.
+        >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
+        True
+        """
+        return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
+
+    table_edits = label_edits
+
+    @property
+    def position_(self) -> str | None:
+        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        return self.state.position
+
+    def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
+        """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> clf = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"]], ["x", "y"])
+        >>> clf.learn_one(["c", "e"], "z").learn_one(["c", "e"], "z").predict([["c", "e"]]).tolist()
+        ['z']
+        >>> clf.forget_one(["c", "e"], "z").forget_one(["c", "e"], "z").classes_.tolist()
+        ['x', 'y']
+        """
+        if "_state" not in vars(self):
+            return self.partial_fit([tokens], [label])
+        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, 1))
+        return self
+
+    def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
+        """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
+        self._check_is_fitted()
+        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, -1))
+        return self
+
+    def fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int | None = None,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+
+        Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once: the extra memory
+        does not depend on the length of the stream. The documents are kept as ``keep`` says, up to 2^26 tokens; while
+        all are kept, the order in which they come does not matter. A vote fits its weights to a sample of the windows
+        of kept documents (``LogLinear(sample=…)`` many).
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n,), or iterable of documents
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
+            from a generator. Or a data frame (pandas, polars, Arrow) with one row per event.
+        h : int
+            Tokens per context; for a data frame, 30 by default.
+        starts : array-like of int, optional
+            With a flat array: where documents start. No window crosses from one to the next.
+        classes : array-like, optional
+            Learn only the windows whose next token is one of these, and keep them all as candidates.
+        short, pad
+            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, by default. The model
+            stores them (``cutting_``): later queries may be shorter or longer than h, and are filled up or cut alike.
+        layout : MemoryClassifier, optional
+            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
+        case, item, time : str, optional
+            Columns of a data frame: which events belong together, such as those of a visit, what is predicted, and when
+            it was. Without a time the rows are in order.
+        cases : iterable, optional
+            For documents in an iterable, the id of the case of each one, in the same order, as ``case`` gives for a
+            data frame. The model keeps a hash of it with each kept document: `forget_stream` and `forget_cases` find
+            all documents of a case again. 5, 5.0 and "5" are the same id.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
+        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
+        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
+        ([3], [1, 1, 2, 1])
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(visits, h=3, short="pad")
+        >>> shop.predict([["pen"], ["tea", "cup"]]).tolist()
+        ['ink', 'pot']
+        >>> import pandas as pd
+        >>> clicks = pd.DataFrame({"visit": [1, 1, 2, 2, 2], "item": ["pen", "ink", "tea", "cup", "pot"]})
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(clicks, case="visit", item="item")
+        >>> shop.predict([["pen"]]).tolist()
+        ['ink']
+        """
+        given = None if layout is None else state_of_layout(layout)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, given))
+        return self
+
+    def partial_fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int | None = None,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
+
+        By default, h, short and pad are those of the streams learnt before, or of the layout. New events of a case that
+        was learnt before are a document of their own: no window reaches back to the earlier ones.
+        """
+        given = None if layout is None else state_of_layout(layout)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, given))
+        return self
+
+    def forget_stream(
+        self: Self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        cases: Iterable[Any] | None = None,
+    ) -> Self:
+        """Remove the windows of whole documents: the exact inverse of `partial_fit_stream`.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        an example was never stored, or the kept documents that one was not learnt as a whole.
+
+        **Events with cases** (``case`` or ``cases``) are looked for in all kept documents of their case, whatever
+        batches these came in. The events of a case may be all of them, in any order, or those of some of its documents,
+        one document after the other. Exactly these documents are removed. Any other events are refused with the id of
+        the case. After `refit` the model is, to the byte, that which learns the documents that are left as they came: a
+        case with clicks in two batches is two documents, and if one of them is removed, the other one is left. Of a
+        case that the model does not know, documents that were learnt without a case are removed. Where the model keeps
+        only a sample of documents, a document beyond the sample is removed as if it had no case.
+
+        **Documents without cases** are removed from those that were learnt without cases first, then from those with
+        cases; they are refused if several cases hold a copy and it is not clear whose is meant.
+
+        Parameters
+        ----------
+        tokens, starts, classes, case, item, time, cases
+            As in `fit_stream`, and as the documents were learnt.
+        short, pad
+            The same. Where they are not said, the model knows how they were learnt; one that does not know, because
+            streams were cut in two ways or its file is an old one, asks for them. Where beginnings were dropped and
+            short is not said, a document that is too short for one window is refused: who asks for a deletion must know
+            that nothing would be deleted. Kept documents of a case are found without short, pad and classes.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Bag, Suffixes
+        >>> from hammemo.votes import Mixture
+        >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
+        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
+        >>> clf.forget_stream(sessions[:1]).refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        told = []
+
+        def forgotten(model: MemoryClassifier) -> ModelState:
+            state, could_tell = streams.forget_stream(model.settings(), model.state, stream)
+            told.append(could_tell)
+            return state
+
+        edit(self, forgotten)
+        if not told[-1]:
+            warnings.warn(
+                "Documents were forgotten that the kept sample does not hold, so the model cannot tell whether each "
+                "was learnt as a whole: only its windows were looked for. Give each document whole, as it was learnt.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def forget_cases(self: Self, ids: Iterable[Any]) -> Self:
+        """Remove all documents of some cases, such as users, by the ids of these alone.
+
+        After `refit` the model is, to the byte, that which learns the documents of the other cases, as they came. The
+        model must keep all its documents, with their cases (``case`` or ``cases`` of `fit_stream`): where it keeps a
+        sample or none, the others of a case cannot be found, and nothing is removed. An id that was never learnt is
+        refused, and nothing is removed.
+
+        Parameters
+        ----------
+        ids : iterable
+            As they were learnt; 5, 5.0 and "5" are the same.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum", keep=True)
+        >>> shop = shop.fit_stream(visits, h=3, short="pad", cases=["ann", "bob", "ann"])
+        >>> shop.forget_cases(["ann"]).classes_.tolist()
+        ['ink', 'pen']
+        """
+        check_is_fitted(self)
+        if isinstance(ids, (str, bytes)):
+            raise TypeError(f"forget_cases takes a list of ids: forget_cases([{ids!r}]).")
+        listed = list(ids)
+        edit(self, lambda model: streams.forget_cases(model.settings(), model.state, listed))
+        return self
+
+    def log_loss_stream(
+        self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        short: Literal["drop", "pad"] | None = None,
+        pad: Any = None,
+    ) -> NDArray[np.float64]:
+        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
+
+        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no label costs infinity:
+        declare all possible tokens as ``classes``. A mixture computes only the probability of the true token.
+
+        Parameters
+        ----------
+        tokens, starts
+            As in `fit_stream`; nothing is learnt.
+        short, pad
+            The same; by default, as in the learnt streams.
+
+        Shapes
+        ------
+        returned : one number for each token with a context, in the order of the stream
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.kernels import Suffixes
+        >>> from hammemo.votes import Mixture
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
+        >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
+        >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)
+        True
+        """
+        self._check_is_fitted()
+        streams.refuse_numbers(self.state)
+        return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, (short, pad)))
+
+    def merge(self: Self, other: MemoryClassifier) -> Self:
+        """Add everything that another classifier has learnt.
+
+        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
+        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
+        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
+        here; `refit` does it.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
+        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
+        ['no', 'yes']
+        """
+        given = _operand(self, other, "merge")
+
+        edit(self, lambda model: merge.merge(model.settings(), model.state, given))
+        merge.warn_of_other_weights(self.vote_, given.vote)
+        return self
+
+    def unmerge(self: Self, other: MemoryClassifier) -> Self:
+        """Remove everything that another classifier has learnt: the exact inverse of `merge`.
+
+        A model of another layout must keep all its rows.
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
+        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
+        >>> week = monday + tuesday
+        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
+        True
+        """
+        given = _operand(self, other, "unmerge")
+        edit(self, lambda model: merge.unmerge(model.settings(), model.state, given))
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
+
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
+        changed. `refit` fits a log-linear vote to the sum.
+        """
+        return apart(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        if not (isinstance(other, int) and other == 0):
+            return NotImplemented
+        return apart(self)
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learnt; neither operand is changed."""
+        return apart(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def empty_like(self: Self) -> Self:
+        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
+
+        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
+        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Hashed
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
+        True
+        """
+        fresh = apart(self)
+        take_state(fresh, merge.emptied(fresh.state))
+        return fresh
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        copied = super().snapshot()
+        state = copied.__dict__.get("_state")
+        if state is not None and state.witness is not None:
+            copied.__dict__["_state"] = state.but(witness=None)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
+        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
+
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor:
+        """Compile the state into a read-only `Predictor` for fast answers.
+
+        Parameters
+        ----------
+        form : str, optional
+            A compiled form of the memory: "sparse" or "dense" counts, "fused" or "two-stage" codes.
+        vocabulary : iterable of tokens, optional
+            The tokens that the predictor knows; by default those the memory has met.
+        n_jobs : int, optional
+            Threads for large batches, if the compiled form supports them (a hashed memory's does): one by default,
+            -1 for all processors.
+        """
+        check_is_fitted(self)
+        tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
+        return compiled(self.state, self.settings().missing, form, tokens, effective_n_jobs(n_jobs))
+
+    @overload
+    def digest(self, parts: Literal[False] = False) -> str: ...
+
+    @overload
+    def digest(self, parts: Literal[True]) -> dict[str, str]: ...
+
+    def digest(self, parts: bool = False) -> str | dict[str, str]:
+        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
+
+        It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
+        names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
+
+        Parameters
+        ----------
+        parts : bool
+            Whether to return the digest of each of these parts, by name.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y).forget(X[:40], y[:40])
+        >>> rest = MemoryClassifier().fit(X[40:], y[40:])
+        >>> clf.digest() == rest.digest(), clf.refit().digest() == rest.digest()
+        (False, True)
+        """
+        check_is_fitted(self)
+        found = part_digests(self, self.state)
+        return found if parts else whole_digest(found)
+
+    def changed_labels(self, other: Any, X: Any) -> float:
+        """Return the share of rows to which another model, such as this one before a refit, gives another label.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> clf.changed_labels(clf.snapshot().forget(X[:20], y[:20]).refit(), X)
+        0.0
+        """
+        mine, others = np.asarray(self.predict(X), object), np.asarray(other.predict(X), object)
+        return float(np.mean(mine != others)) if len(mine) else 0.0
+
+    def report(self) -> Report:
+        """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
+        check_is_fitted(self)
+        return report_of(self.now())
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share of each column of X in the model's gain over the label frequencies, in bits per example.
+
+        They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns. They are
+        computed from a sample of the rows that the model keeps: at most 4,000, or 200 with trees. A column below zero
+        lowers the mean log-probability of the right label. The first access after an edit computes them; ``dir`` and
+        the view in a notebook do not, and show them only once they are computed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> X = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(str)
+        >>> found = MemoryClassifier().fit(X, X[:, 1]).feature_importances_
+        >>> int(found.argmax()), bool(found[1] > 0.9)
+        (1, True)
+        """
+        if "_state" not in vars(self):
+            raise AttributeError("feature_importances_ is known after fit.")
+        try:
+            return self.report().bits().of_columns(self.n_features_in_)
+        except ValueError as error:  # scikit-learn asks with hasattr
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes, as scikit-learn does, without computing `feature_importances_`."""
+        unknown = set() if "_bits" in vars(self) else {"feature_importances_"}
+        return [name for name in object.__dir__(self) if name not in unknown and hasattr(self, name)]
+
+    def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
+        """Draw the label shares by the values of one or two columns, with the number of rows of each; return the axes.
+
+        The plot shows the share of labels among the rows with each value. Numbers and dates are in ranges. The rows are
+        those that the model holds now, or the kept ones among them; forgotten rows are not included. The plot shows the
+        data, one column or pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
+
+        Parameters
+        ----------
+        column, other : str or int
+            Columns by name or by place; with two, a field of the figure is a pair of values.
+        label : optional
+            Draw this label only. By default it is the second of two labels, or the most frequent ones.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_is_fitted(self)
+        columns = [column] if other is None else [column, other]
+        return column_values(self.state, columns).plot(label, ax)
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's picture and, once fitted, what was chosen."""
+        return str(super()._repr_html_inner()) + self._report_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return the same for notebooks that ask for all forms at once."""
+        forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
+
+    def _report_html(self) -> str:
+        return self.report()._repr_html_() if "_state" in vars(self) else ""
+
+    def _check_is_fitted(self) -> None:
+        if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer
+            check_is_fitted(self)
+
+    def view(self) -> ModelView:
+        """Return what answers for all that is stored now."""
+        self._check_is_fitted()
+        version = self.now()
+        state = version.state
+        memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
+        scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
+        missing, names = self.settings().missing, state.columns.names
+        return ModelView(scorer, version.contexts, state.label_dtype, missing, state.cutting, cells, names)
+
+    def contexts(self, X: Any) -> Contexts:
+        """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""
+        state = self.state
+        columns = state.columns
+        contexts = asked_contexts(self, self.settings(), columns, state.cut(X))
+        if columns.learnt is not None:
+            differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
+            warn_once(differences, vars(self)["_columns_warned_of"])
+        return contexts
+
+    def _question(self, X: Any) -> tuple[ModelView, Contexts]:
+        warn_of_forgotten_rows(self)
+        return super()._question(X)
+
+    def vote_in_use(self) -> str | Vote:
+        """Return the vote, also before anything is learnt."""
+        if "_state" in vars(self):
+            return self.vote_
+        return resolved_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.settings().missing != "refuse"
+        tags.input_tags.sparse = self.settings().numeric is not None
+        return tags
+
+
+def state_of_layout(layout: Any) -> ModelState:
+    """Return the state of the model whose layout is to be used, or refuse what has none."""
+    if not isinstance(layout, MemoryClassifier):
+        raise TypeError(
+            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
+        )
+    check_is_fitted(layout)
+    return layout.state
+
+
+def _operand(model: MemoryClassifier, other: Any, name: str) -> ModelState:
+    """Return the state of a model that is to be merged with another one, or refuse it."""
+    check_is_fitted(model)
+    if not isinstance(other, MemoryClassifier):
+        raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
+    check_is_fitted(other)
+    state = other.state
+    check_names(model.state.columns, state.columns)
+    return state

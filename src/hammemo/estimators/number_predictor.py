@@ -1,0 +1,160 @@
+"""A read-only model of numbers for serving: what answers, without rows and without what can be edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.estimators.predictor import torch_module, write_onnx
+from hammemo.explain.explanations import one_context
+from hammemo.kernels.cells.codes import code_arrays
+from hammemo.kernels.cells.forest import forest_arrays
+from hammemo.portable.tree_graph import NumberGraph, number_graph
+from hammemo.tasks.labels.answer import row_slices
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
+from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.number_answers import SeenRows
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.votes.number_answers import NumberAnswers
+
+
+class NumberPredictor:
+    """A read-only model that `MemoryRegressor.compile` returns. Its answers are those of the model, to the bit.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryRegressor
+    >>> predictor = MemoryRegressor().fit([["a", 1.5], ["b", 2.5]] * 30, [1, 2] * 30).compile()
+    >>> round(predictor(["b", 2.5]), 1), predictor.predict([["a", 1.5]]).round(1).tolist()
+    (2.0, [1.0])
+    """
+
+    def __init__(self, answers: NumberAnswers, kinds: str | None, missing: str, names: Vocabulary) -> None:
+        self.answers = answers
+        self.missing = missing
+        self.names = names
+        self._kinds = kinds
+
+    def __repr__(self) -> str:
+        return f"<NumberPredictor of numbers from {self.n_columns} columns, {self.nbytes / 2**20:.2f} MiB>"
+
+    def __call__(self, row: Sequence[Any]) -> float:
+        """Return the expected target of one row."""
+        listed = row if type(row) is list else list(one_context(row, call="a predictor"))
+        return float(self.predict([listed])[0])
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns a row has."""
+        return len(self.answers.codes.kinds)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the expected target of each row."""
+        return self._answered(X, self.answers.expected)
+
+    def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Return quantiles of the target of each row: (m, levels)."""
+        asked = checked_levels(levels)
+        return self._answered(X, lambda rows: self.answers.quantiles(asked, rows))
+
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
+        """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
+        return self.predict_quantiles(X, interval_levels(coverage))
+
+    def _answered(self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        found = []
+        for some in row_slices(X):
+            if self._kinds is None:
+                contexts = contexts_of_length(some, self.n_columns, self.missing)
+            else:
+                contexts = contexts_with_numbers(some, self._kinds, self.missing)
+            found.append(ask(SeenRows(self.answers.codes, contexts)))
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def to_torch(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> TorchPredictor:
+        """Return the predictor as a torch module, whose output is the prediction and then quantiles of these levels.
+
+        Parameters
+        ----------
+        levels : list of float, optional
+            From 0 to 1.
+        tokens : iterable of str, optional
+            The names that it shall know: all on which the model depends. By default, those of the rows that the model
+            kept when it was compiled.
+        """
+        return torch_module(self.graph(levels, tokens))
+
+    def to_onnx(
+        self, path: str | os.PathLike[str], levels: ArrayLike = (), tokens: Iterable[str] | None = None
+    ) -> None:
+        """Write the predictor as an ONNX graph with the output ``prediction`` and, for levels, ``quantiles``.
+
+        Its inputs are ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings with
+        ``"<missing>"``: each in the order of the columns.
+
+        Parameters
+        ----------
+        path : str or path
+        levels, tokens
+            As in `to_torch`.
+        """
+        write_onnx(self.graph(levels, tokens), path)
+
+    def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
+        """Return what torch and ONNX compute."""
+        names = self.names if tokens is None else Vocabulary.of(tokens)
+        return number_graph(self.answers, self.missing, names, checked_levels(levels))
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs, by name."""
+        own, errors = self.answers, self.answers.errors
+        found = {f"codes.{name}": array for name, array in code_arrays(own.codes).items()}
+        found |= {f"design.{name}": array for name, array in own.design.arrays().items()}
+        for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
+            found |= {f"trees.{part}.{name}": array for name, array in forest_arrays(forest).items()}
+            found[f"leaves.{part}"] = leaves
+        found |= {f"errors.{name}": array for name, array in ({} if errors is None else errors.arrays()).items()}
+        return {**found, "coefficients": own.coefficients, "blend": own.blend}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that prediction needs."""
+        return sum(array.nbytes for array in self.tensors().values())
+
+
+def compiled_numbers(state: NumberState, missing: str) -> NumberPredictor:
+    """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
+    codes, names = state.layout.codes, Vocabulary()
+    named = [place for place, kind in enumerate(codes.kinds) if kind == ColumnKind.NAMES]
+    if state.rows is not None and named:
+        contexts = state.rows.examples().contexts
+        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
+        used[contexts.ranks[:, named]] = True
+        held = contexts.vocabulary.keep(used[:-1])
+        names = held.keep(np.any(codes.name_codes(held) > 0, axis=1))
+    return NumberPredictor(state.answering, state.columns.kinds, missing, names)
+
+
+def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:
+    """Return the levels of quantiles, or refuse them."""
+    asked = np.asarray(levels, np.float64)
+    if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
+        raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
+    return asked
+
+
+def interval_levels(coverage: float) -> list[float]:
+    """Return the levels of the ends of an interval, or refuse a coverage that is none."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
+    return [0.5 - coverage / 2, 0.5 + coverage / 2]

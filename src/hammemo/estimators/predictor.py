@@ -1,0 +1,247 @@
+"""A read-only model for serving: a compiled form of a memory, the sites and the vote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._lazy import needed
+from hammemo._versions import cached_property
+from hammemo.explain.explanations import one_context
+from hammemo.kernels.cells import Cells, TreeCells
+from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
+from hammemo.portable.building import graph_of
+from hammemo.portable.tree_graph import TreeGraph, tree_graph
+from hammemo.tasks.labels.answer import Answering, ModelView
+from hammemo.tasks.labels.scorer import Scorer, check_probabilities
+from hammemo.tokens.labels import classes_array
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hammemo._arrays.types import Array, Floats
+    from hammemo.edits.state import ModelState
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.ranker import SingleScores
+    from hammemo.memories.reader import Compiled
+    from hammemo.portable.graph import Graph
+    from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.portable.tree_graph import NumberGraph
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.votes import Vote
+
+
+class Predictor(Answering):
+    """A read-only model that `MemoryClassifier.compile` returns.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> predictor = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile()
+    >>> predictor(["c", "b"]), predictor.predict([["c", "d"]]).tolist()
+    ('x', ['y'])
+    >>> predictor
+    <Predictor of 2 labels from 2 tokens, 0.00 MiB>
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        label_dtype: np.dtype[Any],
+        sites: Sites,
+        vote: Vote,
+        missing: str = "token",
+        cutting: Cutting | None = None,
+        cells: Cells | None = None,
+    ) -> None:
+        self.label_dtype_ = label_dtype
+        self.cutting_ = cutting
+        self.missing = missing
+        self.cells = cells
+        self.compiled = compiled
+        self._asked = Scorer(compiled, sites, vote, cells=cells)
+
+    def __repr__(self) -> str:
+        labels, h = len(self._asked.labels), self.n_columns
+        return f"<Predictor of {labels} labels from {h} tokens, {self.nbytes / 2**20:.2f} MiB>"
+
+    @property
+    def sites(self) -> Sites:
+        """What is compared, with its weights."""
+        return self._asked.sites
+
+    @property
+    def vote(self) -> Vote:
+        """The vote, with what was fitted."""
+        return self._asked.vote
+
+    def __call__(self, tokens: Sequence[Any]) -> Any:
+        """Return the label of one context, a sequence of h tokens."""
+        tokens = _one(tokens)
+        try:
+            column = self._single(tokens)
+        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            column = -1
+        return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
+
+    def probabilities_of(self, tokens: Sequence[Any]) -> Floats:
+        """Return the probability of each label for one context: to the bit a row of `predict_proba`, in microseconds.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> predictor = MemoryClassifier().fit([["a", 1.5], ["b", 2.5]] * 30, ["x", "y"] * 30).compile()
+        >>> predictor.probabilities_of(["b", 2.25]).round(1)
+        array([0., 1.])
+        """
+        check_probabilities(self.vote)
+        tokens = _one(tokens)
+        try:
+            scores = self._single_scores(tokens)
+        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            scores = None
+        if scores is None:
+            return np.asarray(self.predict_proba([tokens])[0])
+        return np.asarray(self.vote.probabilities(scores)[0])
+
+    def now(self) -> Predictor:
+        """Return this version for reading; a predictor has one only."""
+        return self
+
+    def view(self) -> ModelView:
+        """Return what answers."""
+        return self._view
+
+    @cached_property
+    def _view(self) -> ModelView:
+        scorer, dtype, cutting = self._asked, self.label_dtype_, self.cutting_
+        return ModelView(scorer, self._contexts, dtype, self.missing, cutting, self.cells, known_classes=self.classes_)
+
+    def _contexts(self, X: Any) -> Contexts:
+        view = self._view
+        return view.unnamed_contexts(view.cut(X, self.sites.h))
+
+    @property
+    def n_columns(self) -> int:
+        """How many tokens, or columns, a query has."""
+        return self.sites.h if self.cells is None else len(self.cells.kinds)
+
+    def vote_in_use(self) -> Vote:
+        """Return the vote."""
+        return self.vote
+
+    @cached_property
+    def classes_(self) -> Array:
+        """Labels in sorted order."""
+        return classes_array(self._asked.labels, self.label_dtype_)
+
+    @cached_property
+    def _class_list(self) -> list[Any]:
+        return list(self.classes_.tolist())
+
+    @cached_property
+    def _single(self) -> Callable[[Sequence[Any]], int]:
+        """The ranker's own way to answer one context, if it has one; -1 where it has not."""
+        found = self._asked.ranker.single() if len(self._asked.labels) else None
+        return found or (lambda tokens: -1)  # noqa: ARG005
+
+    @cached_property
+    def _single_scores(self) -> SingleScores:
+        """The same for the scores of one context; None where it has no such way."""
+        found = self._asked.ranker.single_scores() if len(self._asked.labels) else None
+        return found or (lambda tokens: None)  # noqa: ARG005
+
+    def prepare(self) -> Predictor:
+        """Do now what the first answer would have to wait for, and return this predictor."""
+        _ = self._single
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_again = ("_single", "_single_scores", "_view")  # when needed
+        return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
+
+    def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
+        """Return the predictor as a torch module that gives the same labels.
+
+        Parameters
+        ----------
+        tokens : iterable of tokens, optional
+            Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
+            looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
+        """
+        return torch_module(self.graph(tokens))
+
+    def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
+        """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
+
+        A table with numbers has the input ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
+        with ``"<missing>"``: each in the order of the columns.
+
+        The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline of scikit-learn is
+        exported whole after ``hammemo.sklearn_onnx.register()``.
+
+        Parameters
+        ----------
+        path : str or path
+        tokens : iterable of tokens, optional
+            Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
+            memory's graph takes any integer, and others the tokens that they carry.
+        """
+        write_onnx(self.graph(tokens), path)
+
+    def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
+        """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
+        if self.cells is None:
+            return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
+        ranker = self._asked.ranker
+        if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
+            raise NotImplementedError(
+                "Of the models of tables with numbers, only those with trees, exact counts in memory and at most "
+                f"{MAX_DENSE_LABELS} labels can be exported. Serve this one with hammemo, or fit with numeric='none' "
+                "on "
+                "columns that you have cut yourself."
+            )
+        if tokens is not None:
+            raise ValueError("A model of a table with numbers stores its names: leave out tokens=.")
+        return tree_graph(ranker, self.cells, self.missing, self.classes_)
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the arrays that prediction needs, by name."""
+        return self.compiled.tensors()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
+        return sum(array.nbytes for array in self.tensors().values())
+
+
+def torch_module(graph: Graph | TreeGraph | NumberGraph) -> TorchPredictor:
+    """Return a graph as a torch module."""
+    with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
+        from hammemo.portable.torch_module import TorchPredictor
+    return TorchPredictor(graph)
+
+
+def write_onnx(graph: Graph | TreeGraph | NumberGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph as an ONNX file."""
+    with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
+        from hammemo.portable.onnx_graph import onnx_model
+    Path(path).write_bytes(onnx_model(graph).SerializeToString())
+
+
+def _one(tokens: Any) -> Sequence[Any]:
+    """Return the tokens of one context as a list or a tuple; a row of a frame is read in order, not by its names."""
+    return tokens if type(tokens) is list or type(tokens) is tuple else one_context(tokens, call="a predictor")
+
+
+def compiled(state: ModelState, missing: str, form: str | None, tokens: Vocabulary | None, threads: int) -> Predictor:
+    """Return a predictor of a state, in a compiled form of its memory."""
+    memory = state.memory.now()
+    made = memory.compile(form, tokens, threads)
+    made.forgot_unchecked = memory.forgot_unchecked
+    return Predictor(made, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells).prepare()

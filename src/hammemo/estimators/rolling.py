@@ -1,0 +1,390 @@
+r"""A model of the recent past: what falls out of the window is forgotten.
+
+The state of a memory is a sum over its examples, so the sum over a moving window is kept by adding what comes in and
+subtracting what falls out, at a cost that does not depend on the length of the window. With a memory of integers the
+state is, to the byte, that of a fresh fit on the examples of the window in the same layout.
+
+To subtract an example one must still have it: a rolling model **stores the examples of its window themselves**, tokens
+and labels, beside the memory, and drops them as they fall out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo._versions import Versioned
+from hammemo.edits import learn
+from hammemo.edits.column_changes import as_kinds
+from hammemo.edits.editing import edit, mute_forgetting_warning, take_state
+from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.learners import Learner
+from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.tasks.labels.answer import Answering, ModelView
+from hammemo.tokens.contexts import Examples, joined_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.estimators.number_predictor import NumberPredictor
+    from hammemo.estimators.predictor import Predictor
+    from hammemo.tokens.user_input import CheckedRows
+    from hammemo.votes import Vote
+
+Self = TypeVar("Self", bound="Rolling")
+
+_CHUNK_ROWS = 1024  # the oldest chunk is copied when it loses examples, so chunks are short
+
+
+class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """A model of a rolling window: the last examples, or those of the last seconds.
+
+    With both limits, an example stays while it is within both.
+
+    Parameters
+    ----------
+    estimator : MemoryClassifier or MemoryRegressor
+        The model to fit; it is cloned. With a regressor, `predict` returns numbers.
+    last : int, optional
+        How many examples to keep. An example with sample_weight 3 is three examples.
+    seconds : float, optional
+        How long to keep an example: at this age, it is forgotten.
+
+    Attributes
+    ----------
+    estimator_ : MemoryClassifier or MemoryRegressor
+        The model of the window.
+    n_examples_ : int
+        Examples in the window, multiplicities counted.
+    classes_ : ndarray
+        The labels of the window, and the declared ones.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier, MemoryRegressor, Rolling
+    >>> clf = Rolling(MemoryClassifier(), last=2)
+    >>> clf.partial_fit([["a", "b"], ["a", "c"]], ["old", "new"]).predict([["a", "b"]]).tolist()
+    ['old']
+    >>> clf.partial_fit([["a", "b"]], ["new"]).predict([["a", "b"]]).tolist()
+    ['new']
+    >>> minute = Rolling(MemoryClassifier(), seconds=60)
+    >>> minute = minute.partial_fit([["a"], ["b"]], ["x", "y"], times=[0, 45])
+    >>> minute.expire(now=60).classes_.tolist()
+    ['y']
+    >>> window = Rolling(MemoryRegressor(), last=2).fit([[1.0], [2.0], [3.0]], [10, 20, 30])
+    >>> window.n_examples_, window.predict_interval([[2.0]]).shape
+    (2, (1, 2))
+    """
+
+    estimator_: Learner
+    _chunks: _Queue
+    _n_examples: int
+    _newest: float
+    _clock: float
+    _by_the_clock: bool
+
+    def __init__(self, estimator: Learner, last: int | None = None, seconds: float | None = None) -> None:
+        self.estimator = estimator
+        self.last = last
+        self.seconds = seconds
+
+    def fit(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
+    ) -> Self:
+        """Forget everything, learn (X, y) and keep what is in the window."""
+        self.edited(lambda window: window.take_in(X, y, None, sample_weight, times, reset=True))
+        return self
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+    ) -> Self:
+        """Learn more examples and forget, in one batch, all that falls out of the window.
+
+        Parameters
+        ----------
+        X, y, classes, sample_weight
+            As for `MemoryClassifier.partial_fit`.
+        times : array-like of shape (m,), or one for all, optional
+            When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
+            now, ``time.time()``.
+        """
+        self.edited(lambda window: window.take_in(X, y, classes, sample_weight, times))
+        return self
+
+    def expire(self: Self, now: Any = None) -> Self:
+        """Forget what is too old now: ``time.time()`` by default, else seconds or a datetime64.
+
+        The clock of the window never goes back: a time before the newest known one changes nothing.
+        """
+        check_is_fitted(self)
+        self.edited(lambda window: window.drop_old(time.time() if now is None else float(_seconds(now, 1)[0])))
+        return self
+
+    def drop_old(self, now: float) -> None:
+        """Forget what is too old at this time."""
+        self._clock = max(self._clock, now)
+        self.estimator_ = self.estimator_.snapshot()
+        self._forget_what_fell_out()
+
+    @property
+    def n_examples_(self) -> int:
+        """Examples in the window, multiplicities counted."""
+        check_is_fitted(self)
+        return self._n_examples
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels of the window, and the declared ones."""
+        return self._classifier().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Tokens per context."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns of X, where it had any."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+    @property
+    def label_dtype_(self) -> np.dtype[Any]:
+        """The type that `classes_` and predictions have."""
+        return self._classifier().label_dtype_
+
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor | NumberPredictor:
+        """Return a read-only model of the window as it is now; one of numbers takes no settings."""
+        if self._predicts_numbers(fitted=True):
+            return self._regressor().compile()
+        return self._classifier().compile(form, vocabulary, n_jobs)
+
+    def view(self) -> ModelView:
+        """Return what answers for the window as it is now."""
+        return self._classifier().view()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score, or the expected number, of each row."""
+        return self.estimator_.predict(X) if self._predicts_numbers(fitted=True) else super().predict(X)
+
+    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
+        """Return intervals of numbers: as `MemoryRegressor.predict_interval`."""
+        return self._regressor().predict_interval(X, coverage)
+
+    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Return quantiles of numbers: as `MemoryRegressor.predict_quantiles`."""
+        return self._regressor().predict_quantiles(X, levels)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or R² of numbers."""
+        model: Any = self._regressor() if self._predicts_numbers() else super()
+        return float(model.score(X, y, sample_weight))
+
+    def vote_in_use(self) -> str | Vote:
+        """Return the vote, also before anything is learnt."""
+        model = self.estimator_ if hasattr(self, "estimator_") else self.estimator
+        return _of_labels(model).vote_in_use()
+
+    def _predicts_numbers(self, *, fitted: bool = False) -> bool:
+        if fitted:
+            check_is_fitted(self)
+        return isinstance(self.estimator, MemoryRegressor)
+
+    def _classifier(self) -> MemoryClassifier:
+        check_is_fitted(self)
+        return _of_labels(self.estimator_)
+
+    def _regressor(self) -> MemoryRegressor:
+        check_is_fitted(self)
+        assert isinstance(self.estimator_, MemoryRegressor)
+        return self.estimator_
+
+    def take_in(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
+    ) -> None:
+        """Learn examples, then forget what fell out; from nothing with `reset`, or where nothing was learnt before."""
+        self._check_parameters()
+        reset = not hasattr(self, "estimator_") if reset is None else reset
+        clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
+        model: Learner = clone(self.estimator) if reset else self.estimator_.snapshot()
+        mute_forgetting_warning(model)  # a window forgets all the time
+        edits, state = model.table_edits(), None
+        if not reset:
+            state = edits.admit(model.state, X)
+            take_state(model, state)
+        learnt = edits.read(X, y, state, sample_weight)
+        if not reset and self.seconds is not None and times is None and not self._by_the_clock:
+            raise ValueError(
+                "Earlier calls gave times=, and this one does not: give times= in every call, because the system's "
+                "clock may differ from theirs."
+            )
+        self._by_the_clock = times is None and (reset or self._by_the_clock)
+        m = len(learnt.labels)
+        when = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
+        if np.any(np.diff(when, prepend=oldest) < 0):
+            raise ValueError(
+                "times must not decrease, in one call or from one call to the next: sort the examples by time."
+            )
+        if classes is None:
+            edit(model, lambda _: edits.learn(state, learnt))
+        else:
+            settings = _of_labels(model).settings()
+            edit(model, lambda _: learn.learn(settings, state, learnt, classes))
+        self.estimator_ = model
+        if reset:
+            self._chunks = _Queue()
+            self._n_examples = 0
+        kept = np.flatnonzero(learnt.counts)
+        for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
+            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places]))
+        self._n_examples += int(learnt.counts.sum())
+        self._newest = max(oldest, float(when[-1]))
+        self._clock = max(clock, self._newest)
+        self._forget_what_fell_out()
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.estimator, Learner):
+            raise TypeError(
+                f"estimator={self.estimator!r} is not a MemoryClassifier or a MemoryRegressor, which Rolling needs."
+            )
+        if self.last is None and self.seconds is None:
+            raise ValueError("Give the window a limit: last=…, a number of examples, or seconds=….")
+        if self.last is not None and (not isinstance(self.last, (int, np.integer)) or self.last < 1):
+            raise ValueError(f"last={self.last!r} is a whole number of at least 1.")
+        if self.seconds is not None and not 0 < self.seconds < np.inf:
+            raise ValueError(f"seconds={self.seconds!r} is a positive number.")
+
+    def _forget_what_fell_out(self) -> None:
+        surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
+        horizon = -np.inf if self.seconds is None else self._clock - self.seconds
+        fallen: list[_Chunk] = []
+        chunks = self._chunks
+        while chunks:
+            oldest, chunks = chunks.popped()
+            gone, rest = oldest.split(surplus, horizon)
+            n_gone = int(gone.rows.counts.sum())
+            if n_gone:
+                fallen.append(gone)
+                surplus = max(0, surplus - n_gone)
+                self._n_examples -= n_gone
+            if len(rest.times):
+                chunks = chunks.with_first(rest)
+                break
+        self._chunks = chunks
+        if fallen:
+            model: Any = self.estimator_
+            settings, state, now = model.settings(), model.state, model.state.columns
+            rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
+            left = model.table_edits().forget(state, joined_examples(rows))
+            if isinstance(model, MemoryClassifier):  # the window has learnt all that it forgets
+                left.memory.forgot_unchecked = state.memory.forgot_unchecked
+            take_state(model, left)
+
+    def __sklearn_tags__(self) -> Any:
+        if self._predicts_numbers():
+            return self.estimator.__sklearn_tags__()
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.estimator.settings().missing != "refuse"
+        tags.input_tags.sparse = self.estimator.settings().numeric is not None
+        return tags
+
+
+def _of_labels(model: Learner) -> MemoryClassifier:
+    """Return a model of labels, or refuse one of numbers."""
+    if isinstance(model, MemoryRegressor):
+        raise AttributeError("This window predicts numbers, so it has no labels, scores or compiled form: use predict.")
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    """Examples that came together, oldest first."""
+
+    rows: CheckedRows
+    """With the columns as they were when these came: kinds may have been decided again since."""
+    times: NDArray[np.float64]
+
+    def examples(self) -> Examples:
+        """Return the rows as examples."""
+        return self.rows.examples()
+
+    def split(self, surplus: int, horizon: float) -> tuple[_Chunk, _Chunk]:
+        """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
+        counts = self.rows.counts
+        before = np.cumsum(counts) - counts
+        gone = np.where(self.times <= horizon, counts, np.clip(surplus - before, 0, counts))
+        return self._with(gone), self._with(counts - gone)
+
+    def _with(self, counts: NDArray[np.int64]) -> _Chunk:
+        held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
+        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held])
+
+
+@dataclass(frozen=True, eq=False)
+class _Queue:
+    """Chunks from the oldest to the newest; a queue never changes, and pushing or popping makes another one.
+
+    First comes `oldest`, then `front` from its place `first` on, then `newer`: tuples of falling length, of which
+    neighbours of similar length become one. So n chunks are moved O(n log n) times, however long the window is.
+    """
+
+    oldest: _Chunk | None = None
+    front: tuple[_Chunk, ...] = ()
+    first: int = 0
+    newer: tuple[tuple[_Chunk, ...], ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what has fallen out stays in `front` until all of it has: copies do not have it
+        return {**vars(self), "front": self.front[self.first :], "first": 0}
+
+    def __bool__(self) -> bool:
+        return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
+
+    def pushed(self, chunk: _Chunk) -> _Queue:
+        """Return the queue with one more chunk, the newest."""
+        newer = [*self.newer, (chunk,)]
+        while len(newer) > 1 and len(newer[-2]) <= len(newer[-1]):
+            newer[-2:] = [newer[-2] + newer[-1]]
+        return replace(self, newer=tuple(newer))
+
+    def popped(self) -> tuple[_Chunk, _Queue]:
+        """Return the oldest chunk, and the queue without it."""
+        if self.oldest is not None:
+            return self.oldest, replace(self, oldest=None)
+        if self.first == len(self.front):
+            return _Queue(front=tuple(chain.from_iterable(self.newer))).popped()
+        return self.front[self.first], replace(self, first=self.first + 1)
+
+    def with_first(self, chunk: _Chunk) -> _Queue:
+        """Return the queue with a chunk before its oldest, which was popped from it."""
+        return replace(self, oldest=chunk)
+
+
+def _seconds(times: Any, m: int) -> NDArray[np.float64]:
+    values = np.asarray(times)
+    if values.dtype.kind == "M":
+        values = np.where(np.isnat(values), np.nan, values.astype("datetime64[us]").astype(np.int64) / 1e6)
+    if values.dtype.kind not in "iuf" or values.shape not in ((), (m,)) or not np.isfinite(values).all():
+        raise ValueError(
+            f"times holds one finite number of seconds or datetime64 for each of the {m} examples, or one for all; "
+            f"it is {values.dtype} of shape {values.shape}."
+        )
+    return np.broadcast_to(values.astype(np.float64), (m,))

@@ -1,0 +1,141 @@
+"""A table that others read and count, as engines do: the model chooses, keeps rows and fits weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import object_array
+from hammemo.edits.learn import CountAll, counted, like_given, started
+from hammemo.edits.state import ModelState, is_in_segments
+from hammemo.kernels import AutoSites
+from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.automatic import resolved_kernel
+from hammemo.tasks.labels.count import count, settled
+from hammemo.tasks.labels.size_warning import warn_if_large
+from hammemo.tasks.labels.weigh import check_class_weight, weigh
+from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from hammemo.kernels.cells import Cells
+    from hammemo.memories import Memory
+    from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tokens.token_types import TokenTypes
+
+
+@dataclass(frozen=True, eq=False)
+class TableFacts:
+    """What is known of a table that others have read.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns.
+    kinds : str or None
+        Their kinds; None where all are names.
+    types : str
+        How their values came (:mod:`hammemo.tokens.column_evidence`).
+    learnt : TokenTypes
+    labels : Vocabulary
+        All labels.
+    label_dtype : dtype
+    store : ModelStore or None
+        What is stored of the rows; None where nothing is.
+    seed : int
+    """
+
+    names: tuple[str, ...]
+    kinds: str | None
+    types: str
+    learnt: TokenTypes
+    labels: Vocabulary
+    label_dtype: np.dtype[Any]
+    store: ModelStore | None
+    seed: int
+
+    def columns(self) -> ColumnSchema:
+        """Return the columns of the table."""
+        return ColumnSchema(len(self.names), object_array(self.names), self.kinds, self.types, self.learnt)
+
+    def choice_rows(self) -> Examples:
+        """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
+        rows = None if self.store is None else self.store.kept_rows
+        if rows is not None:
+            return choose.choice_rows(rows)
+        none = np.empty(0, np.int64)
+        return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
+
+
+def room_for_rows(
+    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None
+) -> ModelStore | None:
+    """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
+
+    Where no rows are kept, nothing may depend on them.
+    """
+    check_missing_rule(settings.missing)
+    if layout is not None:
+        fresh = settings.empty_store(columns.n, layout.memory.seed, like_given(settings, columns, layout, 2).vote)
+        theirs = layout.rows
+        return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.emptied())
+    memory = settings.new_memory()
+    vote = settings.vote_for(2, memory)
+    kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.n, seed, vote)
+    if (room is None or room.kept is None) and (
+        columns.kinds is not None
+        or vote.fits_weights
+        or isinstance(kernel, AutoSites)
+        or memory.open(kernel.resolve(columns.n), seed).undecided()
+    ):
+        raise ValueError(
+            "Engines choose from the rows that a model keeps, and this one keeps none: use keep=True, and "
+            "set_params(keep=False).refit() afterwards, or what depends on no rows (names only, memory='exact' and "
+            "vote='sum')."
+        )
+    return room
+
+
+def learn_table(
+    settings: ModelSettings,
+    facts: TableFacts,
+    classes: Any,
+    layout: ModelState | None,
+    count_all: CountAll,
+    *,
+    kept_are_counted: bool,
+) -> ModelState:
+    """Learn a table that others have read, as `fit` does; `count_all` returns the memory with all its rows.
+
+    With `kept_are_counted`, it is not asked where all rows are kept.
+    """
+    kept, columns = None if facts.store is None else facts.store.kept, facts.columns()
+    listed = np.empty(0, facts.label_dtype) if classes is None else label_array(classes)
+    declared = Vocabulary.of(listed)
+    label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), listed)
+
+    def all_rows(memory: Memory, cells: Cells | None) -> Memory:
+        if kept is not None and kept.holds_all and kept_are_counted:
+            return count(memory, cells, kept.batches())
+        memory = count_all(memory if kept is None else settled(memory, cells, kept), cells)
+        memory.declare_labels(declared)
+        return memory
+
+    if layout is not None:
+        plan = like_given(settings, columns, layout, len(facts.labels.union(declared)))
+        plan.memory.declare(declared)
+        state = started(settings, plan, columns, label_dtype, layout)
+        state = state.with_memory(all_rows(plan.memory, state.cells), store=facts.store)
+    else:
+        plan = choose.by_rows(settings, columns, facts.choice_rows(), facts.seed)
+        state = weigh(settings, counted(settings, plan, columns, label_dtype, facts.store, declared, all_rows))
+    check_class_weight(state)
+    if settings.memory_is_auto and not is_in_segments(state.memory):
+        warn_if_large(state.memory)
+    return state

@@ -1,0 +1,139 @@
+"""The names of kernels, memories and votes: one list for Python, the command line, the server and plans.
+
+A name may be followed by numbers, ``"suffixes:4"`` for ``Suffixes(4)``, and kernels may be joined:
+``"positional+skip-pairs:3"``. "auto" is a name of every kind; `automatic` says what it becomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from hammemo.kernels import Decaying, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Memory, Tiered
+from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+AUTO: Final = "auto"
+
+_SHOWN: Final = 80
+"""The most characters of an unknown name that an error repeats."""
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Names(Generic[Part]):
+    """The names of one kind of part.
+
+    Parameters
+    ----------
+    kind : str
+        What the parameter is called.
+    base : type
+        What an instance is of.
+    classes : mapping from names to classes
+    numbers : mapping from names to what follows them
+        For each number its name and its type, in order; all of them may be left out.
+    joined : bool
+        Whether several, with ``+`` between, make one.
+
+    Examples
+    --------
+    >>> from hammemo.tasks.labels.names import KERNELS, VOTES
+    >>> KERNELS.made("suffixes:4"), KERNELS.made("positional+skip-pairs:3")
+    (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
+    >>> VOTES.made("median")
+    Traceback (most recent call last):
+        ...
+    ValueError: vote='median' is not known: use 'auto', 'sum', 'mean', 'log-linear', 'mixture'.
+    """
+
+    kind: str
+    base: type
+    classes: Mapping[str, Callable[..., Part]]
+    numbers: Mapping[str, Mapping[str, Callable[[str], float]]] = field(default_factory=dict)
+    joined: bool = False
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through all names, "auto" first."""
+        return iter((AUTO, *self.classes))
+
+    def made(self, text: str) -> Part:
+        """Return a new part of this name, which is not "auto"; refuse a name that is not known."""
+        parts = [self._one(part) for part in (text.split("+") if self.joined else [text])]
+        if None in parts:
+            raise ValueError(f"{self.kind}={text[:_SHOWN]!r} is not known: use {self.listed()}.")
+        whole: Part = reduce(add, parts)
+        return whole
+
+    def _one(self, text: str) -> Any:
+        """Return the part of one name with its numbers, or None."""
+        name, *numbers = text.strip().split(":")
+        types = [*self.numbers.get(name, {}).values()]
+        if name not in self.classes or len(numbers) > len(types):
+            return None
+        try:
+            return self.classes[name](*(read(number) for read, number in zip(types, numbers, strict=False)))
+        except ValueError:
+            return None
+
+    def check(self, text: str) -> None:
+        """Refuse a name that is not known."""
+        if text != AUTO:
+            self.made(text)
+
+    def resolved(self, value: Any) -> Part:
+        """Return the part of a name, or the part itself; refuse what is neither."""
+        if isinstance(value, str):
+            return self.made(value)
+        if not isinstance(value, self.base):
+            example = next(iter(self.classes.values()))()
+            raise TypeError(
+                f"{self.kind}={value!r} is not a {self.kind}: pass an instance such as {example!r}, or a name: "
+                f"{self.listed()}."
+            )
+        part: Any = value
+        return part  # type: ignore[no-any-return]
+
+    def name_of(self, part: Part) -> str:
+        """Return the name of a part's class."""
+        return next(name for name, cls in self.classes.items() if cls is type(part))
+
+    def listed(self) -> str:
+        """Return all names as an error lists them, with the numbers that may follow."""
+        forms = [":".join([name, *self.numbers.get(name, {})]) for name in self]
+        return ", ".join(map(repr, forms)) + (", or several joined by '+'" if self.joined else "")
+
+
+KERNELS: Final[Names[SiteKernel]] = Names(
+    "kernel",
+    SiteKernel,
+    {
+        "positional": PositionalHamming,
+        "pairs": Pairs,
+        "decaying": Decaying,
+        "suffixes": Suffixes,
+        "skip-pairs": SkipPairs,
+    },
+    {"decaying": {"RATE": float}, "suffixes": {"K": int, "BASE": float}, "skip-pairs": {"REACH": int}},
+    joined=True,
+)
+
+MEMORIES: Final[Names[Memory]] = Names(
+    "memory", Memory, {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered}
+)
+
+VOTES: Final[Names[Vote]] = Names("vote", Vote, {"sum": Sum, "mean": Mean, "log-linear": LogLinear, "mixture": Mixture})
+
+NAMES: Final[dict[str, Names[Any]]] = {names.kind: names for names in (KERNELS, MEMORIES, VOTES)}
+"""The names of each kind."""
+
+
+def is_auto(value: Any) -> bool:
+    """Return whether a parameter says "auto"; an array or a kernel is not compared."""
+    return isinstance(value, str) and value == AUTO

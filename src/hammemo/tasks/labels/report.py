@@ -1,0 +1,229 @@
+"""What a model is made of: what was chosen, why, and what it gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from hammemo.kernels.cells import TreeCells
+from hammemo.kernels.cells.forest import LEVELS
+from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.site_bits import SiteBits, shown_site, site_bits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hammemo.edits.state import Choices, ModelState
+
+_MAX_SHOWN_TUPLES = 12
+
+
+@dataclass(frozen=True)
+class Report:
+    """The parts of a fitted model; ``print`` shows it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import MemoryClassifier
+    >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
+    >>> print(MemoryClassifier(numeric="none").fit(X, X[:, 0] ^ X[:, 2]).report())  # doctest: +ELLIPSIS
+    400 rows, 4 columns, 2 labels
+    kernel: 4 columns, ...: (0, 2)...
+    memory: Exact(), 0.00 MiB; auto: exact counts
+    vote: LogLinear(...); auto: ...
+    rows: all are kept in plain text (16 distinct ones), for refit(); keep=False keeps none
+    """
+
+    n_examples: int
+    n_labels: int
+    n_positions: int
+    """Tokens of a context."""
+    tuples: tuple[str, ...]
+    """The sites of several positions, by the names of their columns."""
+    n_single: int
+    """How many sites have one position."""
+    n_trees: int
+    """How many trees put rows into cells."""
+    memory: str
+    nbytes: int
+    vote: str
+    n_kept: int | None
+    """Distinct rows or documents that are kept; None where none is kept."""
+    choices: Choices
+    free: tuple[str, ...] = ()
+    """The sites without a position, such as ``"bag of 10"``."""
+    keeps_documents: bool = False
+    is_stream: bool = False
+    """Whether the examples are windows of documents, and not rows of a table."""
+    keeps_all: bool = False
+    """Whether all rows that were learnt are kept."""
+    chosen_at: int = 0
+    """How many examples were held when sites and vote were chosen; 0 where they were not."""
+    is_pinned: bool = False
+    """Whether the layout was given, so that `refit` does not choose another one."""
+    unread: tuple[str, ...] = ()
+    """The sites that the vote leaves out, because they say little."""
+    is_stale: bool = False
+    """Whether rows were forgotten since sites, vote and weights were chosen."""
+    is_weighed: bool = False
+    """Whether labels have weights, which the figures of held-out folds leave out."""
+    most_frequent: float | None = None
+    """The share of the most frequent label; None where there is none."""
+    model: Any = field(default=None, repr=False, compare=False)
+    """The version of the model that this is about; `bits` asks it."""
+
+    def __str__(self) -> str:
+        lines = [
+            self._held(),
+            f"kernel: {self._sites()}; {self.choices.kernel}{self._when()}",
+            *self._gain(),
+            f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
+            f"vote: {self.vote}; {self.choices.vote}",
+            *self._trials(),
+            f"held out: {self._held_out()}",
+            *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
+            *self._kept(),
+            *(
+                ["stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"]
+                if self.is_stale
+                else []
+            ),
+        ]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """Return two lines: what the model holds and what was chosen, and how good that is on held-out folds."""
+        chosen = [
+            f"{self.n_trees:,} trees of cuts" if self.n_trees else self._counted(self.n_single, self._column),
+            *([self._counted(len(self.tuples), "tuple")] if self.tuples else []),
+            *self.free,
+        ]
+        vote = self.vote.partition("(")[0]
+        return f"{self._held()}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+
+    @property
+    def _column(self) -> str:
+        """What a place of a context is called."""
+        return "position" if self.is_stream else "column"
+
+    def _held(self) -> str:
+        """Return how much the model holds."""
+        row = "window" if self.is_stream else "row"
+        numbers = (self.n_examples, row), (self.n_positions, self._column), (self.n_labels, "label")
+        return ", ".join(self._counted(number, what) for number, what in numbers)
+
+    @staticmethod
+    def _counted(number: int, what: str) -> str:
+        return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+    def _held_out(self) -> str:
+        """Return how good the model is on the folds by which it was chosen, or why that is not known."""
+        found = self.choices.held_out
+        if found is None:
+            return "not measured, because nothing was chosen by folds of rows that are kept; hammemo evaluate does it"
+        figures = f"accuracy {found.accuracy:.3f}, log-loss {found.log_loss:.3f}"
+        measured = f"{figures} on {self._counted(found.folds, 'fold')}, {self._counted(found.rows, 'row')}"
+        measured += ", without class weights" if self.is_weighed else ""
+        if self.is_stale or self.chosen_at > self.n_examples:
+            return f"stale, refit ({measured}, some of which may be forgotten)"
+        if self.chosen_at < self.n_examples:
+            return f"{measured}, when there were {self.chosen_at:,}"
+        alone = "" if self.most_frequent is None else f"; the most frequent label alone: {self.most_frequent:.3f}"
+        return f"{measured}{alone}"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<pre style='white-space: pre-wrap; max-width: 900px'>{escape(str(self))}</pre>"
+
+    def bits(self) -> SiteBits:
+        """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.
+
+        For a log-linear vote that keeps a sample of its examples, as the default does. ``print`` shows it. The version
+        of the model keeps the result, so that it is computed once.
+        """
+        version = vars(self.model)
+        known: SiteBits | None = version.get("_bits")
+        return known if known is not None else version.setdefault("_bits", site_bits(self.model.state))
+
+    def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
+        """Draw `bits`, the most valuable sites, on the axes or on those of a new figure; return the axes."""
+        return self.bits().plot(ax, most)
+
+    def _sites(self) -> str:
+        parts = [self._counted(self.n_single, self._column)]
+        if self.n_trees:
+            n_names = self.n_single - self.n_trees * len(LEVELS)  # each level of a tree is a site
+            trees = f"{self._counted(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
+            parts = [*([self._counted(n_names, "column") + " of names"] if n_names else []), trees]
+        if self.tuples:
+            shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else "")
+            parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")
+        return ", ".join([*parts, *self.free])
+
+    def _gain(self) -> list[str]:
+        """Return what the tuples gained on the folds left out."""
+        losses = self.choices.losses
+        if not losses:
+            return []
+        path = ", ".join(f"{loss:.4f}" for loss in losses)
+        return [
+            f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with single {self._column}s, "
+            f"{losses[self.choices.taken]:.4f} as taken (after each round: {path})"
+        ]
+
+    def _kept(self) -> list[str]:
+        if self.n_kept is None:
+            return ["rows: none are kept, so refit() needs them: refit(rows=…)"]
+        what = f"{'documents' if self.keeps_documents else 'rows'}: {'all' if self.keeps_all else 'some'} are kept"
+        return [f"{what} in plain text ({self.n_kept:,} distinct ones), for refit(); keep=False keeps none"]
+
+    def _when(self) -> str:
+        """Return when sites were chosen, where rows came or went since."""
+        if self.is_pinned:
+            return "; pinned: the layout was given"
+        if not self.chosen_at or self.chosen_at == self.n_examples:
+            return ""
+        if self.chosen_at < self.n_examples:
+            return f"; chosen at {self.chosen_at:,} of {self.n_examples:,} rows"
+        return f"; chosen at {self.chosen_at:,} rows, of which {self.n_examples:,} are left"
+
+    def _trials(self) -> list[str]:
+        """Return what the best way to weigh gained over the best with shared weights."""
+        if not self.choices.trials:
+            return []
+        best = self.choices.trials[0]
+        shared = min(trial.loss for trial in self.choices.trials if not trial.per_label)
+        return [f"  log-loss on these folds: {best.loss:.4f} as taken, {shared:.4f} with weights that all labels share"]
+
+
+def report_of(model: Any) -> Report:
+    """Return the report of one version of a fitted model."""
+    state: ModelState = model.state
+    positions, kept, cells = state.sites.positions, state.kept, state.cells
+    counts, names = state.memory.label_counts, state.columns.listed()
+    return Report(
+        n_examples=int(counts.sum()),
+        n_labels=len(state.memory.labels),
+        n_positions=state.columns.n,
+        tuples=tuple(shown_site(site, names) for site in positions if len(site) > 1),
+        n_single=sum(len(site) == 1 for site in positions),
+        n_trees=cells.forest.n_trees if isinstance(cells, TreeCells) else 0,
+        memory=repr(state.memory),
+        nbytes=state.memory.nbytes,
+        vote=repr(state.vote),
+        n_kept=None if kept is None else len(kept),
+        keeps_all=kept is not None and kept.holds_all,
+        chosen_at=state.chosen_at,
+        is_pinned=state.pinned,
+        choices=replace(state.layout.choices, held_out=held_out(state)),
+        free=tuple(site.name for site in state.sites.free),
+        keeps_documents=state.documents is not None,
+        is_stream=state.documents is not None or state.cutting is not None,
+        unread=state.vote.unread(state.sites),
+        is_stale=state.stale,
+        is_weighed=getattr(state.vote, "class_weight", None) is not None,
+        most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
+        model=model,
+    )

@@ -1,0 +1,141 @@
+"""The parameters of a model as one frozen value: what the steps of an edit take in place of an estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from hammemo.kernels import AutoSites
+from hammemo.stores.digest_store import NAMES as DIGEST_NAMES
+from hammemo.stores.digest_store import Digests, DigestStore
+from hammemo.stores.kept_documents import KeptDocuments
+from hammemo.stores.kept_rows import KeptRows
+from hammemo.tasks.labels.automatic import resolved_memory, resolved_vote
+from hammemo.tasks.labels.names import is_auto
+from hammemo.votes import LogLinear, Vote
+
+if TYPE_CHECKING:
+    from hammemo.memories import Memory
+    from hammemo.stores.kept import Kept, ModelStore
+
+
+class ModelSettings(NamedTuple):
+    """The parameters of `MemoryClassifier`, as they are now; a tuple, because single edits take microseconds.
+
+    Parameters
+    ----------
+    kernel, vote, random_state, missing, keep, class_weight
+        As given.
+    numeric
+        The same; None for a model without this parameter, whose columns are names.
+    memory
+        As given; or a function that makes a memory, for a model without this parameter.
+    """
+
+    kernel: Any
+    vote: Any
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+    class_weight: Any
+    memory: Any
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether sites are chosen by rows, where memory and vote allow it."""
+        return is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
+
+    @property
+    def memory_is_auto(self) -> bool:
+        """Whether the memory is chosen."""
+        return is_auto(self.memory)
+
+    def new_memory(self) -> Memory:
+        """Return a memory that is not open yet."""
+        is_function = callable(self.memory) and not isinstance(self.memory, type)  # a class is refused
+        made: Memory = self.memory() if is_function else resolved_memory(self.memory)
+        return made
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def vote_for(self, n_labels: int, memory: Memory | None = None) -> Vote:
+        """Return the vote that is meant, where "auto" depends on what the memory keeps and on the number of labels."""
+        return resolved_vote(self.vote, self.new_memory() if memory is None else memory, n_labels)
+
+    def with_class_weight(self, vote: Vote) -> Vote:
+        """Return a vote with the class weights of the model, if it has any."""
+        if self.class_weight is None:
+            return vote
+        if not isinstance(vote, LogLinear):
+            raise ValueError(
+                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: use vote='log-linear', "
+                "or leave out class_weight."
+            )
+        if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
+            raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
+        return vote.with_class_weight(self.class_weight)
+
+    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> ModelStore | None:
+        """Return what rows or documents are stored in; None where nothing is."""
+        digests = Digests.of(self.keep)
+        kept = self._empty_kept(self.keep if digests is None else digests.rows, h, seed, vote, documents=documents)
+        return kept if digests is None else DigestStore(h, seed, digests.key, beside=kept)
+
+    def _empty_kept(self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool) -> Kept | None:
+        """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
+        most, is_needed = most_kept(keep, digests=True), vote.fits_weights or isinstance(self.kernel, AutoSites)
+        if keep is False or (keep == "auto" and not is_needed):
+            return None
+        return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
+
+
+class NumberSettings(NamedTuple):
+    """The parameters of `MemoryRegressor`, as they are now."""
+
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether whole numbers of lists and arrays are numbers: always."""
+        return True
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def empty_store(self, h: int, seed: int) -> KeptRows:
+        """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
+        return KeptRows.empty(h, seed, most_kept(self.keep))
+
+
+def most_kept(keep: Any, *, digests: bool = False) -> int | None:
+    """Return how many rows the parameter `keep` says are kept at most, None where it gives no number, or refuse it.
+
+    `digests` says whether the error also names the ways to store digests.
+    """
+    if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
+        known = "', '".join(["auto", *(DIGEST_NAMES if digests else ())])
+        end = ", a number of rows, or Digests()." if digests else " or a number of rows."
+        raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False{end}")
+    if not isinstance(keep, (str, bool)) and keep < 1:
+        raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
+    return None if isinstance(keep, (str, bool)) else int(keep)
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a model; of None, a new one."""
+    if isinstance(random_state, (int, np.integer)):
+        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
+            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,404 @@
+"""The state of a model that predicts numbers: layout, memory and vote, as one value that never changes.
+
+A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* predicts Y by an
+additive function, trees predict what it leaves; beside these, other trees predict what the mean leaves. So there are
+two *parts*, which the vote blends: a sum of many effects needs the first, a table of few combinations the second. The
+memory is a sum over rows: the Gram matrix of the base, and how many rows each cell of the trees holds, with the sum of
+what the frozen base, or the frozen mean, leaves of each. The frozen base was fitted without the row's fold, so a row's
+share is a function of the row and the layout, and can be subtracted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.array_digest import array_digest
+from hammemo._versions import Cached, cached_property
+from hammemo.edits.state import RowsState, Witness
+from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
+from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
+from hammemo.kernels.additive.levels import HAT
+from hammemo.kernels.cells.cells import restored_codes
+from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
+from hammemo.kernels.cells.error_sizes import ErrorSizes
+from hammemo.kernels.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
+from hammemo.kernels.cells.number_trees import (
+    N_FEATURES,
+    NumberCells,
+    checked_sum,
+    column_values,
+    exact_sum,
+    leaf_sums,
+    leaf_values,
+)
+from hammemo.kernels.sites import MAX_POSITIONS
+from hammemo.memories.errors import never_stored
+from hammemo.tokens.columns import ColumnKind
+from hammemo.votes.number_answers import NumberAnswers, SeenRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
+    from hammemo.stores.kept import ModelStore
+    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.contexts import Examples
+
+NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
+"""Of what the base leaves, and of what the mean leaves."""
+
+BITS: Final = 26
+"""Targets of the rows that choose the unit have this many bits."""
+_MORE_BITS: Final = 10
+"""How many more a later one may have."""
+_GRAM_BITS: Final = 14
+"""By which sums in the matrix may be larger than those of targets."""
+_SQUARE_BYTES: Final = 16
+_MOST_EXPONENT: Final = 2000
+
+
+def whole_targets(targets: Floats, center: float, exponent: int) -> Ints:
+    """Return targets as whole numbers of a unit; ValueError where one is too large for it."""
+    units, most = np.ldexp(targets - center, exponent), 2.0 ** (BITS + _MORE_BITS)
+    if not (np.abs(units) <= most).all():
+        worst = float(targets[np.argmax(~(np.abs(units) <= most))])
+        raise ValueError(
+            f"The target {worst:.6g} is more than {2**_MORE_BITS} times as far from the other targets as any target "
+            "that the model was fitted to, so it does not fit in the unit of its sums: leave out this row, or fit a "
+            "new model with all rows."
+        )
+    return np.rint(units).astype(np.int64)
+
+
+def what_is_left(base: AdditiveBase, mean: int, rows: SeenRows, whole: Ints, words: Words) -> tuple[Ints, ...]:
+    """Return what the frozen base, without the fold of each row, and the frozen mean leave of targets."""
+    folds = (words % np.uint64(FOLDS)).astype(np.int64)
+    return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLayout(Cached):
+    """What is fixed while rows are added.
+
+    Parameters
+    ----------
+    codes : ColumnCodes
+        How trees see rows.
+    center, exponent : float, int
+        A target y is the whole number nearest to (y - center) 2^exponent.
+    base : AdditiveBase
+    mean : int
+        The mean of the targets, in units.
+    forests : tuple of Forest
+        Trees of what the base leaves, and of what the mean leaves.
+    last_word : int
+        The hash of the last row of the growing sample.
+    """
+
+    codes: ColumnCodes
+    center: float
+    exponent: int
+    base: AdditiveBase
+    mean: int
+    forests: tuple[Forest, ...]
+    last_word: int
+
+    def whole(self, targets: Floats) -> Ints:
+        """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
+        return whole_targets(targets, self.center, self.exponent)
+
+    def described(self) -> dict[str, Any]:
+        """Return what is no array, ready for JSON."""
+        return {
+            "kinds": self.codes.kinds,
+            "center": self.center,
+            "exponent": self.exponent,
+            "last_word": self.last_word,
+            "mean": self.mean,
+            "base": self.base.described(),
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays, by name."""
+        return {
+            **{f"codes.{name}": array for name, array in code_arrays(self.codes).items()},
+            **{f"base.{name}": array for name, array in self.base.arrays().items()},
+            **numbered("trees", [forest_arrays(forest) for forest in self.forests]),
+        }
+
+    @classmethod
+    def restored(cls, described: dict[str, Any], stored: StoredArrays) -> NumberLayout:
+        """Return the layout of a file, checked: undo `described` and `arrays`."""
+        kinds, center, exponent, mean, last = (
+            described[name] for name in ("kinds", "center", "exponent", "mean", "last_word")
+        )
+        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
+            raise ValueError("the kinds of its columns are not valid")
+        if type(center) is not float or not math.isfinite(center):
+            raise ValueError("the center of its targets is not a number")
+        if (
+            type(exponent) is not int
+            or abs(exponent) > _MOST_EXPONENT
+            or type(mean) is not int
+            or abs(mean) >= 2**BITS
+            or type(last) is not int
+            or not 0 <= last < 2**64
+        ):
+            raise ValueError("the unit of its targets, or the hash of its last growing row, is not valid")
+        codes = restored_codes(kinds, stored.part("codes"))
+        base = AdditiveBase.restored(described["base"], stored.part("base"))
+        if len(codes.pairs) or base.n_labels or len(base.design.knots) != codes.n_ordered:
+            raise ValueError("its base is not one of these columns")
+        if tuple(base.design.owners) != codes.plain_owners():
+            raise ValueError("its base is not one of these columns")
+        forests = tuple(
+            restored_forest(codes.is_name, stored.part(f"trees.{part}"), rules)
+            for part, rules in enumerate(NUMBER_TREES)
+        )
+        return cls(codes, center, exponent, base, mean, forests, last)
+
+    @cached_property
+    def digest(self) -> str:
+        """BLAKE2b-256 of all that the layout is."""
+        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
+
+
+def numbered(name: str, parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Return the arrays of several parts under names with the numbers of the parts."""
+    return {f"{name}.{part}.{own}": array for part, arrays in enumerate(parts) for own, array in arrays.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class NumberRows:
+    """Rows that are counted: how base and trees see them, their targets, and how often each occurs."""
+
+    rows: SeenRows
+    whole: Ints
+    left: tuple[Ints, ...]
+    leaves: tuple[NDArray[np.int32], ...]
+    words: Words
+    counts: Ints
+
+    @classmethod
+    def of(cls, layout: NumberLayout, examples: Examples, seed: int) -> NumberRows:
+        """Return examples, whose labels are their targets, as the distinct rows that a layout sees."""
+        places, words, counts = layout.codes.distinct(examples, seed)
+        rows, whole = SeenRows(layout.codes, examples.contexts[places]), layout.whole(targets_of(examples)[places])
+        left = what_is_left(layout.base, layout.mean, rows, whole, words)
+        leaves = tuple(forest.leaves(rows.codes) for forest in layout.forests)
+        return cls(rows, whole, left, leaves, words, counts)
+
+
+def targets_of(examples: Examples) -> Floats:
+    """Return the targets of examples."""
+    return np.asarray(token_values(examples.labels)[examples.label_ranks])
+
+
+@dataclass(frozen=True, eq=False)
+class NumberMemory:
+    """The sum over rows.
+
+    Parameters
+    ----------
+    gram : Gram
+        The matrix that the live base is solved from; it knows how many rows there are.
+    size : int
+        The sum of the absolute targets: a bound for sums in the matrix.
+    cells : tuple of NumberCells
+        What the cells of the trees of each part hold.
+    """
+
+    gram: Gram
+    size: int
+    cells: tuple[NumberCells, ...]
+
+    @classmethod
+    def empty(cls, layout: NumberLayout) -> NumberMemory:
+        """Return a memory without rows."""
+        return cls(Gram.empty(layout.base.design.p), 0, tuple(map(NumberCells.empty, layout.forests)))
+
+    def changed(self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None) -> NumberMemory:
+        """Return the memory with rows added or, with sign -1, subtracted; NotStoredError where they cannot be in it.
+
+        `known` is the matrix of these rows, if it was made before.
+        """
+        times = sign * rows.counts
+        size = checked_sum(self.size + exact_sum(np.abs(rows.whole), times), _GRAM_BITS)
+        parts = zip(self.cells, layout.forests, rows.leaves, rows.left, strict=True)
+        cells = tuple(held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts)
+        if known is None:
+            known = gram_of(layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts)
+        return _checked(NumberMemory(self.gram + known if sign > 0 else self.gram - known, size, cells))
+
+    def plus(self, other: NumberMemory, sign: int) -> NumberMemory:
+        """Return the memory with all rows of another one of the same layout added or, with sign -1, subtracted."""
+        size = checked_sum(self.size + sign * other.size, _GRAM_BITS)
+        gram = self.gram + other.gram if sign > 0 else self.gram - other.gram
+        cells = (mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True))
+        return _checked(NumberMemory(gram, size, tuple(cells)))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the memory as arrays."""
+        squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
+        sizes = np.array([self.gram.n, self.size], np.uint64)
+        upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
+        gram: dict[str, Array] = {"products": upper, "targets": self.gram.targets, "squares": squares, "sizes": sizes}
+        return {**gram, **numbered("cells", [cells.arrays() for cells in self.cells])}
+
+    @classmethod
+    def restored(cls, layout: NumberLayout, stored: StoredArrays) -> NumberMemory:
+        """Return the memory of a file, checked: undo `arrays`."""
+        p = layout.base.design.p
+        products, upper = np.zeros((p, p), np.int64), np.triu_indices(p)
+        products[upper] = stored.take("products", "int64", (len(upper[0]),))
+        squares = int.from_bytes(stored.take("squares", "uint8", (_SQUARE_BYTES,)).tobytes(), "little")
+        n, size = stored.take("sizes", "uint64", (2,)).tolist()
+        gram = Gram(products, stored.take("targets", "int64", (p,)), squares, n)
+        diagonal, most = np.diag(products), n * (2 * HAT) ** 2
+        if n * HAT**2 != int(products[0, 0]) or size << _GRAM_BITS >= 2**63 or (diagonal < 0).any():
+            raise ValueError("its matrix is not that of any rows")
+        if max(map(abs, (int(products.min()), int(products.max())))) > most:
+            raise ValueError("its matrix is not that of any rows")
+        cells = []
+        for part, forest in enumerate(layout.forests):
+            cells.append(NumberCells.restored(forest, stored.part(f"cells.{part}")))
+            sizes = forest.cell_sizes.ravel()
+            if (np.add.reduceat(cells[-1].counts, np.cumsum(sizes) - sizes) != n).any():
+                raise ValueError("its cells do not hold all rows")
+        return cls(gram, size, tuple(cells))
+
+
+def _checked(memory: NumberMemory) -> NumberMemory:
+    is_negative = any(cells.size < 0 or (cells.counts < 0).any() for cells in memory.cells)
+    if memory.gram.n < 0 or memory.size < 0 or is_negative:
+        raise never_stored()
+    return memory
+
+
+@dataclass(frozen=True, eq=False)
+class NumberVote:
+    """How much each kind of tree, level and amount says, and how large errors are: fitted to unseen rows.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (2, `N_FEATURES`)
+        Of the trees of each part.
+    blend : ndarray of float64, shape (2,)
+        Of the parts.
+    errors : ErrorSizes, optional
+        None for a model without rows.
+    rows : int
+        How many rows there were when it was fitted.
+    """
+
+    weights: Floats
+    blend: Floats
+    errors: ErrorSizes | None = None
+    rows: int = 0
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the vote as arrays."""
+        errors = {} if self.errors is None else self.errors.arrays()
+        own = {"weights": self.weights, "blend": self.blend}
+        return {**own, **{f"errors.{name}": array for name, array in errors.items()}}
+
+    @classmethod
+    def restored(cls, layout: NumberLayout, rows: int, stored: StoredArrays) -> NumberVote:
+        """Return the vote of a file, checked: undo `arrays`."""
+        n_parts = len(NUMBER_TREES)
+        weights, blend = (
+            stored.finite(name, "float64", shape)
+            for name, shape in (("weights", (n_parts, N_FEATURES)), ("blend", (n_parts,)))
+        )
+        if (weights < 0).any() or (blend < 0).any():
+            raise ValueError("a weight of its vote is negative")
+        errors = ErrorSizes.restored(layout.codes.is_name, stored.part("errors")) if rows else None
+        return cls(weights, blend, errors, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberState(RowsState):
+    """All that a model of numbers has learnt; `columns` to `witness` as in `ModelState`.
+
+    Parameters
+    ----------
+    seed : int
+        What the hashes of rows depend on.
+    chosen_at : int
+        How many rows there were when the layout was chosen.
+    """
+
+    layout: NumberLayout
+    memory: NumberMemory
+    vote: NumberVote
+    columns: ColumnSchema
+    seed: int
+    store: ModelStore | None = None
+    cutting: None = None
+    pinned: bool = False
+    chosen_at: int = 0
+    stale: bool = False
+    refitted: frozenset[str] = frozenset()
+    witness: Witness | None = None
+    position: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)} | {"witness": None}
+
+    def but(self, **changes: Any) -> NumberState:
+        """Return it with other values; what answers is kept only where it stays the same."""
+        return replace(self, **changes)
+
+    def apart(self) -> NumberState:
+        """Return the same state: nothing in it ever changes."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many rows it holds."""
+        return self.memory.gram.n
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name of the layout."""
+        return self.layout.digest[:32]
+
+    @cached_property
+    def answering(self) -> NumberAnswers:
+        """What answers for all rows that are held now, which must be at least one."""
+        layout, vote, gram = self.layout, self.vote, self.memory.gram
+        live = solved(layout.base.design, layout.base.penalties, gram)
+        return NumberAnswers(
+            codes=layout.codes,
+            center=layout.center,
+            exponent=layout.exponent,
+            design=layout.base.design,
+            coefficients=np.hstack([live, layout.base.coefficients]),
+            means=(int(gram.targets[0]) / (HAT * gram.n), float(layout.mean)),
+            forests=layout.forests,
+            leaves=tuple(map(leaf_values, layout.forests, self.memory.cells, vote.weights)),
+            blend=vote.blend,
+            errors=vote.errors,
+        )
+
+    def contributions(self, rows: SeenRows) -> Floats:
+        """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
+        layout, blend = self.layout, self.vote.blend.tolist()
+        owned = layout.codes.owned_shares()
+        found = np.zeros((len(rows), owned.shape[1]))
+        for part, (forest, cells) in enumerate(zip(layout.forests, self.memory.cells, strict=True)):
+            values = column_values(forest, cells, self.vote.weights[part], owned)
+            found += blend[part] * leaf_sums(forest, values)(rows.codes)
+        _, trust = self.answering.trusted(0, rows.codes)
+        both = replace(layout.base, coefficients=self.answering.coefficients)
+        live, frozen = both.contributions(rows.codes, layout.codes.step_middles).transpose(2, 1, 0)
+        found += blend[0] * (live + trust[:, None] * (frozen - live))  # the mean belongs to no column
+        return found
