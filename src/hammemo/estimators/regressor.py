@@ -24,6 +24,7 @@ from hammemo.tasks.labels.settings import NumberSettings
 from hammemo.tasks.numbers import choose as numbers
 from hammemo.tasks.numbers.report import NumberReport, importances
 from hammemo.tokens.contexts import refuse_masked
+from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
 from hammemo.votes.number_answers import SeenRows
@@ -502,7 +503,7 @@ def read_targets(y: Any) -> NDArray[np.float64]:
     refuse_masked(y, "y")
     if y is None:
         raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
-    array = np.asarray(y)
+    array = read_arrow(y) if is_arrow(y) else np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
         raise ValueError(f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column.")
     array = column_or_1d(array, warn=True)

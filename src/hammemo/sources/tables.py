@@ -136,7 +136,9 @@ class Batch:
                 )
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
-        return with_large_numbers(found, values, np.isnan(found)) if kind == ColumnKind.NUMBERS else values
+        if kind != ColumnKind.NUMBERS:
+            return values
+        return with_large_numbers(found, values, np.isnan(found), f"Column {name!r}")
 
     def targets(self, name: str) -> Floats:
         """Return a column of numbers that are to be predicted: every row needs one."""

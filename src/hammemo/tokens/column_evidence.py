@@ -163,7 +163,7 @@ def _shown(column: Array, *, has_types: bool) -> tuple[HowGiven, Holds]:
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
         return HowGiven.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
     if kind != "O":
-        return plain, _STRINGS if any(value != MISSING for value in column.tolist()) else _NOTHING
+        return plain, _STRINGS if any(map(_is_there, column.tolist())) else _NOTHING
     return _shown_objects(array_values(column), plain)
 
 

@@ -230,7 +230,10 @@ def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[An
         if learning and column.dtype.kind not in _OWN_TYPES[kind]:
             _refuse_others(column, lacking, kind, where)
         tokens = _number_tokens(values, lacking)
-        found.append(with_large_numbers(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
+        if learning:
+            found.append(with_large_numbers(tokens, column, lacking, where))
+        else:
+            found.append(_with_others(tokens, column, lacking))
     if all(tokens.dtype.kind == "f" for tokens in found):
         return np.column_stack(found)
     table = np.empty((len(columns[0]), len(columns)), object)
@@ -292,7 +295,7 @@ def _named(column: Array, where: str, *, learning: bool) -> Array:
     return object_array(None if np.isnat(value) else str(value) for value in column)
 
 
-def with_large_numbers(tokens: Array, column: Array, lacking: Bools) -> Array:
+def with_large_numbers(tokens: Array, column: Array, lacking: Bools, where: str = "A column") -> Array:
     """Return the floats of a column with whole numbers from 2^53 on as they are: ids must stay apart.
 
     Examples
@@ -303,15 +306,32 @@ def with_large_numbers(tokens: Array, column: Array, lacking: Bools) -> Array:
     >>> with_large_numbers(ids.astype(float), ids, np.zeros(2, bool)).tolist()
     [1.0, 9007199254740993]
     """
-    large = np.flatnonzero(~lacking & (np.abs(tokens) >= 2**53)) if column.dtype.kind in "iuO" else ()
-    if not len(large):
+    if column.dtype.kind not in "iuO":
+        return tokens
+    places = np.flatnonzero(~lacking & (np.abs(tokens) >= 2**53))
+    if not len(places):
         return tokens
     mixed = tokens.astype(object)
-    for i in large:
-        value = column[i]
-        if isinstance(value, (int, np.integer)) and -(2**63) < int(value) < 2**63:
-            mixed[i] = int(value)
+    for place in places:
+        mixed[place] = _token_of_large(column[place], tokens[place], where)
     return mixed
+
+
+def _token_of_large(value: Any, number: float, where: str) -> int | float:
+    """Return a number from 2^53 on as a token, given its float; refuse it where the float is also its neighbour's."""
+    if isinstance(value, (Decimal, Fraction)) and value == int(value):
+        value = int(value)
+    if not isinstance(value, (int, np.integer)):
+        return float(number)
+    whole = int(value)
+    if -(2**63) < whole < 2**63:
+        return whole
+    if abs(number) < LARGEST and int(number) != whole:
+        raise ValueError(
+            f"{where} holds {whole}: whole numbers from 2^63 on have no exact form here, and neighbors would become "
+            "one number. Use astype(str) if they are ids, or astype(float) if they are measurements."
+        )
+    return float(number)
 
 
 def _with_others(tokens: Array, column: Array, lacking: Bools) -> Array:

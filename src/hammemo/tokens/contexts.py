@@ -17,6 +17,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
+from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import (
     NO_TOKEN,
@@ -366,12 +367,14 @@ def _column(frame: Any, j: int) -> Any:
 
 def _column_array(column: Any) -> NDArray[Any]:
     """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
+    if is_arrow(column):
+        return read_arrow(column)
     values = np.asarray(column)
     if values.dtype.kind in "mM" and np.isnat(values).all():
         return np.full(len(values), None, object)
     if not _may_be_rounded(values):
         return values
-    return object_array(column.to_list() if hasattr(column, "to_list") else column.to_pylist())
+    return object_array(column.to_list())
 
 
 def windows(

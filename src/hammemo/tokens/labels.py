@@ -10,6 +10,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hammemo.tokens.contexts import refuse_masked, token_array
+from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _plain(y: Any) -> Any:
         return token_array(y)
     if isinstance(y, np.ndarray):
         return np.asarray(y, object) if y.dtype.kind == "T" else np.asarray(y)
+    if is_arrow(y):
+        return read_arrow(y)
     if isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype) or (hasattr(y, "null_count") and not y.null_count()):
         return y
     return token_array(y.to_list() if hasattr(y, "to_list") else y.tolist())  # pandas' own types, or missing values
