@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,9 @@ from hammemo.votes import LogLinear
 from twins import additive as plain_additive
 from twins import codes as plain_codes
 from twins import score_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VOTES = [LogLinear(steps=2), LogLinear((1, 10), steps=2, per_label=False), LogLinear(steps=2, class_weight="balanced")]
 
@@ -65,6 +70,51 @@ def test_many_labels_keep_sparse_rows_and_an_empty_model_has_no_table() -> None:
     empty = MemoryClassifier("positional", Exact(), LogLinear()).open(3)
     with pytest.raises(ValueError, match="memory is empty"):
         empty.class_scores(X)
+
+
+def rows_of_names(n_rows: int = 3000) -> tuple[Any, Any]:
+    """Return rows of twenty names, and two labels that depend on three of them."""
+    codes = np.random.default_rng(0).integers(0, 5, (n_rows, 20))
+    return codes.astype(str).astype(object), (codes[:, 0] * codes[:, 1] + codes[:, 2]) % 2
+
+
+def best_time(answer: Callable[[], Any], repeats: int = 40, calls: int = 100) -> float:
+    """Return the processor time of a call, in the best of some loops."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        for _ in range(calls):
+            answer()
+        times.append(time.process_time() - start)
+    return min(times) / calls
+
+
+def test_a_compiled_row_takes_no_longer_with_weights_that_labels_share() -> None:
+    X, y = rows_of_names()
+    row = X[5].tolist()
+    times = {}
+    for per_label in (True, False):
+        predictor = MemoryClassifier(vote=LogLinear(per_label=per_label)).fit(X, y).compile()
+        times[per_label] = best_time(partial(predictor, row))
+    assert times[False] < 1.7 * times[True]  # from the top of the rows it is 2.5
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n_labels=st.integers(1, 6), is_small=st.booleans())
+def test_single_answers_with_shared_weights_are_those_of_the_live_model(
+    seed: int, n_labels: int, is_small: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = table(rng, n_labels)
+    asked = [*X.tolist(), *table(rng)[0].tolist(), ["never", 10**9, 0.5]]
+    model = MemoryClassifier(SiteKernel([0, (0, 1), 2]), Exact(), LogLinear((1, 10), steps=2, per_label=False))
+    model.fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_reader, "MOST_SINGLE_VALUES", 2**24 if is_small else 0)
+        predictor = model.compile()
+        ranker: Any = predictor._asked.ranker
+        assert ("_table" in vars(ranker)) == is_small  # else a live table answers, and no dense rows are made
+        assert [predictor(row) for row in asked] == model.predict(asked).tolist()
 
 
 def mixed(seed: int, n: int = 90) -> tuple[pd.DataFrame, Any]:

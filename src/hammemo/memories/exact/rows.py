@@ -166,6 +166,11 @@ class TableRows(Rows):
         """Return the table, all its rows as a sparse matrix, and where each site's rows start."""
         return self._table, self._matrix, self._starts
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows the table has, of all sites together."""
+        return sum(map(len, self._table.tuples))
+
     @cached_property
     def _table(self) -> CountTable:
         return self.stored.total

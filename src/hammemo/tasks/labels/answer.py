@@ -137,7 +137,24 @@ class Answering(ABC):
         return self._answers(X, Scorer.scores)[1]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
+        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects.
+
+        For two labels this is not the logit of `predict_proba`, unless ``vote_.uniform_share`` is zero.
+        `predict_proba` mixes a small share u of even probabilities into the softmax of `class_scores`,
+        p = (1 - u) softmax + u / L for L labels, so that no wrong answer is sure. Its logit therefore stays between
+        -log(2 / u) and log(2 / u), while the lead returned here has no bound. Both order the rows alike. With a vote
+        without probabilities, such as "sum", the lead is a difference of counts.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]] * 30, ["no", "no", "yes"] * 30)
+        >>> lead, share = clf.decision_function([["d", "c"]]), clf.vote_.uniform_share
+        >>> p = (1 - share) / (1 + np.exp(-lead)) + share / 2
+        >>> bool(np.allclose(p, clf.predict_proba([["d", "c"]])[:, 1]))
+        True
+        """
         scores = self.class_scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
