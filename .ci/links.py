@@ -1,9 +1,10 @@
-"""Say which links of a built site lead nowhere: to a page that is not there, or to an anchor that it does not have.
+"""Say which links of a built site lead nowhere: to no page, or to an anchor that a page lacks.
 
     python .ci/links.py build/docs
 
-Sphinx warns of such links where it makes them itself; those of source pages, of raw HTML and of themes it does not see.
-Links to other sites are not followed. Build into an empty folder: pages of an earlier build stay where they are.
+Sphinx warns of such links where it makes them itself; those of source pages, of raw HTML and of
+themes it does not see. Links to other sites are not followed. Build into an empty folder: pages
+of an earlier build stay where they are.
 """
 
 from __future__ import annotations
@@ -25,19 +26,24 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what a tag names and where it leads."""
-        given = dict(attrs)
-        self.anchors |= {name for name in (given.get("id"), given.get("name") if tag == "a" else None) if name}
-        if tag == "a" and given.get("href"):
-            self.links.append(str(given["href"]))
+        attributes = dict(attrs)
+        anchors = [attributes.get("id")]
+        if tag == "a":
+            anchors.append(attributes.get("name"))
+        self.anchors.update(anchor for anchor in anchors if anchor)
+        if tag == "a" and attributes.get("href"):
+            self.links.append(str(attributes["href"]))
 
 
-def broken(folder: Path) -> list[str]:
+def find_broken_links(folder: Path) -> list[str]:
     """Return each link that leads nowhere, with the page that has it."""
     folder = folder.resolve()
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
+    pages = {
+        path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))
+    }
     if not pages:
         raise ValueError(f"{folder} holds no page: build the site first, as .ci/run does.")
-    found = []
+    broken = []
     for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
@@ -45,16 +51,18 @@ def broken(folder: Path) -> list[str]:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             anchor = unquote(parts.fragment)
-            if not target.exists() or (anchor and target in pages and anchor not in pages[target].anchors):
-                found.append(f"{path.relative_to(folder)}: {link}")
-    return found
+            if not target.exists() or (
+                anchor and target in pages and anchor not in pages[target].anchors
+            ):
+                broken.append(f"{path.relative_to(folder)}: {link}")
+    return broken
 
 
 def main(folder: str) -> None:
     """Print what is broken; exit with 1 if something is."""
-    found = broken(Path(folder))
-    if found:
-        sys.exit("\n".join(["These links lead nowhere:", *found]))
+    broken = find_broken_links(Path(folder))
+    if broken:
+        sys.exit("\n".join(["These links lead nowhere:", *broken]))
 
 
 if __name__ == "__main__":

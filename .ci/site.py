@@ -1,10 +1,10 @@
-"""Build the site by the words of CONTRIBUTING.md, in a fresh environment with the pip that Python ships.
+"""Build the site by the words of CONTRIBUTING.md, in a fresh environment with Python's own pip.
 
     python .ci/site.py dist/hammemo-….whl
 
-The commands are those of the first code block under "Documentation" in CONTRIBUTING.md. The clone (``-e .``) is
-replaced by the wheel that was built from it, so that nothing is compiled again; all else is run as
-written there.
+The commands are those of the first code block under "Documentation" in CONTRIBUTING.md. The
+clone (``-e .``) is replaced by the wheel that was built from it, so that nothing is compiled
+again; all else is run as written there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,16 @@ def main() -> None:
     wheel = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        environment = {**os.environ, "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": folder}
-        environment |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+        environment = {
+            **os.environ,
+            "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}",
+            "VIRTUAL_ENV": folder,
+        }
+        environment |= {
+            "PIP_QUIET": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_ROOT_USER_ACTION": "ignore",
+        }
         for words in commands((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
             subprocess.run(with_wheel(words, wheel), cwd=ROOT, env=environment, check=True)
 

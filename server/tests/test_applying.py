@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo_server.edits.limits import Limits
-from hammemo_server.edits.operations import Edit, LoggedRows, Malformed, ServiceError, checked, decoded
+from hammemo_server.edits.operations import Edit, LoggedRows, Malformed, ServiceError, check_edit, decode_body
 from hammemo_server.edits.settings import Settings
 from hammemo_server.models.applying import Applier, first_state
 
@@ -44,7 +44,7 @@ def bodies(draw: st.DrawFn) -> list[LoggedRows]:
 @given(edits=bodies())
 @settings(max_examples=60)
 def test_groups_equal_single_edits(given_settings: dict[str, Any], edits: list[LoggedRows]) -> None:
-    chosen = Settings.checked({**given_settings, "seed": 3}, Limits())
+    chosen = Settings.from_client({**given_settings, "seed": 3}, Limits())
     together = Applier(first_state(chosen).model, chosen, Limits())
     together.apply(edits)
     model = first_state(chosen).model
@@ -70,9 +70,9 @@ def test_what_the_log_keeps_is_what_was_sent(edits: list[LoggedRows]) -> None:
         sent = Edit("op", edit.kind, edit.rows, edit.labels)
         if 2**63 in edit.labels:
             with pytest.raises(Malformed, match="64 bits"):
-                checked(sent, Limits())
+                check_edit(sent, Limits())
             continue
-        again = decoded(checked(sent, Limits())[1])
+        again = decode_body(check_edit(sent, Limits())[1])
         assert again == edit
         assert [type(token) for row in again.rows for token in row] == [
             type(token) for row in edit.rows for token in row
@@ -81,7 +81,7 @@ def test_what_the_log_keeps_is_what_was_sent(edits: list[LoggedRows]) -> None:
 
 
 def test_the_model_that_edits_are_applied_to_is_not_changed() -> None:
-    chosen = Settings.checked({"columns": 1}, Limits())
+    chosen = Settings.from_client({"columns": 1}, Limits())
     model = first_state(chosen).model
     assert model is not None
     applier = Applier(model, chosen)

@@ -15,8 +15,8 @@ from hammemo import MemoryClassifier, save
 from hammemo.edits.editing import take_state
 from hammemo.memories import Exact, Hashed, Tiered
 from hammemo_server.edits.limits import Limits
-from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
-from hammemo_server.edits.refits import chooses, chosen_quickly, packed_choice, take_choice
+from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decode_body
+from hammemo_server.edits.refits import chooses, choose_beside_edits, pack_choice, take_choice
 from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state
@@ -103,7 +103,7 @@ def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypa
     def slow(model: MemoryClassifier) -> bytes:
         begun.set()
         assert go.wait(patience(60))
-        return chosen_quickly(model)
+        return choose_beside_edits(model)
 
     monkeypatch.setattr(writing, "chosen_quickly", slow)
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
@@ -139,7 +139,7 @@ def test_a_choice_that_a_refit_has_overtaken_is_dropped(tmp_path: Path, monkeypa
     def slow(model: MemoryClassifier) -> bytes:
         begun.set()
         assert go.wait(patience(60))
-        return chosen_quickly(model)
+        return choose_beside_edits(model)
 
     monkeypatch.setattr(writing, "chosen_quickly", slow)
     with Host(tmp_path) as host:
@@ -252,7 +252,7 @@ def test_every_memory_takes_a_choice_from_bytes(memory: Any) -> None:
     late = MemoryClassifier(memory=memory).partial_fit(X, y, choose=False, classes=["same", "other", "third"])
     fresh = late.snapshot().refit()
     assert chooses(late)
-    take_choice(late, packed_choice(fresh))
+    take_choice(late, pack_choice(fresh))
     assert late.digest(parts=True) == fresh.digest(parts=True)
     assert late.predict_proba(X).tobytes() == fresh.predict_proba(X).tobytes()
 
@@ -264,7 +264,7 @@ def test_a_table_with_numbers_takes_its_trees_from_bytes() -> None:
     clf = MemoryClassifier().fit(X, y)
     other = clf.snapshot().forget(X[:100], y[:100])
     fresh = other.snapshot().refit()
-    take_choice(other, packed_choice(fresh))
+    take_choice(other, pack_choice(fresh))
     assert other.digest(parts=True) == fresh.digest(parts=True)
 
 
@@ -274,22 +274,22 @@ def test_a_choice_holds_no_rows_and_is_checked() -> None:
         ["x" if n % 2 else "y" for n in range(300)],
     )
     clf = MemoryClassifier().fit(X, y)
-    packed = packed_choice(clf)
-    from hammemo_server.edits.refits import decompressed
+    packed = pack_choice(clf)
+    from hammemo_server.edits.refits import decompress
 
-    assert b"secret7" not in decompressed(packed)
+    assert b"secret7" not in decompress(packed)
     before = clf.digest()
     for wrong in (packed[:-1], b"", packed[:10], packed + b"x"):
         with pytest.raises(ValueError, match="these are not weights"):
             take_choice(clf, wrong)
     other = MemoryClassifier().fit([row[:1] for row in X], y)
     with pytest.raises(ValueError, match="other columns"):
-        take_choice(clf, packed_choice(other))
+        take_choice(clf, pack_choice(other))
     with pytest.raises(ValueError, match="keeps all"):
         take_choice(clf.empty_like(), packed)
     assert clf.digest() == before
     content = LoggedChoice("choice", packed)
-    assert decoded(content.body()) == content
+    assert decode_body(content.body()) == content
     assert content.n_rows == 0
 
 
@@ -310,7 +310,7 @@ def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most
     """Also where rows are dropped in between, so that no rows are left to choose by."""
     from hammemo.stores.kept_rows import KeptRows
 
-    given_settings = Settings.checked({"columns": 2, "seed": 3}, Limits())
+    given_settings = Settings.from_client({"columns": 2, "seed": 3}, Limits())
     start = first_state(given_settings).model
     assert start is not None
     take_state(start, start.state.but(store=KeptRows.empty(2, start.memory_.seed, most)))
@@ -322,7 +322,7 @@ def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most
         single.apply([edit])
         model = single.model
         if not single.refused:
-            log.append(decoded(single.logged[0]) if single.logged else edit)
+            log.append(decode_body(single.logged[0]) if single.logged else edit)
     together = Applier(start, given_settings)
     together.apply(log)
     assert not together.refused

@@ -25,8 +25,8 @@ from hammemo_server.edits.operations import (
     NotStored,
     OpReused,
     TooLarge,
-    checked,
-    decoded,
+    check_edit,
+    decode_body,
 )
 from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
@@ -201,15 +201,15 @@ def test_a_model_that_was_not_made_of_documents_says_what_to_do(made: dict[str, 
 def test_limits(limits: Limits, documents: Visits, said: str) -> None:
     for kind in ("learn", "forget"):
         with pytest.raises(TooLarge, match=said):
-            checked(Edit("op", kind, documents=documents), limits)
-    checked(learn("op", documents[:1]), Limits())
+            check_edit(Edit("op", kind, documents=documents), limits)
+    check_edit(learn("op", documents[:1]), Limits())
 
 
 def test_an_edit_has_documents_or_rows() -> None:
     with pytest.raises(Malformed, match="not both"):
-        checked(Edit("op", "learn", [["a"]], ["x"], [["a"]]), Limits())
+        check_edit(Edit("op", "learn", [["a"]], ["x"], [["a"]]), Limits())
     with pytest.raises(Malformed, match="no documents"):
-        checked(Edit("op", "refit", documents=[["a"]]), Limits())
+        check_edit(Edit("op", "refit", documents=[["a"]]), Limits())
 
 
 TOKENS = st.one_of(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none(), st.just(1.0))
@@ -218,7 +218,7 @@ TOKENS = st.one_of(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1), st.boo
 @given(documents=st.lists(st.lists(TOKENS, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
     for edit in (learn("op", documents), forget("op", documents)):
-        again = decoded(checked(edit, Limits())[1])
+        again = decode_body(check_edit(edit, Limits())[1])
         assert isinstance(again, LoggedDocuments)
         assert repr(again.documents) == repr(documents)  # 1, 1.0 and True differ
         assert again.learns == (edit.kind == "learn")
@@ -227,9 +227,9 @@ def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
 @pytest.mark.parametrize("wrong", [[], [[]], [["a"], []], "a", [[["a"]]], {}, [1]])
 def test_damaged_bodies_are_no_documents(wrong: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
-        decoded(msgspec.msgpack.encode(["learnstream", wrong]))
+        decode_body(msgspec.msgpack.encode(["learnstream", wrong]))
     with pytest.raises(msgspec.ValidationError):
-        decoded(msgspec.msgpack.encode(["forgetstream", [["a"]], 1]))
+        decode_body(msgspec.msgpack.encode(["forgetstream", [["a"]], 1]))
 
 
 def test_a_visit_learnt_by_rows_is_not_forgotten_as_a_whole(tmp_path: Path, uploaded: Path) -> None:
@@ -344,7 +344,7 @@ def test_groups_equal_single_edits(cutting: Cutting, memory: Any, keep: str, bod
     vote: Any = "sum" if isinstance(memory, Hashed) else Mixture()
     start = MemoryClassifier(Suffixes(2), memory, vote, 0, keep=keep)
     start.fit_stream([[1, 2, 3, 1], [2, 1, 3]], h=2, short=cutting.short, pad=cutting.pad)
-    chosen = Settings.of_file(None)
+    chosen = Settings.for_upload(None)
     together = Applier(start, chosen, Limits())
     together.apply(bodies)
     model, refused = start, {}

@@ -535,11 +535,11 @@ def test_models_are_opened_when_they_are_asked_for(hosts: Callable[..., Host]) -
     with pytest.raises(Unavailable, match="stops"):
         host.get("t", "a")
     again = hosts()
-    assert again.opened() == []
+    assert again.open_models() == []
     for tenant in again.tenants():
         for name in again.names(tenant):
             again.get(tenant, name)
-    assert {(model.tenant, model.name, model.version) for model in again.opened()} == {
+    assert {(model.tenant, model.name, model.version) for model in again.open_models()} == {
         ("t", "a", 1),
         ("t", "b", 1),
         ("u", "a", 1),

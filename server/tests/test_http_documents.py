@@ -39,7 +39,7 @@ def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: P
         assert client.learn_stream("m", arrays, op="a") == (1, "repeated", "")
         assert client.forget_stream("m", [[1, 60, 2]]).version == 2
         twin = learnt(visits()).partial_fit_stream([[3]])
-        assert now(next(model for model in server.service.host.opened() if model.name == "m")) == held(twin)
+        assert now(next(model for model in server.service.host.open_models() if model.name == "m")) == held(twin)
         with pytest.raises(ServerError) as missing:
             client.forget_stream("m", [[1, 60, 2]])
         assert (missing.value.status, missing.value.code) == (409, "not_stored")

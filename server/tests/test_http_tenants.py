@@ -146,7 +146,7 @@ def make_models(host: Host, client: Client, other: Client) -> None:
     client.create("people", columns=1, subjects="required")
     client.learn("people", [["a"]], ["x"], subjects=["one"])
     client.set_list("l", ["x"])
-    assert {model.tenant for model in host.opened()} == {"a", "b"}
+    assert {model.tenant for model in host.open_models()} == {"a", "b"}
 
 
 def authorization(token: str) -> dict[str, str]:

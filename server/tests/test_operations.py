@@ -15,9 +15,9 @@ from hammemo_server.edits.operations import (
     ServiceError,
     TooLarge,
     check_name,
-    checked,
-    decoded,
-    digest,
+    check_edit,
+    decode_body,
+    digest_body,
 )
 
 
@@ -54,7 +54,7 @@ from hammemo_server.edits.operations import (
 def test_what_is_no_edit_is_refused(change: dict[str, Any], error: type[ServiceError]) -> None:
     edit = Edit(**{"op": "op", "kind": "learn", "rows": [["a"]], "labels": ["x"], **change})
     with pytest.raises(error):
-        checked(edit, Limits(rows=5, columns=10, text=20, logged=1000))
+        check_edit(edit, Limits(rows=5, columns=10, text=20, logged=1000))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_what_is_no_edit_is_refused(change: dict[str, Any], error: type[ServiceE
 )
 def test_a_damaged_body_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        decoded(body)
+        decode_body(body)
 
 
 def test_tokens_keep_their_kinds_in_digests() -> None:
     values: list[Any] = [1, 1.0, "1", True, None]
-    made = {digest(checked(Edit("op", "learn", [[value]], ["x"]), Limits())[1], b"k" * 32) for value in values}
+    made = {digest_body(check_edit(Edit("op", "learn", [[value]], ["x"]), Limits())[1], b"k" * 32) for value in values}
     assert len(made) == 5
     assert LoggedRows("learn", [[1]], ["x"]).n_rows == 1
 

@@ -15,7 +15,7 @@ from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, QuotaReached
-from hammemo_server.edits.quotas import most_of
+from hammemo_server.edits.quotas import most_allowed
 from hammemo_server.models.host import Host
 from places import ROOT
 
@@ -167,7 +167,7 @@ def test_the_defaults_bound_a_tenant(tmp_path: Path) -> None:
     """A server that is told nothing has quotas; the guide says which."""
     from hammemo_server.commands.serve import LimitOptions
 
-    most, told = most_of(Limits()), LimitOptions().limits
+    most, told = most_allowed(Limits()), LimitOptions().limits
     assert tuple(most) == tuple(told[name] for name in ("stored_labels", "stored_examples", "stored_bytes"))
     assert all(most)
     text = (ROOT / "docs" / "serving.md").read_text("utf-8")

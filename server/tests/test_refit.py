@@ -36,10 +36,10 @@ from hammemo_server.edits.operations import (
     TooLarge,
     Unavailable,
     UnknownKind,
-    checked,
-    decoded,
+    check_edit,
+    decode_body,
 )
-from hammemo_server.edits.refits import packed, take
+from hammemo_server.edits.refits import pack_weights, take_weights
 from hammemo_server.edits.settings import Settings
 from hammemo_server.http.app import make_app
 from hammemo_server.http.server import _passing_on
@@ -357,9 +357,9 @@ def test_weights_go_through_bytes(uploaded: Path) -> None:
     clf = MemoryClassifier().fit(X, y)
     other = clf.empty_like().partial_fit(X[100:], y[100:]).refit()
     version, wanted = clf.version_, fitted(other)
-    take(clf, packed(other.vote_))
+    take_weights(clf, pack_weights(other.vote_))
     assert (fitted(clf), clf.version_) == (wanted, version + 1)
-    take(clf, packed(MemoryClassifier().open(2).vote_))  # one that was never fitted
+    take_weights(clf, pack_weights(MemoryClassifier().open(2).vote_))  # one that was never fitted
     assert fitted(clf) == {}
 
 
@@ -367,20 +367,20 @@ def test_weights_go_through_bytes(uploaded: Path) -> None:
 def test_damaged_weights_are_refused_and_nothing_changes(damage: Callable[[bytes], bytes]) -> None:
     X, y = examples()
     clf = MemoryClassifier().fit(X, y)
-    before, good = fitted(clf), packed(clf.vote_)
+    before, good = fitted(clf), pack_weights(clf.vote_)
     with pytest.raises(ValueError, match="these are not weights"):
-        take(clf, damage(good))
+        take_weights(clf, damage(good))
     with pytest.raises(ValueError, match="shape"):  # those of a model with other sites
-        take(clf, packed(MemoryClassifier("positional").fit([row[:2] for row in X], y).vote_))
+        take_weights(clf, pack_weights(MemoryClassifier("positional").fit([row[:2] for row in X], y).vote_))
     assert fitted(clf) == before
 
 
 def test_a_refit_has_no_examples() -> None:
     with pytest.raises(Malformed, match="no rows"):
-        checked(Edit("op", REFIT, [["a"]], ["x"]), Limits())
-    body = checked(Edit("op", REFIT), Limits())[1]
-    assert decoded(body) == LoggedRefit()
-    assert decoded(LoggedRefit(fitted=b"abc").body()) == LoggedRefit(fitted=b"abc")
+        check_edit(Edit("op", REFIT, [["a"]], ["x"]), Limits())
+    body = check_edit(Edit("op", REFIT), Limits())[1]
+    assert decode_body(body) == LoggedRefit()
+    assert decode_body(LoggedRefit(fitted=b"abc").body()) == LoggedRefit(fitted=b"abc")
     assert LoggedRefit().n_rows == 0
 
 
@@ -388,10 +388,10 @@ def test_a_log_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     import msgspec
 
     with pytest.raises(UnknownKind):
-        decoded(msgspec.msgpack.encode(["reshape", 3]))
+        decode_body(msgspec.msgpack.encode(["reshape", 3]))
     for wrong in ([], ["secret example"], [7], "refit", ["refit", 3], ["refit", b"a", 1], ["choice"], ["choice", 3]):
         with pytest.raises(msgspec.MsgspecError) as refused:
-            decoded(msgspec.msgpack.encode(wrong))
+            decode_body(msgspec.msgpack.encode(wrong))
         assert "secret" not in str(refused.value)
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
         done(host.create("t", "m", {"columns": 1}), Edit("1", "learn", [["a"]], ["x"]))
@@ -419,7 +419,7 @@ def histories(draw: st.DrawFn) -> list[Content]:
 @settings(max_examples=40)
 def test_a_replay_in_other_groups_has_the_same_bytes(vote: str, edits: list[Content], most: int) -> None:
     """Also where the sample is so small that what it holds depends on how edits were grouped."""
-    chosen = Settings.checked({"columns": 2, "vote": vote, "seed": 3}, Limits())
+    chosen = Settings.from_client({"columns": 2, "vote": vote, "seed": 3}, Limits())
     start = first_state(chosen).model
     assert start is not None
     if start.state.store is not None:
@@ -431,7 +431,7 @@ def test_a_replay_in_other_groups_has_the_same_bytes(vote: str, edits: list[Cont
         single.apply([edit])
         model = single.model
         if not single.refused:
-            kept.append(decoded(single.logged[0]) if single.logged else edit)
+            kept.append(decode_body(single.logged[0]) if single.logged else edit)
     together = Applier(start, chosen)
     together.apply(kept)
     assert not together.refused

@@ -32,7 +32,7 @@ from hammemo_server.edits.settings import Settings
     ids=str,
 )
 def test_settings_make_a_model_that_learns_and_forgets(given: dict[str, Any]) -> None:
-    settings = Settings.read(Settings.checked(given, Limits()).text())
+    settings = Settings.from_text(Settings.from_client(given, Limits()).text())
     model = settings.model().open(settings.columns or 2)
     row = ["a"] * model.n_features_in_
     model.partial_fit([row], ["x"])
@@ -41,17 +41,17 @@ def test_settings_make_a_model_that_learns_and_forgets(given: dict[str, Any]) ->
 
 
 def test_a_model_has_digests_unless_told_otherwise() -> None:
-    assert Settings.checked({}, Limits()).model().keep == "auto+digests"
+    assert Settings.from_client({}, Limits()).model().keep == "auto+digests"
     for keep in ("auto", "digests", True, False, 50):
-        assert Settings.checked({"keep": keep}, Limits()).model().keep == keep
+        assert Settings.from_client({"keep": keep}, Limits()).model().keep == keep
     limited = {"class": "Digests", "params": {"rows": 50}}
-    assert repr(Settings.checked({"keep": limited}, Limits()).model().keep) == "Digests(rows=50)"
+    assert repr(Settings.from_client({"keep": limited}, Limits()).model().keep) == "Digests(rows=50)"
 
 
 def test_seeds_are_drawn_and_kept() -> None:
-    one, other = (Settings.checked({}, Limits()) for _ in range(2))
+    one, other = (Settings.from_client({}, Limits()) for _ in range(2))
     assert one.model().random_state != other.model().random_state
-    assert Settings.read(one.text()).model().random_state == one.model().random_state
+    assert Settings.from_text(one.text()).model().random_state == one.model().random_state
     assert "seed" not in one.given
 
 
@@ -104,7 +104,7 @@ def test_settings_that_make_no_model_are_refused_and_cost_nothing(given: Any) ->
     tracemalloc.start()
     try:
         with pytest.raises(ServiceError):
-            Settings.checked(given, Limits())
+            Settings.from_client(given, Limits())
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()

@@ -33,10 +33,10 @@ from hammemo_server.edits.operations import (
     NotStored,
     OpReused,
     Unavailable,
-    checked,
-    decoded,
-    joined,
-    parts_of,
+    check_edit,
+    decode_body,
+    join_parts,
+    split_by_subject,
 )
 from hammemo_server.erasure import journal as journals
 from hammemo_server.models.erasable import ErasableModel
@@ -89,21 +89,21 @@ def held(model: ServedModel) -> int:
 
 def test_rows_of_several_subjects_are_taken_apart_and_put_together() -> None:
     edit = Edit("1", "learn", [["a"], ["b"], ["c"], ["d"]], [1, 2, 3, 4], subjects=["s", "t", "s", "u"])
-    content, body = checked(edit, Limits())
-    parts, owners = parts_of(edit, content, body)
+    content, body = check_edit(edit, Limits())
+    parts, owners = split_by_subject(edit, content, body)
     assert list(parts) == ["s", "t", "u"]
-    assert decoded(parts["s"]) == LoggedRows("learn", [["a"], ["c"]], [1, 3])
-    assert joined([decoded(part) for part in parts.values()], owners) == content
+    assert decode_body(parts["s"]) == LoggedRows("learn", [["a"], ["c"]], [1, 3])
+    assert join_parts([decode_body(part) for part in parts.values()], owners) == content
     edit = Edit("1", "forget", documents=[["a"], ["b", "c"]], subjects=["t", "s"])
-    content, body = checked(edit, Limits())
-    parts, owners = parts_of(edit, content, body)
-    assert joined([decoded(part) for part in parts.values()], owners) == content
+    content, body = check_edit(edit, Limits())
+    parts, owners = split_by_subject(edit, content, body)
+    assert join_parts([decode_body(part) for part in parts.values()], owners) == content
     one = LoggedRows("learn", [["a"]], ["x"])
     for wrong, numbers in (([one, one], []), ([one], [0, 0]), ([one, one], [0, 2]), ([one], [1])):
         with pytest.raises(msgspec.ValidationError):
-            joined(list(wrong), numbers)
+            join_parts(list(wrong), numbers)
     with pytest.raises(msgspec.ValidationError):
-        joined([one, LoggedDocuments("learnstream", [["a"]])], [0, 1])
+        join_parts([one, LoggedDocuments("learnstream", [["a"]])], [0, 1])
 
 
 @pytest.mark.parametrize(

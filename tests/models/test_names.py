@@ -43,7 +43,7 @@ def test_every_name_is_known_everywhere(kind: str, name: str) -> None:
         assert type(made) is type(getattr(fitted, f"{kind}_"))
         assert NAMES[kind].name_of(made) == name
     if name != "gaussian":  # no server keeps it
-        Settings.checked({"columns": 4, kind: name}, Limits())
+        Settings.from_client({"columns": 4, kind: name}, Limits())
     if kind == "kernel":
         assert plan(X, Y, budget="1 MiB", kernel=name).estimator.fit(X, Y) is not None
 
@@ -55,7 +55,7 @@ def test_a_wrong_name_is_refused_everywhere_with_all_names(names: Names[Any]) ->
     everywhere: list[Callable[[], Any]] = [
         lambda: MemoryClassifier(**{kind: "wrong"}).fit(X, Y),
         lambda: part_of(kind, "wrong"),
-        lambda: Settings.checked({"columns": 4, kind: "wrong"}, Limits()),
+        lambda: Settings.from_client({"columns": 4, kind: "wrong"}, Limits()),
     ]
     if kind != "memory":
         everywhere.append(lambda: plan(X, Y, budget="1 MiB", **wrong))
@@ -77,7 +77,7 @@ def test_numbers_follow_a_name_and_kernels_are_joined() -> None:
     with pytest.raises(ValueError, match="is not known"):
         VOTES.made("sum+mean")
     with pytest.raises(Malformed, match="at most 200 characters"):
-        Settings.checked({"columns": 4, "kernel": "+".join(["pairs"] * 99)}, Limits())
+        Settings.from_client({"columns": 4, "kernel": "+".join(["pairs"] * 99)}, Limits())
 
 
 def test_help_and_docstring_list_every_name() -> None:

@@ -1,4 +1,6 @@
-"""The server's commands of ``hammemo``. The library finds them by the entry point ``hammemo.commands``.
+"""The server's commands of ``hammemo``.
+
+The library finds them by the entry point ``hammemo.commands``.
 
 Imports all of the server and of the library; nothing imports it.
 """

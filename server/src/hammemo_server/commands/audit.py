@@ -24,13 +24,17 @@ _PAGE = 10_000
 
 
 def audit_folder(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")
+    ],
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
     tenant: Annotated[str | None, option("NAME", "Only this tenant.", "all")] = None,
     log: Url = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """List every edit without its content, and check the chain of digests and its end; exit with 1 if it is broken.
+    """List every edit without its content, and check the chain of digests and its end.
+
+    Exit with 1 if it is broken.
 
     A server may run at the same time. Only the logs are read.
     """
@@ -79,21 +83,34 @@ class _AuditRecord(NamedTuple):
         """What is wrong; nothing if it is whole."""
         if self.broken is not None:
             return f"line {self.broken} does not follow from the line before"
-        return "lines are missing at its end, up to the newest version or receipt of the model" if self.cut else ""
+        return (
+            "lines are missing at its end, up to the newest version or receipt of the model"
+            if self.cut
+            else ""
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON says it."""
         listed = {"start": self.start.facts(), "lines": [line.facts() for line in self.lines]}
-        return {"tenant": self.tenant, "model": self.model, **listed, "broken": self.broken, "cut": self.cut}
+        return {
+            "tenant": self.tenant,
+            "model": self.model,
+            **listed,
+            "broken": self.broken,
+            "cut": self.cut,
+        }
 
 
 def _table(found: list[_AuditRecord]) -> Table:
-    table = Table("model", "line", "time (UTC)", "token", "kind", "rows", "version", "receipt", "link")
+    table = Table(
+        "model", "line", "time (UTC)", "token", "kind", "rows", "version", "receipt", "link"
+    )
     for one in found:
         for linked in one.lines:
             line = linked.line
             at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
             said = one.name, linked.number, at, line.token, line.kind, line.rows, line.after
             cells = *said, line.receipt.hex()[:16], linked.link.hex()[:16]
-            table.add_row(*(Text(str(cell)) for cell in cells))  # as it is: no markup from a token's name
+            # as it is: no markup from a token's name
+            table.add_row(*(Text(str(cell)) for cell in cells))
     return table

@@ -19,28 +19,41 @@ if TYPE_CHECKING:
     Place = tuple[str, str]
 
 Url: TypeAlias = Annotated[
-    str | None, option("URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False)
+    str | None,
+    option(
+        "URL", "The log is in PostgreSQL: postgresql://…", envvar="HAMMEMO_LOG", show_envvar=False
+    ),
 ]
 _LOST = "The database that was backed up is lost: drop its keys, so that nothing can read it later."
-KeyFile: TypeAlias = Annotated[Path | None, option("FILE", "The key file, which models with subjects need.")]
+KeyFile: TypeAlias = Annotated[
+    Path | None, option("FILE", "The key file, which models with subjects need.")
+]
 
 
 def back_up_folder(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")
+    ],
     tenant: Annotated[str | None, option("NAME", "Only this tenant.", "all")] = None,
     model: Annotated[str | None, option("NAME", "Only this model.", "all")] = None,
     log: Url = None,
     keys: KeyFile = None,
     days: Annotated[
-        float, option("DAYS", "When the key of an encrypted backup expires; then nothing can read it.", min=0)
+        float,
+        option(
+            "DAYS", "When the key of an encrypted backup expires; then nothing can read it.", min=0
+        ),
     ] = 30,
     as_json: opt.AsJson = False,
 ) -> None:
     """Back up served models, each as it is at one moment, also while a server runs.
 
-    A backup keeps the version, operation ids, the audit record and receipts. For a model with subjects it is encrypted
-    with its own key in the key file; for other models it contains the rows in plain text.
+    A backup keeps the version, operation ids, the audit record and receipts. For a model with
+    subjects it is encrypted with its own key in the key file; for other models it contains the
+    rows in plain text.
     """
     from hammemo_server.models.backups import back_up
 
@@ -48,7 +61,10 @@ def back_up_folder(
         raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
     store, places = models_of(folder, log, tenant, model)
     written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
-    facts = [{"file": str(one.path), "version": one.version, "expires": one.header.expires} for one in written]
+    facts = [
+        {"file": str(one.path), "version": one.version, "expires": one.header.expires}
+        for one in written
+    ]
     print_result(facts, *map(_told, written), as_json=as_json)
 
 
@@ -63,19 +79,29 @@ class LossOptions:
 
     original_lost: Annotated[bool, flag("--original-lost", _LOST)] = False
     receipts: Annotated[
-        Path | None, option("FILE", "The receipts of the model: refuse if it does not know a request in them.")
+        Path | None,
+        option("FILE", "The receipts of the model: refuse if it does not know a request in them."),
     ] = None
     again: Annotated[
-        list[str] | None, option("ID", "With --receipts: you will send this request again (repeatable).")
+        list[str] | None,
+        option("ID", "With --receipts: you will send this request again (repeatable)."),
     ] = None
 
 
 def restore_files(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A backup; or a folder, for the newest backup of each model in it.")
+        Path,
+        typer.Argument(
+            metavar="BACKUP",
+            help="A backup; or a folder, for the newest backup of each model in it.",
+        ),
     ],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
-    to: Annotated[str | None, option("TENANT/NAME", "The name of the restored model.", "as it was")] = None,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")
+    ],
+    to: Annotated[
+        str | None, option("TENANT/NAME", "The name of the restored model.", "as it was")
+    ] = None,
     log: Url = None,
     keys: KeyFile = None,
     *,
@@ -108,14 +134,21 @@ def _restored(one: Restored) -> str:
     return f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}"
 
 
-def models_of(folder: Path, log: str | None, tenant: str | None, model: str | None) -> tuple[Store, list[Place]]:
+def models_of(
+    folder: Path, log: str | None, tenant: str | None, model: str | None
+) -> tuple[Store, list[Place]]:
     """Return where the logs of a folder are, and the tenants and names of the models that were asked for."""
     if log is None and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder: name the one that hammemo serve is given.")
     from hammemo_server.models.host import store_of
 
     store = store_of(folder, log, replica=True)
-    places = [(t, m) for t in store.tenants() for m in store.names(t) if tenant in (None, t) and model in (None, m)]
+    places = [
+        (t, m)
+        for t in store.tenants()
+        for m in store.names(t)
+        if tenant in (None, t) and model in (None, m)
+    ]
     if not places:
         raise UsageError(f"{folder} has no such model.")
     return store, places

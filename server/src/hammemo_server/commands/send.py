@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from hammemo.edits.sync import Synced
 
 Url: TypeAlias = Annotated[
-    str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
+    str,
+    typer.Argument(
+        metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token."
+    ),
 ]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The name of a model there.")]
 _ID: Final = "A command repeated with the same id runs once."
-Id: TypeAlias = Annotated[str | None, typer.Option("--id", metavar="TEXT", help=_ID, show_default="a random one")]
+Id: TypeAlias = Annotated[
+    str | None, typer.Option("--id", metavar="TEXT", help=_ID, show_default="a random one")
+]
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,14 @@ class OneStep:
     ] = None
     everything: Annotated[bool, flag("--everything", "Forget all rows in the same step.")] = False
     sync: Annotated[
-        bool, flag("--sync", "FILE is the whole table: forget the rows that are gone, learn the new ones.")
+        bool,
+        flag(
+            "--sync", "FILE is the whole table: forget the rows that are gone, learn the new ones."
+        ),
     ] = False
-    position: Annotated[str | None, option("TEXT", "Store with the rows up to where their source was read.")] = None
+    position: Annotated[
+        str | None, option("TEXT", "Store with the rows up to where their source was read.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -49,16 +59,21 @@ class Sending(OneStep):
     """What is done with the rows."""
 
     forget: Annotated[bool, flag("--forget", "Forget the rows.")] = False
-    refit: Annotated[bool, flag("--refit", "Refit the model when all rows are learnt or forgotten.")] = False
+    refit: Annotated[
+        bool, flag("--refit", "Refit the model when all rows are learnt or forgotten.")
+    ] = False
     receipt: Annotated[
-        Path | None, option("FILE", "With --forget: write signed receipts here, one line for each edit.")
+        Path | None,
+        option("FILE", "With --forget: write signed receipts here, one line for each edit."),
     ] = None
     op: Id = None
 
     @property
     def verb(self) -> str:
         """What was done with the rows."""
-        return "learnt or forgotten" if self.in_one_step else "forgotten" if self.forget else "learnt"
+        return (
+            "learnt or forgotten" if self.in_one_step else "forgotten" if self.forget else "learnt"
+        )
 
     @property
     def in_one_step(self) -> bool:
@@ -68,51 +83,75 @@ class Sending(OneStep):
     def check(self) -> None:
         """Refuse options that do not belong together, and a receipt that cannot be issued or written."""
         if self.in_one_step and self.forget:
-            raise UsageError("--forget is for the rows of FILE: name them with --forgetting instead.")
+            raise UsageError(
+                "--forget is for the rows of FILE: name them with --forgetting instead."
+            )
         if self.everything and self.forgetting:
             raise UsageError("--everything forgets all rows: leave --forgetting out.")
         if self.sync and (self.everything or self.forgetting):
-            raise UsageError("--sync finds the rows to forget: leave --forgetting and --everything out.")
+            raise UsageError(
+                "--sync finds the rows to forget: leave --forgetting and --everything out."
+            )
         if self.receipt is not None:
             if not self.forget:
                 raise UsageError("--receipt is for rows that are forgotten: add --forget.")
             check_writable(self.receipt, "--receipt")
 
 
-def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False) -> None:
+def send_files(
+    url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False
+) -> None:
     """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
-    With --case and --event, each case of an event log is sent as one document, for a model of documents.
+    With --case and --event, each case of an event log is sent as one document, for a model of
+    documents.
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
 
-    With --forgetting, --everything, --sync or --position, all rows are one edit: no answer comes from the moment
-    between. --sync downloads the model to compare it with the table, so other edits should wait until it is done.
+    With --forgetting, --everything, --sync or --position, all rows are one edit: no answer
+    comes from the moment between. --sync downloads the model to compare it with the table, so
+    other edits should wait until it is done.
 
-    --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
+    --receipt needs a server with a key file. hammemo verify checks the receipts with the
+    downloaded model.
     """
     given.check()
     sending.check()
     if sending.in_one_step and given.is_log:
-        raise UsageError("--forgetting, --everything, --sync and --position are for tables with --label.")
+        raise UsageError(
+            "--forgetting, --everything, --sync and --position are for tables with --label."
+        )
     if sending.sync and given.subject is not None:
-        raise UsageError("--sync cannot tell which person a row of the model belongs to: leave --subject out.")
+        raise UsageError(
+            "--sync cannot tell which person a row of the model belongs to: leave --subject out."
+        )
     base = sending.op or uuid.uuid4().hex
     sent, version, receipts = _sent(url, model, given, sending, base)
     if sending.receipt is not None:
         _write_receipts(sending.receipt, receipts)
     where = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
     facts = {f"{given.unit}s": sent, "version": version, "id": base, **where}
-    told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
+    told = (
+        ""
+        if sending.receipt is None
+        else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
+    )
     did = f"{counted(sent, given.unit)} {sending.verb}"
     print_result(facts, f"{did}; the model has version {version}.{told}", as_json=as_json)
 
 
-def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -> tuple[int, int, list[str]]:
-    """Send all edits; return how many rows or documents these were, the last version, and the receipts."""
+def _sent(
+    url: str, model: str, given: SentFiles, sending: Sending, base: str
+) -> tuple[int, int, list[str]]:
+    """Send all edits.
+
+    Return how many rows or documents these were, the last version, and the receipts.
+    """
     from hammemo.client import Client, ServerError
 
-    sent, version, receipts = 0, 0, list[str]()
+    sent = 0
+    version = 0
+    receipts = list[str]()
     asked: dict[str, Any] = {} if sending.receipt is None else {"receipt": True}
     name = ("forget" if sending.forget else "learn") + ("_stream" if given.is_log else "")
     with Client(url) as client, progress_bar("Sending") as tell:
@@ -121,9 +160,12 @@ def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -
             if sending.in_one_step:
                 done, sent = _applied(client, model, given, sending, known, base)
                 version = done.version
-            for number, (content, n) in enumerate(() if sending.in_one_step else given.edits(known)):
+            for number, (content, n) in enumerate(
+                () if sending.in_one_step else given.edits(known)
+            ):
                 done = getattr(client, name)(model, **content, op=f"{base}-{number}", **asked)
-                version, sent = done.version, sent + n
+                version = done.version
+                sent = sent + n
                 receipts.append(done.receipt)
                 tell(sent, None)
             if sending.refit:
@@ -132,12 +174,19 @@ def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -
                 receipts.append(done.receipt)
         except ServerError as error:
             so_far = f"{counted(sent, given.unit)} of id {base} are done"
-            raise ValueError(f"{error} {so_far}; send the rest with --id {base}, or repeat all.") from error
+            raise ValueError(
+                f"{error} {so_far}; send the rest with --id {base}, or repeat all."
+            ) from error
     return sent, version, receipts
 
 
 def _applied(
-    client: Client, model: str, given: SentFiles, sending: Sending, known: list[str] | None, base: str
+    client: Client,
+    model: str,
+    given: SentFiles,
+    sending: Sending,
+    known: list[str] | None,
+    base: str,
 ) -> tuple[Acknowledgement, int]:
     """Send all rows as one edit, and return how many these were."""
     from hammemo.client import Acknowledgement
@@ -153,11 +202,18 @@ def _applied(
             return Acknowledgement(version, "applied"), 0
     done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
     if sending.sync and done.status == "applied" and done.version > version + 1:
-        typer.echo("Other edits came in between: run the command again to compare the table with these.", err=True)
-    return done, sum(len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str))
+        typer.echo(
+            "Other edits came in between: run the command again to compare the table with these.",
+            err=True,
+        )
+    return done, sum(
+        len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str)
+    )
 
 
-def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) -> tuple[bool, Any, Any]:
+def _difference(
+    client: Client, model: str, rows: list[Any], labels: list[Any]
+) -> tuple[bool, Any, Any]:
     """Return whether a table is equal to the model that a server has now, and what is to be learnt and forgotten."""
     from hammemo.edits.editing import name_columns
     from hammemo.files.models import load
@@ -184,7 +240,11 @@ def _difference(client: Client, model: str, rows: list[Any], labels: list[Any]) 
 def _as_json(values: Any) -> list[Any]:
     """Return rows or labels as JSON says them: a date as a string."""
     return [
-        _as_json(value) if isinstance(value, list) else value.isoformat() if isinstance(value, date) else value
+        _as_json(value)
+        if isinstance(value, list)
+        else value.isoformat()
+        if isinstance(value, date)
+        else value
         for value in (values.tolist() if hasattr(values, "tolist") else values)
     ]
 
@@ -198,9 +258,12 @@ def erase_subject(
     op: Id = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Erase a subject from a served model: its rows, and the key of its journal. Exit with 1 if it is not erased yet.
+    """Erase a subject from a served model: its rows, and the key of its journal.
 
-    Then its rows are removed, and the same command with the same --id waits for the rest and writes the receipt.
+    Exit with 1 if it is not erased yet.
+
+    Then its rows are removed, and the same command with the same --id waits for the rest and
+    writes the receipt.
     """
     from hammemo.client import Client
 

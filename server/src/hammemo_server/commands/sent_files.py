@@ -1,4 +1,7 @@
-"""What ``hammemo send`` sends: rows of tables with their labels, or the cases of event logs as documents."""
+"""What ``hammemo send`` sends.
+
+Rows of tables with their labels, or the cases of event logs as documents.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,29 @@ class SentFiles:
     """Files, and which of their columns are sent."""
 
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Tables.", show_default="standard input")
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Tables.", show_default="standard input"),
     ] = None
     label: Annotated[str | None, option("COLUMN", "The column with the labels.")] = None
     subject: Annotated[
-        str | None, option("COLUMN", "The column with the person of each row or case; it is not learnt.")
+        str | None,
+        option("COLUMN", "The column with the person of each row or case; it is not learnt."),
     ] = None
-    columns: Annotated[str | None, option("A,B,…", "The columns of the context.", "those of the model, or all")] = None
-    file_format: Annotated[str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")] = (
-        None
-    )
-    case: Annotated[str | None, option("COLUMN", "The column with the case.", rich_help_panel=_LOGS)] = None
-    event: Annotated[str | None, option("COLUMN", "The column with the event.", rich_help_panel=_LOGS)] = None
+    columns: Annotated[
+        str | None, option("A,B,…", "The columns of the context.", "those of the model, or all")
+    ] = None
+    file_format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")
+    ] = None
+    case: Annotated[
+        str | None, option("COLUMN", "The column with the case.", rich_help_panel=_LOGS)
+    ] = None
+    event: Annotated[
+        str | None, option("COLUMN", "The column with the event.", rich_help_panel=_LOGS)
+    ] = None
     time: Annotated[
-        str | None, option("COLUMN", "Sorts the events of a case by this column.", rich_help_panel=_LOGS)
+        str | None,
+        option("COLUMN", "Sorts the events of a case by this column.", rich_help_panel=_LOGS),
     ] = None
 
     @property
@@ -60,9 +72,12 @@ class SentFiles:
 
     def check(self) -> None:
         """Refuse options that do not belong together."""
-        if (self.label is None) == (self.case is None) or (self.case is None) != (self.event is None):
+        if (self.label is None) == (self.case is None) or (self.case is None) != (
+            self.event is None
+        ):
             raise UsageError(
-                "Name the column of the labels with --label, or those of an event log: --case and --event."
+                "Name the column of the labels with --label, or those of an event log: --case "
+                "and --event."
             )
         if self.is_log and self.columns is not None:
             raise UsageError("--columns is for tables with --label: leave it out.")
@@ -76,11 +91,17 @@ class SentFiles:
 
         `known` are the columns of the model.
         """
-        return self._documents() if self.is_log else self._rows(self.columns.split(",") if self.columns else known)
+        return (
+            self._documents()
+            if self.is_log
+            else self._rows(self.columns.split(",") if self.columns else known)
+        )
 
     def as_one(self, known: list[str] | None) -> tuple[list[Any], list[Any], list[str]]:
         """Return rows, labels and subjects of all tables."""
-        rows, labels, subjects = list[Any](), list[Any](), list[str]()
+        rows = list[Any]()
+        labels = list[Any]()
+        subjects = list[str]()
         for content, _ in self.edits(known):
             rows += content["rows"]
             labels += content["labels"]
@@ -98,14 +119,22 @@ class SentFiles:
             for batch in read_table(where, format=self.file_format, batch_rows=_ROWS):
                 rows = self._contexts(batch, columns)
                 subjects = [] if self.subject is None else list(_subjects(batch, self.subject))
-                yield {"rows": rows, "labels": list(_plain(batch, str(self.label))), "subjects": subjects}, len(rows)
+                yield (
+                    {
+                        "rows": rows,
+                        "labels": list(_plain(batch, str(self.label))),
+                        "subjects": subjects,
+                    },
+                    len(rows),
+                )
 
     def _contexts(self, batch: Batch, columns: list[str] | None) -> list[list[Any]]:
         apart = (self.label, self.subject)
         named = columns or [name for name in batch.names if name not in apart]
         if any(name in named for name in apart):
             raise UsageError(
-                "--label and --subject name columns that the model does not learn: leave them out of --columns."
+                "--label and --subject name columns that the model does not learn: leave them "
+                "out of --columns."
             )
         values = [list(_plain(batch, name)) for name in named]
         return [list(row) for row in zip(*values, strict=True)]
@@ -122,7 +151,9 @@ class SentFiles:
             for case, tokens in schema.documents([where], self.file_format):
                 if documents and (len(documents) == _ROWS or size + len(tokens) > _TOKENS):
                     yield {"documents": documents, "subjects": subjects}, len(documents)
-                    documents, subjects, size = [], [], 0
+                    documents = []
+                    subjects = []
+                    size = 0
                 documents.append(tokens.tolist())
                 subjects += [owners[case]] if owners else []
                 size += len(tokens)
@@ -139,9 +170,14 @@ class SentFiles:
         names = list(dict.fromkeys([str(self.case), self.subject]))
         for batch in read_table(where, format=self.file_format, columns=names):
             cases = batch.tokens(str(self.case)).tolist()
-            for i, (case, subject) in enumerate(zip(cases, _subjects(batch, self.subject), strict=True)):
+            for i, (case, subject) in enumerate(
+                zip(cases, _subjects(batch, self.subject), strict=True)
+            ):
                 if owners.setdefault(case, subject) != subject:
-                    raise ValueError(f"{batch.place(i)}: the case {case!r} has two subjects: a case belongs to one.")
+                    raise ValueError(
+                        f"{batch.place(i)}: the case {case!r} has two subjects: a case belongs "
+                        "to one."
+                    )
         return owners
 
 
@@ -155,13 +191,17 @@ def _plain(batch: Batch, name: str) -> Iterator[Any]:
             yield value.isoformat()
         else:
             kind = type(value).__name__
-            raise ValueError(f"{batch.place(i)}: column {name!r} holds a {kind}, and a server takes texts and numbers.")
+            raise ValueError(
+                f"{batch.place(i)}: column {name!r} holds a {kind}, and a server takes texts "
+                "and numbers."
+            )
 
 
 def _subjects(batch: Batch, name: str) -> Iterator[str]:
     for row, value in enumerate(_plain(batch, name)):
         if value is None or value == "" or isinstance(value, float):
             raise ValueError(
-                f"{batch.place(row)}: the subject is missing or not a text: every row belongs to one subject."
+                f"{batch.place(row)}: the subject is missing or not a text: every row belongs "
+                "to one subject."
             )
         yield str(value)

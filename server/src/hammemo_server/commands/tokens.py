@@ -25,7 +25,9 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token f
 @tokens.command()
 def add(
     file: File,
-    role: Annotated[list[str], option("NAME", "read, learn, forget, admin, audit or metrics (repeatable).")],
+    role: Annotated[
+        list[str], option("NAME", "read, learn, forget, admin, audit or metrics (repeatable).")
+    ],
     tenant: Annotated[str, option("NAME", "The tenant that owns the models.")] = "default",
     name: Annotated[str, option("TEXT", "What it is for.")] = "",
     days: Annotated[float | None, option("DAYS", "Days until it expires.", "never", min=0)] = None,
@@ -36,7 +38,10 @@ def add(
     token, entry = new_token(tenant, role, name, days)
     change_entries(file, lambda entries: [*entries, entry], make=True)
     typer.echo(token)
-    typer.echo(f"Token {entry.id} of tenant {tenant}: {', '.join(entry.roles)}. It is not shown again.", err=True)
+    typer.echo(
+        f"Token {entry.id} of tenant {tenant}: {', '.join(entry.roles)}. It is not shown again.",
+        err=True,
+    )
 
 
 @tokens.command("list")
@@ -46,10 +51,15 @@ def show(file: File, as_json: opt.AsJson = False) -> None:
 
     entries = read_entries(file)
     names = ("id", "name", "tenant", "roles")
-    facts = [{name: getattr(entry, name) for name in names} | {"expires": _day(entry)} for entry in entries]
+    facts = [
+        {name: getattr(entry, name) for name in names} | {"expires": _day(entry)}
+        for entry in entries
+    ]
     table = Table("id", "name", "tenant", "roles", "expires")
     for entry in entries:
-        table.add_row(entry.id, entry.name, entry.tenant, ", ".join(entry.roles), _day(entry) or "never")
+        table.add_row(
+            entry.id, entry.name, entry.tenant, ", ".join(entry.roles), _day(entry) or "never"
+        )
     print_result(facts, table, as_json=as_json)
 
 
@@ -59,14 +69,18 @@ def _day(entry: StoredToken) -> str | None:
 
 
 @tokens.command()
-def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="The id shown by list.")]) -> None:
+def remove(
+    file: File, key: Annotated[str, typer.Argument(metavar="ID", help="The id shown by list.")]
+) -> None:
     """Revoke a token; a running server notices within about a second."""
     from hammemo_server.http.tokens import change_entries
 
     def without(entries: list[StoredToken]) -> list[StoredToken]:
         left = [entry for entry in entries if entry.id != key]
         if len(left) == len(entries):
-            raise ValueError(f"{file} holds no token with the id {key}: `hammemo tokens list {file}` shows all.")
+            raise ValueError(
+                f"{file} holds no token with the id {key}: `hammemo tokens list {file}` shows all."
+            )
         return left
 
     change_entries(file, without)

@@ -44,13 +44,14 @@ class Limits:
     models : int
         Models of one tenant.
     lists, list_items, list_body, lists_at_once : int
-        Named lists of labels of one tenant, items of one list, bytes of the body that replaces it, and how many of
-        these bodies one tenant sends at the same time.
+        Named lists of labels of one tenant, items of one list, bytes of the body that replaces
+        it, and how many of these bodies one tenant sends at the same time.
     resident_items : int
-        Items of the lists that a process keeps in memory, over all tenants; others are read again when they are needed.
+        Items of the lists that a process keeps in memory, over all tenants; others are read
+        again when they are needed.
     stored_labels, stored_examples, stored_bytes : int
-        What all models and lists of one tenant may hold; bytes are those on the disk and about those in memory
-        (:mod:`hammemo_server.edits.quotas`). 0 for any number.
+        What all models and lists of one tenant may hold; bytes are those on the disk and about
+        those in memory (:mod:`hammemo_server.edits.quotas`). 0 for any number.
     rate : float
         Requests a second of one tenant; twice as many may come at once after a rest.
     at_once, at_once_in_all : int
@@ -58,11 +59,13 @@ class Limits:
     connections, address_connections : int
         Open connections: in all, and of one address.
     head_seconds, body_seconds, list_seconds, file_seconds : float
-        Time in which the head of a request, its body, a named list and an uploaded file must have come.
+        Time in which the head of a request, its body, a named list and an uploaded file must
+        have come.
     wait_seconds : float
         How long an answer waits for `min_version`.
     deadline : float
-        Seconds after which a request gets 504 if it has no answer; edits that were handed over go on, and have longer.
+        Seconds after which a request gets 504 if it has no answer; edits that were handed over
+        go on, and have longer.
     """
 
     rows: int = 10_000

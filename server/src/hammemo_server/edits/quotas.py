@@ -1,11 +1,12 @@
 """How much a tenant may hold: labels, examples and bytes, over all its models and named lists.
 
-The writer of a model asks before it applies what is learnt, so an edit that was applied before is acknowledged again
-also where the quota is reached. What is forgotten is never refused.
+The writer of a model asks before it applies what is learnt, so an edit that was applied before
+is acknowledged again also where the quota is reached. What is forgotten is never refused.
 
-Bytes are those on the disk and about those in memory. A sketch takes rows × labels × the width of a count, known before
-it is made. All else is as large as what was learnt: in memory 2 to 20 times as large as in the log or in a snapshot, as
-measured with rows of one to twelve columns. So `_IN_MEMORY` bytes are counted for each byte on the disk.
+Bytes are those on the disk and about those in memory. A sketch takes rows × labels × the width
+of a count, known before it is made. All else is as large as what was learnt: in memory 2 to 20
+times as large as in the log or in a snapshot, as measured with rows of one to twelve columns.
+So `_IN_MEMORY` bytes are counted for each byte on the disk.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import numpy as np
 
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo_server.edits.operations import Content, LoggedChange, LoggedDocuments, LoggedRows, QuotaReached
+from hammemo_server.edits.operations import (
+    Content,
+    LoggedChange,
+    LoggedDocuments,
+    LoggedRows,
+    QuotaReached,
+)
 from hammemo_server.edits.settings import sketch_rows
 
 if TYPE_CHECKING:
@@ -33,7 +40,8 @@ _LONG_EDITS: Final = 2
 """Refits and edits of many rows of one tenant that are computed at the same time."""
 _IN_MEMORY: Final = 8
 _COARSE: Final = 4_096
-"""A model is measured again when this part of a quota was learnt: 256 models are wrong by a sixteenth together."""
+"""A model is measured again when this part of a quota was learnt: 256 models are wrong by a
+sixteenth together."""
 _LIST_ITEM_BYTES: Final = 100
 """What an item of a list takes in memory beside its characters."""
 
@@ -47,12 +55,17 @@ class Usage(NamedTuple):
     """On the disk and in memory, about."""
 
 
-def total(usages: Iterable[Usage]) -> Usage:
-    """Return all together."""
-    return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
+def add_usages(usages: Iterable[Usage]) -> Usage:
+    """Return the sum of some usages."""
+    labels = examples = size = 0
+    for usage in usages:
+        labels += usage.labels
+        examples += usage.examples
+        size += usage.bytes
+    return Usage(labels, examples, size)
 
 
-def most_of(limits: Limits) -> Usage:
+def most_allowed(limits: Limits) -> Usage:
     """Return the most that a tenant may store."""
     return Usage(limits.stored_labels, limits.stored_examples, limits.stored_bytes)
 
@@ -66,11 +79,11 @@ class Quota:
     >>> quota = Quota(Usage(examples=10))
     >>> quota.note("fruit", Usage(labels=2, examples=7))
     >>> quota.take("fruit", Usage(labels=1, examples=3))
-    >>> quota.take("trees", Usage(examples=1))
+    >>> quota.take("trees", Usage(examples=1))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    hammemo_server.edits.operations.QuotaReached: This tenant stores 10 examples and may store 10; this adds 1. Forget some, or delete models or lists.
-    """  # noqa: E501
+    hammemo_server.edits.operations.QuotaReached: This tenant stores 10 examples and may ...
+    """
 
     def __init__(self, most: Usage) -> None:
         self.most = most
@@ -78,7 +91,8 @@ class Quota:
         """Held while a refit, or an edit of many rows, is computed."""
         self._used: dict[str, Usage] = {}
         self._total = Usage()
-        """Of all models, kept with each change: every edit asks for it, and a tenant may have many models."""
+        """Of all models, kept with each change: every edit asks for it, and a tenant may have
+        many models."""
         self._lock = threading.RLock()
 
     def note(self, model: str, usage: Usage) -> None:
@@ -86,8 +100,11 @@ class Quota:
         with self._lock:
             before = self._used.get(model, Usage())
             self._used[model] = usage
-            changed = zip(self._total, before, usage, strict=True)
-            self._total = Usage(*(all_ - old + new for all_, old, new in changed))
+            self._total = Usage(
+                labels=self._total.labels - before.labels + usage.labels,
+                examples=self._total.examples - before.examples + usage.examples,
+                bytes=self._total.bytes - before.bytes + usage.bytes,
+            )
 
     def drop(self, model: str) -> None:
         """Take note that a model was deleted."""
@@ -99,41 +116,47 @@ class Quota:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self.check(more)
-            self.note(model, total((self._used.get(model, Usage()), more)))
+            self.note(model, add_usages((self._used.get(model, Usage()), more)))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
         with self._lock:
             used = self._total
-        for what, now, added, most in zip(Usage._fields, used, more, self.most, strict=True):
-            if most and added and now + added > most:
+        for what, stored, added, most in zip(Usage._fields, used, more, self.most, strict=True):
+            if most and added and stored + added > most:
                 raise QuotaReached(
-                    f"This tenant stores {now:,} {what} and may store {most:,}; this adds {added:,}. Forget some, or "
-                    "delete models or lists."
+                    f"This tenant stores {stored:,} {what} and may store {most:,}; this adds "
+                    f"{added:,}. Forget some, or delete models or lists."
                 )
 
     def is_much(self, more: Usage) -> bool:
         """Return whether this is too much to stay an estimate until a model is next measured."""
-        return any(most and _COARSE * added > most for added, most in zip(more, self.most, strict=True))
+        return any(
+            most and _COARSE * added > most for added, most in zip(more, self.most, strict=True)
+        )
 
 
-def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int]:
-    """Return what a model holds whose snapshot and log have so many bytes, and the bytes of a label in its sketch."""
-    labels = examples = a_label = 0
+def measure_usage(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int]:
+    """Return what a model holds, and how many bytes a label takes in its sketch.
+
+    `snapshot` and `log` are the bytes of the model's snapshot and of its log.
+    """
+    labels = examples = label_bytes = 0
     if isinstance(model, MemoryRegressor):
         examples = model.state.n_examples
     elif model is not None:
         counts = model.memory_.label_counts  # made on first use
-        labels, examples = len(counts), int(counts.sum())
+        labels = len(counts)
+        examples = int(counts.sum())
         rows = sketch_rows(model.memory_, len(model.state.sites.positions))
-        a_label = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
-    table = labels * a_label
+        label_bytes = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
+    table = labels * label_bytes
     size = MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log)
-    return Usage(labels, examples, size), a_label
+    return Usage(labels, examples, size), label_bytes
 
 
 def column_bytes(rows: int, largest: int = 1) -> int:
-    """Return the bytes of a column of counts, as narrow as the largest of them allows, and a quarter of a spare one."""
+    """Return the bytes of a column of counts as narrow as the largest allows, a quarter spare."""
     return rows * int(np.min_scalar_type(largest).itemsize) * 5 // 4
 
 
@@ -142,26 +165,34 @@ def list_bytes(size: int, items: int) -> int:
     return 2 * size + _LIST_ITEM_BYTES * items
 
 
-def needed_by(content: Content, size: int, model: Learner | None, a_label: int) -> Usage:
-    """Return what an edit adds: labels that the model has not, each of `a_label` bytes, examples, and bytes."""
-    content = _learnt(content)
+def count_needed(content: Content, size: int, model: Learner | None, label_bytes: int) -> Usage:
+    """Return what an edit adds.
+
+    Labels that the model has not, each of `label_bytes` bytes, examples, and bytes.
+    """
+    content = _part_that_learns(content)
     if not content.kind.startswith("learn"):
         return Usage()
     labels: list[Any] = content.labels if isinstance(content, LoggedRows) else []
     if isinstance(content, LoggedDocuments):
         labels = [token for document in content.documents for token in document]
     new = _new_labels(labels, model)
-    return Usage(new, content.n_rows, new * a_label + (1 + _IN_MEMORY) * size)
+    return Usage(new, content.n_rows, new * label_bytes + (1 + _IN_MEMORY) * size)
 
 
-def most_needed(edits: Iterable[tuple[Content, int]], a_label: int) -> Usage:
+def bound_needed(edits: Iterable[tuple[Content, int]], label_bytes: int) -> Usage:
     """Return what edits add at most, if every example has a new label: this takes no time."""
-    learnt = [(one, size) for content, size in edits if (one := _learnt(content)).kind.startswith("learn")]
-    n, size = sum(one.n_rows for one, _ in learnt), sum(size for _, size in learnt)
-    return Usage(n, n, n * a_label + (1 + _IN_MEMORY) * size)
+    n_rows = 0
+    size_of_all = 0
+    for content, size in edits:
+        part = _part_that_learns(content)
+        if part.kind.startswith("learn"):
+            n_rows += part.n_rows
+            size_of_all += size
+    return Usage(n_rows, n_rows, n_rows * label_bytes + (1 + _IN_MEMORY) * size_of_all)
 
 
-def _learnt(content: Content) -> Content:
+def _part_that_learns(content: Content) -> Content:
     """Return what an edit learns, if it forgets and learns."""
     return content.learnt if isinstance(content, LoggedChange) else content
 

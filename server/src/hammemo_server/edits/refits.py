@@ -1,17 +1,18 @@
 """What a refit has fitted or chosen, as bytes: what the log keeps of it.
 
-**Weights.** The log keeps what was fitted, not the request to fit. So a process that applies the log, after a crash or
-on another node, has the weights that answers were given with, to the bit: whatever its processor does to the last digit
-of a sum, and whichever examples its own sample holds (that depends on how edits were grouped, once examples are more
-than the sample has room for). And it need not fit again, which takes seconds.
+**Weights.** The log keeps what was fitted, not the request to fit. So a process that applies
+the log, after a crash or on another node, has the weights that answers were given with, to the
+bit: whatever its processor does to the last digit of a sum, and whichever examples its own
+sample holds (that depends on how edits were grouped, once examples are more than the sample has
+room for). And it need not fit again, which takes seconds.
 
-**Choices.** Sites, cells of numbers, reserved tokens, the settings of the vote and its weights are logged as the file
-of a model without rows. A process that applies the log counts the rows that it keeps under them, and so has the same
-bytes as the writer. It chooses nothing: that takes seconds to minutes, and depends on the processor and on versions of
-libraries.
+**Choices.** Sites, cells of numbers, reserved tokens, the settings of the vote and its weights
+are logged as the file of a model without rows. A process that applies the log counts the rows
+that it keeps under them, and so has the same bytes as the writer. It chooses nothing: that
+takes seconds to minutes, and depends on the processor and on versions of libraries.
 
-While sites are chosen, the writer goes on with edits. They are counted under the new layout with all other rows, since
-the choice is applied to the version that it meets.
+While sites are chosen, the writer goes on with edits. They are counted under the new layout
+with all other rows, since the choice is applied to the version that it meets.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ MAX_BYTES: Final = 2**28
 
 
 def is_choice_due(model: Learner, since: int) -> bool:
-    """Return whether a model chooses by its rows, and holds twice as many as at the last choice, or `since`."""
+    """Return whether a model chooses by its rows and has twice as many as at the last choice.
+
+    `since` is how many it had when the last choice beside edits began.
+    """
     if isinstance(model, MemoryRegressor):
         state = model.state
         return state.can_choose and state.n_examples >= 2 * max(1, state.chosen_at, since)
@@ -53,77 +57,84 @@ def is_choice_due(model: Learner, since: int) -> bool:
 
 
 def chooses(model: MemoryClassifier) -> bool:
-    """Return whether the sites of a model are chosen by its rows: its kernel is automatic, and it keeps all rows."""
+    """Return whether a model chooses its sites by its rows: an automatic kernel, all rows kept."""
     return model.settings().kernel_is_automatic and model.state.can_choose_by_rows
 
 
 def chooses_at_refit(model: Learner) -> bool:
-    """Return whether a refit chooses a layout: also by documents, by which nothing is chosen beside edits."""
+    """Return whether a refit chooses a layout, which it does by documents, too."""
     if isinstance(model, MemoryRegressor):
         return model.state.rows is not None
     return model.settings().kernel_is_automatic and model.state.can_choose
 
 
-def chosen_quickly(model: Learner) -> bytes:
-    """Return what a model chooses by its rows now, as `partial_fit` does; the model itself does not change."""
+def choose_beside_edits(model: Learner) -> bytes:
+    """Return what a model chooses by its rows now, as `partial_fit` does.
+
+    The model itself does not change.
+    """
     if isinstance(model, MemoryRegressor):
-        return packed_choice(model.snapshot().refit())
+        return pack_choice(model.snapshot().refit())
     version = model.snapshot()
     edit(version, lambda private: chosen_if_doubled(private.settings(), private.state))
-    return packed_choice(version)
+    return pack_choice(version)
 
 
-def packed_choice(model: Learner) -> bytes:
-    """Return layout, vote and weights of a model without its rows; `TooLarge` where a log cannot keep them."""
+def pack_choice(model: Learner) -> bytes:
+    """Return layout, vote and weights of a model without its rows; `TooLarge` for a log."""
     bare = model.snapshot()
     if isinstance(model, MemoryRegressor):
         memory = NumberMemory.empty(model.state.layout)
         take_state(bare, model.state.but(memory=memory, store=None, position=None))
     else:
         take_state(bare, model.state.with_memory(model.state.memory.empty_like(), store=None))
-    return compressed(file_bytes(bare))
+    return compress(file_bytes(bare))
 
 
 def take_choice(model: Learner, choice: bytes) -> None:
-    """Give a model the layout that `packed_choice` returned, checked, and count its rows under it."""
-    chosen = from_bytes(decompressed(choice))
+    """Give a model the layout that `pack_choice` returned, checked, and count its rows under it."""
+    chosen = from_bytes(decompress(choice))
     if type(chosen) is not type(model):
         raise ValueError("this is not the layout and the vote of such a model")
-    taken: Callable[..., Any] = numbers.with_choice if isinstance(model, MemoryRegressor) else with_choice
-    edit(model, lambda private: taken(private.settings(), private.state, chosen.state))
+    is_of_numbers = isinstance(model, MemoryRegressor)
+    take: Callable[..., Any] = numbers.with_choice if is_of_numbers else with_choice
+    edit(model, lambda private: take(private.settings(), private.state, chosen.state))
 
 
-def packed(vote: Vote) -> bytes:
+def pack_weights(vote: Vote) -> bytes:
     """Return what was fitted; `TooLarge` where a log cannot keep it."""
-    return compressed(safetensors.numpy.save(vote.state()))
+    return compress(safetensors.numpy.save(vote.state()))
 
 
-def compressed(fitted: bytes) -> bytes:
+def compress(fitted: bytes) -> bytes:
     """Return what was fitted or chosen as a log keeps it; `TooLarge` where it cannot."""
     if len(fitted) > MAX_BYTES:
         raise TooLarge(
-            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: download the model, refit it, and "
-            "upload it under another name."
+            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: download "
+            "the model, refit it, and upload it under another name."
         )
     return zlib.compress(fitted, 1)  # weights that labels share come with zeros for each label
 
 
-def decompressed(data: bytes) -> bytes:
-    """Return what `compressed` was given; ValueError where the bytes are damaged."""
+def decompress(data: bytes) -> bytes:
+    """Return what `compress` was given; ValueError where the bytes are damaged."""
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, MAX_BYTES)
+        unpacked = unpacker.decompress(data, MAX_BYTES)
     except zlib.error as error:
         raise ValueError(f"these are not weights ({type(error).__name__})") from None
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("these are not weights: they end too early or too late")
-    return found
+    return unpacked
 
 
-def take(model: MemoryClassifier, weights: bytes) -> None:
-    """Give a model the weights that `packed` returned, checked; ValueError where they are not its own."""
+def take_weights(model: MemoryClassifier, weights: bytes) -> None:
+    """Give a model the weights that `pack_weights` returned, checked.
+
+    ValueError where they are not its own.
+    """
     try:
-        arrays = safetensors.numpy.load(decompressed(weights))
+        stored = StoredArrays(safetensors.numpy.load(decompress(weights)))
     except SafetensorError as error:
         raise ValueError(f"these are not weights ({type(error).__name__})") from None
-    edit(model, lambda private: with_weights(private.settings(), private.state, StoredArrays(arrays)))
+    edit(model, lambda private: with_weights(private.settings(), private.state, stored))

@@ -3,24 +3,27 @@
 ``{"columns": 8, "memory": "hashed", "vote": "sum"}``; every setting may be left out:
 
 - ``columns``: how many tokens a row has, or a list of their names; else the first edit says it;
-- ``dates``: which of the columns are dates, by their names or places from 0. Rows have them as strings such as
-  ``"2026-11-17"`` or ``"2026-11-17T08:00:00Z"``;
-- ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns whole documents, with h,
-  short and pad as in `fit_stream`;
-- ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
-  ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
-- ``keep``: what is stored of the rows, as in `MemoryClassifier`; "auto+digests" if nothing is said, so that the model
-  refuses to forget what was never learnt; ``{"class": "Digests", "params": {"rows": 1000}}`` limits the rows;
+- ``dates``: which of the columns are dates, by their names or places from 0. Rows have them as
+  strings such as ``"2026-11-17"`` or ``"2026-11-17T08:00:00Z"``;
+- ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns
+  whole documents, with h, short and pad as in `fit_stream`;
+- ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model
+  files describe it, such as ``{"class": "Hashed", "params": {"buckets": 4096}}``, where
+  parameters left out have their defaults;
+- ``keep``: what is stored of the rows, as in `MemoryClassifier`; "auto+digests" if nothing is
+  said, so that the model refuses to forget what was never learnt; ``{"class": "Digests",
+  "params": {"rows": 1000}}`` limits the rows;
 - ``missing``: "token", "empty" or "refuse";
 - ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
   (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
-- ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that callers cannot
-  choose tokens that collide.
+- ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn,
+  so that callers cannot choose tokens that collide.
 
-No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares positions, an "auto" memory
-counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does, until a refit fits the weights to
-what was learnt. A refit of a model of documents chooses what `fit_stream` would choose. For chosen tuples of columns,
-fit a model and upload its file.
+No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares
+positions, an "auto" memory counts exactly, and an "auto" vote weighs all positions alike, as
+naive Bayes does, until a refit fits the weights to what was learnt. A refit of a model of
+documents chooses what `fit_stream` would choose. For chosen tuples of columns, fit a model and
+upload its file.
 
 Settings come from callers that are not trusted: nothing is made that they could make large.
 """
@@ -50,9 +53,20 @@ if TYPE_CHECKING:
     from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
 
-_KNOWN: Final = (
-    "columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects", "predicts"
-)  # fmt: skip
+_NAMES: Final = (
+    "columns",
+    "dates",
+    "documents",
+    "kernel",
+    "memory",
+    "vote",
+    "keep",
+    "missing",
+    "seed",
+    "subjects",
+    "predicts",
+)
+"""All settings, in the order in which a refusal names them."""
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -80,7 +94,7 @@ class Settings:
     --------
     >>> from hammemo_server.edits.limits import Limits
     >>> from hammemo_server.edits.settings import Settings
-    >>> Settings.checked({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
+    >>> Settings.from_client({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
     MemoryClassifier(keep='auto+digests', memory=Hashed(), random_state=1)
     """
 
@@ -89,25 +103,35 @@ class Settings:
     uploaded: bool = False
 
     @classmethod
-    def of_file(cls, names: list[str] | None) -> Settings:
-        """Return the settings of a model that was uploaded: no more than the names of its columns."""
+    def for_upload(cls, names: list[str] | None) -> Settings:
+        """Return the settings of a model that was uploaded.
+
+        No more than the names of its columns.
+        """
         return cls({} if names is None else {"columns": names}, 0, uploaded=True)
 
     @classmethod
-    def checked(cls, given: Any, limits: Limits) -> Settings:
-        """Return the settings that a client gave, or refuse them; a seed is drawn if none was given."""
-        if not isinstance(given, dict):
+    def from_client(cls, client_settings: Any, limits: Limits) -> Settings:
+        """Return the settings that a client gave, or refuse them.
+
+        A seed is drawn if none was given.
+        """
+        if not isinstance(client_settings, dict):
             raise Malformed('Settings are a JSON object, such as {"columns": 8}.')
-        if unknown := [str(name) for name in given if name not in _KNOWN]:
-            raise Malformed(f"The setting {unknown[0][:80]!r} is not known: use {', '.join(_KNOWN)}.")
-        if len(json.dumps(given)) > _MAX_CHARACTERS:
+        if unknown := [str(name) for name in client_settings if name not in _NAMES]:
+            raise Malformed(
+                f"The setting {unknown[0][:80]!r} is not known: use {', '.join(_NAMES)}."
+            )
+        if len(json.dumps(client_settings)) > _MAX_CHARACTERS:
             raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
-        if given.get("subjects", "required") != "required":
-            raise Malformed('subjects: say "required", or leave it out for a model without subjects.')
-        settings = cls(given, _seed(given))
-        _columns(given, limits)
-        _check_documents(given, limits)
-        _check_dates(given)
+        if client_settings.get("subjects", "required") != "required":
+            raise Malformed(
+                'subjects: say "required", or leave it out for a model without subjects.'
+            )
+        settings = cls(client_settings, _read_seed(client_settings))
+        _check_columns(client_settings, limits)
+        _check_documents(client_settings, limits)
+        _check_dates(client_settings)
         try:
             settings._check(limits)
         except (ValueError, TypeError, RecursionError, OverflowError, MemoryError) as error:
@@ -115,7 +139,7 @@ class Settings:
         return settings
 
     @classmethod
-    def read(cls, text: str) -> Settings:
+    def from_text(cls, text: str) -> Settings:
         """Return the settings that `text` wrote."""
         return cls(**json.loads(text))
 
@@ -143,13 +167,19 @@ class Settings:
     def dates(self) -> list[int]:
         """The places of the columns that are dates."""
         names = self.column_names or []
-        return [names.index(one) if isinstance(one, str) else one for one in self.given.get("dates", ())]
+        return [
+            names.index(column) if isinstance(column, str) else column
+            for column in self.given.get("dates", ())
+        ]
 
     @property
     def documents(self) -> DocumentSettings | None:
-        """How documents are cut; None for a model of rows, and for an uploaded one, which says it itself."""
-        given = self.given.get("documents")
-        return None if given is None else msgspec.convert(given, DocumentSettings)
+        """How documents are cut.
+
+        None for a model of rows, and for an uploaded one, which says it itself.
+        """
+        cut = self.given.get("documents")
+        return None if cut is None else msgspec.convert(cut, DocumentSettings)
 
     @property
     def width(self) -> int | None:
@@ -165,18 +195,27 @@ class Settings:
     def model(self) -> MemoryClassifier:
         """Return a new model that has learnt nothing and is not open."""
         restorer = Restorer(Registry(), None)
-        kernel, vote = (_part(restorer, kind, self.given.get(kind, "auto")) for kind in ("kernel", "vote"))
-        missing = self.given.get("missing", "token")
+        kernel = _part(restorer, "kernel", self.given.get("kernel", "auto"))
+        vote = _part(restorer, "vote", self.given.get("vote", "auto"))
         memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
         keep = self.given.get("keep", "auto+digests")
-        keep = _part(restorer, "keep", keep) if isinstance(keep, dict) else keep
-        return MemoryClassifier(kernel, memory, vote, self.seed, missing, keep)
+        if isinstance(keep, dict):
+            keep = _part(restorer, "keep", keep)
+        return MemoryClassifier(
+            kernel=kernel,
+            memory=memory,
+            vote=vote,
+            random_state=self.seed,
+            missing=self.given.get("missing", "token"),
+            keep=keep,
+        )
 
-    def opened(self, h: int) -> Learner:
+    def open_model(self, h: int) -> Learner:
         """Return a new model that has learnt nothing, for rows of h values."""
         if not self.predicts_numbers:
             return self.model().open(h)
-        keep, missing = self.given.get("keep", "auto"), self.given.get("missing", "token")
+        keep = self.given.get("keep", "auto")
+        missing = self.given.get("missing", "token")
         model = MemoryRegressor(self.seed, missing, keep)
         return model.fit([[None] * h], [0]).apply(forget="everything").refit()
 
@@ -184,48 +223,65 @@ class Settings:
         """Make a model, small numbers first; without columns as if there was one."""
         if "predicts" in self.given:
             _check_numbers(self.given)
-            self.opened(1)
+            self.open_model(1)
             return
-        model, h = self.model(), self.width or 1
+        model = self.model()
+        h = self.width or 1
         refuse_inexact(model.memory)
         check_parts(model, h, limits)
         model.open(h)
 
 
 def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
-    """Refuse a model that would be large before it has learnt anything; return how many rows its sketch has."""
+    """Refuse a model that would be large before it has learnt anything.
+
+    Return how many rows its sketch has.
+    """
     kernel: Any = model.kernel
     if isinstance(kernel, str):
         kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
-        raise TooLarge(f"The kernel has more than {limits.sites:,} sites, the limit: use fewer columns.")
+        raise TooLarge(
+            f"The kernel has more than {limits.sites:,} sites, the limit: use fewer columns."
+        )
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
     rows = sketch_rows(model.memory, n_sites)
     if rows > limits.table_rows:
-        raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
+        raise TooLarge(
+            f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use "
+            "fewer buckets."
+        )
     return rows
 
 
 def sketch_rows(memory: Any, n_sites: int) -> int:
-    """Return how many rows the sketch of a memory has, each with a count for every label; 0 where it has none."""
+    """Return how many rows the sketch of a memory has, each with a count for every label.
+
+    0 for a memory without a sketch.
+    """
     if isinstance(memory, Tiered):
         memory = getattr(memory, "sketch", None) or Hashed()
-    return _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) if isinstance(memory, Hashed) else 0
+    if not isinstance(memory, Hashed):
+        return 0
+    return _add_sites(memory.buckets, n_sites) + _add_sites(memory.reserved, n_sites)
 
 
 def refuse_inexact(memory: Any) -> None:
     """Refuse a memory whose state depends on how edits were grouped."""
     if isinstance(memory, Gaussian):
         raise Malformed(
-            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after a restart it would "
-            "not be the same. Serve an exact or a hashed memory."
+            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after "
+            "a restart it would not be the same. Serve an exact or a hashed memory."
         )
 
 
-def _total(numbers: Any, n_sites: int) -> int:
-    return sum(map(int, numbers)) if isinstance(numbers, (list, tuple)) else int(numbers) * n_sites
+def _add_sites(numbers: Any, n_sites: int) -> int:
+    """Return the sum over all sites of a parameter that is one number for all, or one for each."""
+    if isinstance(numbers, (list, tuple)):
+        return sum(map(int, numbers))
+    return int(numbers) * n_sites
 
 
 def _part(restorer: Restorer, kind: str, value: Any) -> Any:
@@ -235,16 +291,21 @@ def _part(restorer: Restorer, kind: str, value: Any) -> Any:
             raise ValueError(f"{kind}: a name has at most {_LONGEST_NAME} characters")
         NAMES[kind].check(value)
         return value
-    return restorer.part(kind, _completed(kind, value))
+    return restorer.part(kind, _fill_defaults(kind, value))
 
 
-def _completed(kind: str, value: Any) -> Any:
-    """Return a description with the parameters that it left out; what is wrong with it, the restorer says."""
+def _fill_defaults(kind: str, value: Any) -> Any:
+    """Return a description with the parameters that it left out.
+
+    What is wrong with it, the restorer says.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("params", {}), dict):
         raise ValueError(f'{kind} is neither a name nor of the form {{"class": …, "params": …}}')
     cls: Any = BUILT_IN[kind].get(str(value.get("class")))
     if cls is None:
-        raise ValueError(f"{kind}: {str(value.get('class'))[:80]!r} is not one of {', '.join(BUILT_IN[kind])}")
+        raise ValueError(
+            f"{kind}: {str(value.get('class'))[:80]!r} is not one of {', '.join(BUILT_IN[kind])}"
+        )
     params = dict(value.get("params", {}))
     if params.get("key") is not None:
         raise ValueError(f"{kind}: a model made here has no secret key")
@@ -254,14 +315,14 @@ def _completed(kind: str, value: Any) -> Any:
         params.setdefault(name, plain(name, None if default is Parameter.empty else default))
     for name in getattr(cls, "inner", ()):
         if isinstance(params.get(name), dict):
-            params[name] = _completed("memory", params[name])
+            params[name] = _fill_defaults("memory", params[name])
     if isinstance(params.get("kernels"), list):
-        params["kernels"] = [_completed("kernel", kernel) for kernel in params["kernels"]]
+        params["kernels"] = [_fill_defaults("kernel", kernel) for kernel in params["kernels"]]
     return {**value, "params": params}
 
 
-def _columns(given: dict[str, Any], limits: Limits) -> None:
-    columns = given.get("columns")
+def _check_columns(settings: dict[str, Any], limits: Limits) -> None:
+    columns = settings.get("columns")
     if columns is None:
         return
     if isinstance(columns, list):
@@ -272,41 +333,53 @@ def _columns(given: dict[str, Any], limits: Limits) -> None:
         raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
 
 
-def _check_numbers(given: dict[str, Any]) -> None:
-    if given["predicts"] != "numbers":
+def _check_numbers(settings: dict[str, Any]) -> None:
+    if settings["predicts"] != "numbers":
         raise Malformed('predicts: say "numbers", or leave it out for a model of labels.')
-    if other := next((name for name in ("kernel", "memory", "vote", "documents") if name in given), None):
-        raise Malformed(f"{other}: a model that predicts numbers has none: leave it out.")
-    if given.get("keep", "auto") is False:
-        raise Malformed("keep: a model that predicts numbers is fitted to the rows that it keeps: leave it out.")
+    if superfluous := next(
+        (name for name in ("kernel", "memory", "vote", "documents") if name in settings), None
+    ):
+        raise Malformed(f"{superfluous}: a model that predicts numbers has none: leave it out.")
+    if settings.get("keep", "auto") is False:
+        raise Malformed(
+            "keep: a model that predicts numbers is fitted to the rows that it keeps: leave it out."
+        )
 
 
-def _check_dates(given: dict[str, Any]) -> None:
-    columns, dates = given.get("columns"), given.get("dates", [])
+def _check_dates(settings: dict[str, Any]) -> None:
+    columns = settings.get("columns")
+    dates = settings.get("dates", [])
     if not isinstance(dates, list) or (dates and columns is None):
-        raise Malformed("dates: list the columns that are dates, and say with columns which or how many there are.")
-    known = [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)
+        raise Malformed(
+            "dates: list the columns that are dates, and say with columns which or how many "
+            "there are."
+        )
+    columns_and_places = (
+        [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)
+    )
     for one in dates:
-        if type(one) not in (str, int) or one not in known:
+        if type(one) not in (str, int) or one not in columns_and_places:
             raise Malformed(f"dates: {str(one)[:80]!r} is not one of the columns.")
 
 
-def _check_documents(given: dict[str, Any], limits: Limits) -> None:
-    if "documents" not in given:
+def _check_documents(settings: dict[str, Any], limits: Limits) -> None:
+    if "documents" not in settings:
         return
-    if given.get("columns") is not None:
+    if settings.get("columns") is not None:
         raise Malformed("documents: a model learns documents, or rows with columns, not both.")
     try:
-        documents = msgspec.convert(given["documents"], DocumentSettings)
+        documents = msgspec.convert(settings["documents"], DocumentSettings)
         documents.cutting  # noqa: B018  (checks that the two belong together)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
-        raise Malformed(f'documents: say how they are cut, such as {{"h": 30, "short": "pad"}}: {error}') from None
+        raise Malformed(
+            f'documents: say how they are cut, such as {{"h": 30, "short": "pad"}}: {error}'
+        ) from None
     if not 1 <= documents.h <= limits.columns:
         raise Malformed(f"documents: a context has 1 to {limits.columns:,} tokens, h.")
 
 
-def _seed(given: dict[str, Any]) -> int:
-    seed = given.get("seed")
+def _read_seed(settings: dict[str, Any]) -> int:
+    seed = settings.get("seed")
     if seed is None:
         return secrets.randbits(63)
     if type(seed) is not int or not 0 <= seed < 2**63:

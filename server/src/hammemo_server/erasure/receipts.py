@@ -1,15 +1,18 @@
 """Receipts of a served model: signed for single edits, and wanted of a model that was restored.
 
-**Signed.** A receipt of a `forget` or a `refit` compares the model before the edit with the one after it, so such an
-edit makes a group of its own. The receipt is written in the transaction of the edit, with its hash in the edit's line
-of the audit record: there is no edit without the receipt that was asked for. An edit that is sent again gets the same
-receipt, also after its id is forgotten. Receipts of edits and of erasures (:mod:`hammemo_server.erasure.journal`) make
-one chain for each model. A model with subjects stores a receipt encrypted, because it names the operation id.
+**Signed.** A receipt of a `forget` or a `refit` compares the model before the edit with the one
+after it, so such an edit makes a group of its own. The receipt is written in the transaction of
+the edit, with its hash in the edit's line of the audit record: there is no edit without the
+receipt that was asked for. An edit that is sent again gets the same receipt, also after its id
+is forgotten. Receipts of edits and of erasures (:mod:`hammemo_server.erasure.journal`) make one
+chain for each model. A model with subjects stores a receipt encrypted, because it names the
+operation id.
 
-**Wanted.** Erasures are recorded beside the key file, so that a restored model can carry them out again
-(:mod:`hammemo_server.models.backups`). If the key file and the records were themselves restored from an older copy, the
-newest records are missing, and persons who were erased would be back. The file of receipts is kept elsewhere. The
-restored model must know each of its requests that removed rows.
+**Wanted.** Erasures are recorded beside the key file, so that a restored model can carry them
+out again (:mod:`hammemo_server.models.backups`). If the key file and the records were
+themselves restored from an older copy, the newest records are missing, and persons who were
+erased would be back. The file of receipts is kept elsewhere. The restored model must know each
+of its requests that removed rows.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, use
 from hammemo.receipts.recording import Moment
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import now
-from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, Malformed, decoded
+from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, Malformed, decode_body
 from hammemo_server.erasure.journal import Journal, first_position, opened_facts
 from hammemo_server.store.audit import Line
 from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, IssuedReceipt
@@ -57,7 +60,9 @@ class Signing:
     """
 
     def __init__(self, log: Log, keys: Callable[[], Keys], notes: Cipher | None = None) -> None:
-        self._log, self._keys, self._notes = log, keys, notes
+        self._log = log
+        self._keys = keys
+        self._notes = notes
         self.lock = threading.Lock()
         """Held from the moment the newest receipt is read until the next one is written."""
 
@@ -72,13 +77,19 @@ class Signing:
     ) -> SignedReceipt:
         """Return the receipt of one edit.
 
-        Models come with their versions; `body` is what the log keeps of the edit, `asked` are the rows that it forgets.
+        Models come with their versions; `body` is what the log keeps of the edit, `asked` are
+        the rows that it forgets.
         """
-        refitted = {LoggedChoice: ("layout", "weights"), LoggedRefit: ("weights",)}.get(type(decoded(body)), ())
+        refitted = {LoggedChoice: ("layout", "weights"), LoggedRefit: ("weights",)}.get(
+            type(decode_body(body)), ()
+        )
         newest = self._log.mark(NEWEST_RECEIPT)
         previous = None if newest is None else newest.hex()
-        first, then = Moment.of(*before), replace(Moment.of(*after), refitted=frozenset(refitted))
-        return then.receipt_since(first, RowHash(self._keys()).plus(asked), request, previous, backups)
+        first = Moment.of(*before)
+        then = replace(Moment.of(*after), refitted=frozenset(refitted))
+        return then.receipt_since(
+            first, RowHash(self._keys()).plus(asked), request, previous, backups
+        )
 
     def is_of(self, signed: SignedReceipt, asked: Iterable[list[Any]]) -> bool:
         """Return whether a receipt is that of an edit which forgets these rows."""
@@ -87,7 +98,11 @@ class Signing:
 
     def issued(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
         """Return a receipt as the log keeps it; `op` is the id as it is stored."""
-        line = signed.encoded() if self._notes is None else self._notes.sealed(signed.encoded(), _place(op))
+        line = (
+            signed.encoded()
+            if self._notes is None
+            else self._notes.sealed(signed.encoded(), _place(op))
+        )
         return IssuedReceipt(bytes.fromhex(signed.hash), line)
 
     def kept(self, op: str) -> tuple[int, str] | None:
@@ -96,7 +111,9 @@ class Signing:
         if found is None:
             return None
         position, stored = found
-        return position, (stored if self._notes is None else self._notes.opened(stored, _place(op))).decode()
+        return position, (
+            stored if self._notes is None else self._notes.opened(stored, _place(op))
+        ).decode()
 
 
 def _place(op: str) -> bytes:
@@ -105,11 +122,18 @@ def _place(op: str) -> bytes:
 
 def receipt_of(journal: Journal, erasure: Erasure) -> bytes:
     """Return the receipt of an erasure, no bytes as long as there is none."""
-    return journal.vault.notes.opened(erasure.receipt, erasure.op.encode()) if erasure.receipt else b""
+    return (
+        journal.vault.notes.opened(erasure.receipt, erasure.op.encode()) if erasure.receipt else b""
+    )
 
 
-def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int) -> None:
-    """Sign and keep the receipts (step 4); `model` is what the snapshot holds, with this version."""
+def issue(
+    log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int
+) -> None:
+    """Sign and keep the receipts (step 4).
+
+    `model` is what the snapshot holds, with this version.
+    """
     vault = journal.vault
     vault.drop_expired()
     keys = vault.keys()
@@ -126,8 +150,16 @@ def issue(log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learne
         signed = Receipt(**said, **same, previous=previous, time=now(), backups=backups).sign(keys)
         previous = signed.hash
         kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), erasure.op.encode()))
-        op, link = log.hashed_op(erasure.op), bytes.fromhex(signed.hash)
-        finished.append((kept, Line(time.time(), "", "erased", op, facts.rows, facts.version_before, version, link)))
+        op = log.hashed_op(erasure.op)
+        link = bytes.fromhex(signed.hash)
+        finished.append(
+            (
+                kept,
+                Line(
+                    time.time(), "", "erased", op, facts.rows, facts.version_before, version, link
+                ),
+            )
+        )
     log.finish_erasures(finished)
 
 
@@ -146,39 +178,63 @@ class WantedReceipts(NamedTuple):
 
     @classmethod
     def read(
-        cls, path: str | os.PathLike[str], keys: str | os.PathLike[str] | None, again: Collection[str]
+        cls,
+        path: str | os.PathLike[str],
+        keys: str | os.PathLike[str] | None,
+        again: Collection[str],
     ) -> WantedReceipts:
-        """Return those of a file; ValueError where one is not signed, or the last one with another key."""
+        """Return those of a file.
+
+        ValueError where one is not signed, or the last one with another key.
+        """
         found = ReceiptFile(path).read()
         for line, signed in enumerate(found, 1):
             if not signed.verify():
-                raise ValueError(f"{path}, line {line}: the signature is wrong. The receipt was changed, or is forged.")
+                raise ValueError(
+                    f"{path}, line {line}: the signature is wrong. The receipt was changed, or "
+                    "is forged."
+                )
         if keys is not None and found[-1].public_key != read_keys(keys).public_key:
-            raise ValueError(f"{path} is signed with another key than that of the key file: name the model's own file.")
+            raise ValueError(
+                f"{path} is signed with another key than that of the key file: name the "
+                "model's own file."
+            )
         return cls(tuple(found), frozenset(again))
 
     def check_chain(self, log: Log) -> None:
-        """Refuse receipts among which the newest one of the backup is not: they are another model's, or not all."""
+        """Refuse receipts among which the newest one of the backup is not.
+
+        They are another model's, or not all.
+        """
         newest = log.mark(NEWEST_RECEIPT)
         known = {self.receipts[0].receipt.previous, *(signed.hash for signed in self.receipts)}
         if newest is not None and newest.hex() not in known:
             raise Malformed(
-                "The receipts do not hold the newest one of the backup: they are of another model, or some are missing."
+                "The receipts do not hold the newest one of the backup: they are of another "
+                "model, or some are missing."
             )
 
     def check_known(self, log: Log, vault: Vault | None, recorded: Collection[str] = ()) -> None:
         """Refuse a model that does not know a request which removed rows.
 
-        `recorded` are hashes of erasures that were carried out again, or of subjects that came after the backup.
+        `recorded` are hashes of erasures that were carried out again, or of subjects that came
+        after the backup.
         """
-        asked = dict.fromkeys(signed.receipt.request for signed in self.receipts if signed.receipt.rows)
-        missing = [one for one in asked if one not in self.again and not _is_known(log, vault, recorded, one)]
+        asked = dict.fromkeys(
+            signed.receipt.request for signed in self.receipts if signed.receipt.rows
+        )
+        missing = [
+            one
+            for one in asked
+            if one not in self.again and not _is_known(log, vault, recorded, one)
+        ]
         if missing:
             listed = ", ".join(missing[:_LISTED]) + (", …" if len(missing) > _LISTED else "")
             raise Malformed(
-                f"The backup does not know {len(missing)} of the requests that have receipts, and there is no record "
-                f"of them beside the key file: {listed}. Use the newest key file and records. If they were plain "
-                "forgets, say with again= that you will send them again."
+                f"The backup does not know {len(missing)} of the requests that have receipts, "
+                f"and there is no record of them beside the key file: {listed}. Use the newest "
+                "key file and records. If they were plain forgets, say with again= that you will "
+                "send them again."
             )
 
 

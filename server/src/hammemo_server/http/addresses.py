@@ -1,8 +1,9 @@
 """How many connections each address may have, so that one machine cannot take all of them.
 
-Behind a proxy all connections come from the proxy. There, requests are counted instead, by the address that the proxy
-reports (``X-Forwarded-For``): that is trusted only where the connection comes from a proxy that was named as trusted.
-Of an IPv6 address the network of 64 bits counts, which is what one machine mostly has for itself.
+Behind a proxy all connections come from the proxy. There, requests are counted instead, by the
+address that the proxy reports (``X-Forwarded-For``): that is trusted only where the connection
+comes from a proxy that was named as trusted. Of an IPv6 address the network of 64 bits counts,
+which is what one machine mostly has for itself.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ def networks(given: Iterable[str]) -> tuple[Network, ...]:
     try:
         return tuple(ipaddress.ip_network(text) for text in given)
     except ValueError as error:
-        raise ValueError(f"A trusted proxy is an address or a network in numbers: {error}.") from None
+        raise ValueError(
+            f"A trusted proxy is an address or a network in numbers: {error}."
+        ) from None
 
 
 class Addresses:
-    """Counts connections, or requests through trusted proxies, by address; used from the event loop alone.
+    """Counts connections, or requests through trusted proxies, by address.
+
+    Used from the event loop alone.
 
     Parameters
     ----------
@@ -43,7 +48,8 @@ class Addresses:
     trusted : tuple of networks
         Where trusted proxies are.
     counts_peers : bool
-        Whether connections of others are counted. Not behind a proxy that was not named: all would be the proxy's.
+        Whether connections of others are counted. Not behind a proxy that was not named: all
+        would be the proxy's.
 
     Examples
     --------
@@ -56,12 +62,19 @@ class Addresses:
     (None, '192.0.2.9')
     """
 
-    def __init__(self, most: int, trusted: tuple[Network, ...] = (), *, counts_peers: bool = True) -> None:
-        self._most, self._trusted, self._counts_peers = most, trusted, counts_peers
+    def __init__(
+        self, most: int, trusted: tuple[Network, ...] = (), *, counts_peers: bool = True
+    ) -> None:
+        self._most = most
+        self._trusted = trusted
+        self._counts_peers = counts_peers
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count one more of an address, if it may have it; each that returns True is followed by one `leave`."""
+        """Count one more of an address, if it may have it.
+
+        Each that returns True is followed by one `leave`.
+        """
         if self._open[address] >= self._most:
             return False
         self._open[address] += 1
@@ -74,17 +87,22 @@ class Addresses:
             del self._open[address]
 
     def peer(self, host: str | None) -> str | None:
-        """Return the address that a connection counts for; None for one of a proxy or a socket of this machine."""
+        """Return the address that a connection counts for.
+
+        None for one of a proxy or a socket of this machine.
+        """
         address = _parsed(host or "")
         if address is None or not self._counts_peers or self._is_trusted(address):
             return None
         return _shared(address)
 
     def forwarded(self, scope: Mapping[str, Any]) -> str | None:
-        """Return the address that a request counts for; None where it did not come through a trusted proxy.
+        """Return the address that a request counts for.
 
-        The last entry is that of the proxy itself; entries of further trusted proxies are passed over, and what stands
-        before them may be invented.
+        None where it did not come through a trusted proxy.
+
+        The last entry is that of the proxy itself; entries of further trusted proxies are
+        passed over, and what stands before them may be invented.
         """
         if not self._trusted:
             return None

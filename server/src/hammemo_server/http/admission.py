@@ -36,8 +36,11 @@ class Rate:
     """
 
     def __init__(self, a_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._a_second, self._most, self._clock = a_second, max(2 * a_second, 1.0), clock
-        self._left, self._at = self._most, clock()
+        self._a_second = a_second
+        self._most = max(2 * a_second, 1.0)
+        self._clock = clock
+        self._left = self._most
+        self._at = clock()
 
     def take(self) -> bool:
         """Take one permission, if there is one."""
@@ -51,7 +54,9 @@ class Rate:
 
 
 class Strangers:
-    """Limits how often an address may send a token that is not known; callers with a token are not slowed down.
+    """Limits how often an address may send a token that is not known.
+
+    Callers with a token are not slowed down.
 
     Examples
     --------
@@ -72,7 +77,9 @@ class Strangers:
 
 
 class Admission:
-    """Lets a request in, or refuses it; used from the thread of the event loop alone, so it needs no lock.
+    """Lets a request in, or refuses it.
+
+    Used from the thread of the event loop alone, so it needs no lock.
 
     Examples
     --------
@@ -89,20 +96,29 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._rates: defaultdict[str, Rate] = defaultdict(lambda: Rate(limits.rate))  # tenants have tokens: so few
+        # tenants have tokens: so few
+        self._rates: defaultdict[str, Rate] = defaultdict(lambda: Rate(limits.rate))
         self._inside: Counter[str] = Counter()
         self.inside = 0
         """How many requests are being answered."""
 
     def enter(self, tenant: str) -> None:
         """Let a request of a tenant in; every `enter` that returns is followed by one `leave`."""
-        limits, inside = self._limits, self._inside[tenant]
+        limits = self._limits
+        inside = self._inside[tenant]
         if not self._rates[tenant].take():
-            raise TooMany(f"This tenant may send {limits.rate:g} requests per second: try again later.")
+            raise TooMany(
+                f"This tenant may send {limits.rate:g} requests per second: try again later."
+            )
         if inside >= limits.at_once:
-            raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: try again later.")
+            raise TooMany(
+                f"{inside} requests of this tenant are being answered, the most at once: try "
+                "again later."
+            )
         if self.inside >= limits.at_once_in_all:
-            raise Unavailable("The server answers as many requests as it may at once: try again later.")
+            raise Unavailable(
+                "The server answers as many requests as it may at once: try again later."
+            )
         self._inside[tenant] += 1
         self.inside += 1
 

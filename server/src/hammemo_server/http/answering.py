@@ -1,14 +1,14 @@
 """Answers from one version of a model, in the forms that the bodies have.
 
-Single rows of strings and integers, and of floats where the model has numbers, take the short way (`Ranker.single`, a
-few microseconds), which a version gets ready once; everything else takes the long way, through arrays. Both give the
-same labels.
+Single rows of strings and integers, and of floats where the model has numbers, take the short
+way (`Ranker.single`, a few microseconds), which a version gets ready once; everything else
+takes the long way, through arrays. Both give the same labels.
 
-A model that was fitted to documents takes rows of any length, such as the clicks of a visit so far: they are cut, or
-filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
+A model that was fitted to documents takes rows of any length, such as the clicks of a visit so
+far: they are cut, or filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
 
-Questions are answered block by block of rows, and between two blocks `stop` is called, which raises an error where the
-answer is no longer wanted.
+Questions are answered block by block of rows, and between two blocks `stop` is called, which
+raises an error where the answer is no longer wanted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import numpy as np
 
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo_server.edits.operations import Malformed, Token, TooLarge
-from hammemo_server.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
+from hammemo_server.http.bodies import (
+    Certificates,
+    Explanations,
+    FoundList,
+    Labels,
+    Probabilities,
+    RankedLabels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +44,8 @@ if TYPE_CHECKING:
 
 _SHORT_WAY: Final = frozenset((int, str))
 _MAX_FILLED_TOKENS: Final = 2**22
-"""The most tokens of all rows together once they are filled up: as many as a body of whole rows can have."""
+"""The most tokens of all rows together once they are filled up: as many as a body of whole rows
+can have."""
 _BLOCK_MICROSECONDS: Final = 50_000
 """About how long the rows of one block take."""
 
@@ -56,7 +64,8 @@ class ReadyVersion:
     version : int
         The acknowledged edits that it holds.
     names : list of str, optional
-        What the columns are called, for explanations: the model itself has no names, since rows come without.
+        What the columns are called, for explanations: the model itself has no names, since rows
+        come without.
     """
 
     def __init__(self, model: Learner, version: int, names: Sequence[str] | None = None) -> None:
@@ -67,7 +76,8 @@ class ReadyVersion:
         self._single: Callable[[Sequence[Any]], int] | None = None
         self._classes: list[Any] = []
         self.reads_rows = False
-        """Whether the leading labels come from the rows that a context reads, whatever the number of labels."""
+        """Whether the leading labels come from the rows that a context reads, whatever the
+        number of labels."""
         self._h = int(model.n_features_in_)
         self._n_labels = 0 if self.predicts_numbers else len(model.memory_.labels)
         self._short_way = _SHORT_WAY if model.state.columns.kinds is None else _SHORT_WAY | {float}
@@ -100,7 +110,8 @@ class ReadyVersion:
     def _row_cost(self, ask: str, question: Question) -> float:
         """Return about how many microseconds a row takes, as measured with exact counts, the slowest of the memories.
 
-        Where labels come from the rows that a context reads, predictions and top-k need no score for every label.
+        Where labels come from the rows that a context reads, predictions and top-k need no
+        score for every label.
         """
         a_label = 0.1 if ask in ("probabilities", "explain") else (0.0 if self.reads_rows else 0.02)
         cost = 4 * self._h + a_label * self._n_labels
@@ -120,13 +131,16 @@ class ReadyVersion:
     ) -> list[Any]:
         """Return what a method of the model answers to the rows of a question, asked block by block."""
         found: list[Any] = []
-        for block in self._blocks("probabilities" if method == "predict_proba" else method, question, stop):
+        for block in self._blocks(
+            "probabilities" if method == "predict_proba" else method, question, stop
+        ):
             found += self._asked(method, rows[block], *given).tolist()
         return found
 
     def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
         """Return rows that are as long as the model's, or refuse them."""
-        h, cutting = self._h, self.model.state.cutting
+        h = self._h
+        cutting = self.model.state.cutting
         other = next((len(row) for row in rows if len(row) != h), None)
         if other is None:
             return rows
@@ -134,7 +148,8 @@ class ReadyVersion:
             raise Malformed(f"A row of this model has {h} tokens; one of these has {other}.")
         if len(rows) * h > _MAX_FILLED_TOKENS:
             raise TooLarge(
-                f"{len(rows)} rows, filled up to {h} tokens each, are over {_MAX_FILLED_TOKENS} tokens: send parts."
+                f"{len(rows)} rows, filled up to {h} tokens each, are over "
+                f"{_MAX_FILLED_TOKENS} tokens: send parts."
             )
         cut: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
         return cut
@@ -151,17 +166,23 @@ class ReadyVersion:
 
     def predict(self, question: Question, stop: Stop = go_on) -> Labels:
         """Return the label of each row, or the number that is expected, perhaps with an interval."""
-        rows, coverage = self.cut(question.rows), getattr(question, "interval", None)
+        rows = self.cut(question.rows)
+        coverage = getattr(question, "interval", None)
         if coverage is not None and not self.predicts_numbers:
-            raise Malformed("interval: this model predicts labels; intervals are of models that predict numbers.")
-        labels, intervals = self._in_blocks("predict", question, rows, stop), None
+            raise Malformed(
+                "interval: this model predicts labels; intervals are of models that predict "
+                "numbers."
+            )
+        labels = self._in_blocks("predict", question, rows, stop)
+        intervals = None
         if coverage is not None:
             intervals = self._in_blocks("predict_interval", question, rows, stop, coverage)
         return Labels(labels, self.version, intervals)
 
     def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:
         """Return the k best labels of each row."""
-        k, rows = _checked_k(question.k, limits), self.cut(question.rows)
+        k = _checked_k(question.k, limits)
+        rows = self.cut(question.rows)
         self._check_cells(len(rows) * min(k, self._n_labels), limits)
         exclude: Any = question.exclude
         if exclude == "seen":  # all of a row, also what is cut off
@@ -170,36 +191,54 @@ class ReadyVersion:
         labels: list[list[Any]] = []
         scores: list[list[float]] = []
         for block in self._blocks("top-k", question, stop):
-            lists = {name: _of_block(name, given, block, len(rows)) for name, given in listed.items()}
+            lists = {
+                name: _of_block(name, given, block, len(rows)) for name, given in listed.items()
+            }
             found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
             ranked, of_labels = found if question.scores else (found, None)
             labels += [[label for label in row if label is not None] for row in ranked.tolist()]
             if of_labels is not None:
-                scores += [row[: len(own)] for row, own in zip(of_labels.tolist(), labels[block], strict=True)]
-        named = [given for given in (question.exclude, question.allow) if isinstance(given, FoundList)]
+                scores += [
+                    row[: len(own)]
+                    for row, own in zip(of_labels.tolist(), labels[block], strict=True)
+                ]
+        named = [
+            given for given in (question.exclude, question.allow) if isinstance(given, FoundList)
+        ]
         versions = {given.list: given.found.version for given in named}
-        return RankedLabels(labels, self.version, scores if question.scores and rows else None, versions)
+        return RankedLabels(
+            labels, self.version, scores if question.scores and rows else None, versions
+        )
 
-    def probabilities(self, question: Question, limits: Limits, stop: Stop = go_on) -> Probabilities:
+    def probabilities(
+        self, question: Question, limits: Limits, stop: Stop = go_on
+    ) -> Probabilities:
         """Return the probability of each label."""
-        model, rows = self.model, self.cut(question.rows)
+        model = self.model
+        rows = self.cut(question.rows)
         classes: list[Any] = self._answer(lambda: model.classes_).tolist()
         self._check_cells(len(rows) * len(classes), limits)
-        return Probabilities(classes, self._in_blocks("predict_proba", question, rows, stop), self.version)
+        return Probabilities(
+            classes, self._in_blocks("predict_proba", question, rows, stop), self.version
+        )
 
     def _check_cells(self, cells: int, limits: Limits) -> None:
         if cells > limits.cells:
             raise TooLarge(
-                f"The answer would have {cells:,} labels or numbers, more than {limits.cells:,}: send fewer rows, or "
-                "ask for the top-k with a smaller k."
+                f"The answer would have {cells:,} labels or numbers, more than {limits.cells:,}: "
+                "send fewer rows, or ask for the top-k with a smaller k."
             )
 
     def explain(self, question: RankedQuestion, limits: Limits, stop: Stop = go_on) -> Explanations:
         """Return why each row got its label."""
-        k, rows = _checked_k(question.k, limits), question.rows
+        k = _checked_k(question.k, limits)
+        rows = question.rows
         if len(rows) > limits.explained:
-            raise TooLarge(f"{len(rows)} rows are more than {limits.explained}, the most to explain at once.")
-        rows, found = self.cut(rows), []
+            raise TooLarge(
+                f"{len(rows)} rows are more than {limits.explained}, the most to explain at once."
+            )
+        rows = self.cut(rows)
+        found = []
         for block in self._blocks("explain", question, stop):
             found += [self._explained(row, k) for row in rows[block]]
         return Explanations(found, self.version)
@@ -217,8 +256,11 @@ class ReadyVersion:
 
     def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
         """Return what the model answers to some rows."""
-        is_plain = self.model.state.columns.kinds is None and all(_SHORT_WAY.issuperset(map(type, row)) for row in rows)
-        X: Any = rows if is_plain else table(rows)  # of lists of integers and strings less is checked
+        is_plain = self.model.state.columns.kinds is None and all(
+            _SHORT_WAY.issuperset(map(type, row)) for row in rows
+        )
+        # of lists of integers and strings less is checked
+        X: Any = rows if is_plain else table(rows)
         return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
 
     def _answer(self, question: Callable[[], Any]) -> Any:
@@ -226,7 +268,8 @@ class ReadyVersion:
         try:
             return question()
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            reason = error.__cause__ or error  # what is not there at all has the reason as its cause
+            # what is not there at all has the reason as its cause
+            reason = error.__cause__ or error
             raise Malformed(" ".join(str(reason).split())[:500]) from error
 
 
@@ -236,11 +279,17 @@ def _listed(given: Any) -> Any:
 
 
 def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
-    """Return the lists of some rows, or one list for all rows as it is; the library tells them apart by the first."""
+    """Return the lists of some rows, or one list for all rows as it is.
+
+    The library tells them apart by the first.
+    """
     if not isinstance(lists, list) or not lists or not isinstance(lists[0], list):
         return lists
     if len(lists) != n or not all(isinstance(entry, list) for entry in lists):
-        raise Malformed(f"{name} has {len(lists)} lists or labels for {n} rows: give one list per row, or one for all.")
+        raise Malformed(
+            f"{name} has {len(lists)} lists or labels for {n} rows: give one list per row, or "
+            "one for all."
+        )
     return lists[block]
 
 

@@ -1,7 +1,8 @@
 """The application: everything that can be asked, as one table of operations.
 
-Routes, roles, the document of the interface and the tests of who may call what all come from the table. Edits wait for
-the core's writer, which makes groups of them; questions get a version from `Service`.
+Routes, roles, the document of the interface and the tests of who may call what all come from
+the table. Edits wait for the core's writer, which makes groups of them; questions get a version
+from `Service`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo_server.edits.operations import Acknowledgement, Edit, ExampleRows, QuotaReached, TooLarge, check_name
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    Edit,
+    ExampleRows,
+    QuotaReached,
+    TooLarge,
+    check_name,
+)
 from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
@@ -52,11 +60,13 @@ _PIECE: Final = 2**18
 _REFIT_SECONDS: Final = 600.0
 """As long as the client waits for a refit."""
 _FILE_SECONDS: Final = 3600.0
-"""As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the way alone."""
+"""As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the
+way alone."""
 _ERASED_SECONDS: Final = 10.0
 """How long an answer waits for the end of an erasure."""
 _FEW: Final = 16
-"""Up to so many requests at once, quick questions are not handed to a thread; of more, tenants take turns there."""
+"""Up to so many requests at once, quick questions are not handed to a thread; of more, tenants
+take turns there."""
 _LOOK_AGAIN: Final = 0.05
 _MAX_LISTED_CLASSES: Final = 1_000
 """The most labels that a description names; it also says how many there are."""
@@ -71,7 +81,13 @@ def _edit_of(kind: EditKind, body: Any) -> Edit:
         return Edit(kind=kind, **msgspec.structs.asdict(body))
     learn = body.learn or ExampleRows([], [])
     return Edit(
-        body.op, kind, learn.rows, learn.labels, subjects=learn.subjects, gone=body.forget, position=body.position
+        body.op,
+        kind,
+        learn.rows,
+        learn.labels,
+        subjects=learn.subjects,
+        gone=body.forget,
+        position=body.position,
     )
 
 
@@ -84,7 +100,9 @@ def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = _edit_of(kind, decoded(decoder, call.body))
             if edit.gone is not None and "forget" not in call.caller.roles:
-                raise messages.Refused(403, "forbidden", "This token does not have the role forget.")
+                raise messages.Refused(
+                    403, "forbidden", "This token does not have the role forget."
+                )
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
@@ -101,7 +119,10 @@ def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
 
 
 def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> Operation:
-    """Return the operation of a kind of edit; learning needs room, and what is forgotten must be stored."""
+    """Return the operation of a kind of edit.
+
+    Learning needs room, and what is forgotten must be stored.
+    """
     role = "learn" if kind in ("learn", "apply") else "forget"
     refuses = {"learn": (404, 422, 507), "apply": (404, 409, 422, 507)}.get(kind, (404, 409, 422))
     seconds = _REFIT_SECONDS if kind == "refit" else None
@@ -112,7 +133,10 @@ def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> O
 
 
 async def _forget_subject(service: Service, call: Call) -> Answer:
-    """Forget a subject; wait a while for the end of it, so that most callers get the receipt at once."""
+    """Forget a subject.
+
+    Wait a while for the end of it, so that most callers get the receipt at once.
+    """
     hosted = await service.model(call)
     body = decoded(_erasure_decoder, call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
@@ -124,7 +148,9 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
         found = await service.in_thread(call, lambda: hosted.erasure(body.op), "lists")
         assert found is not None  # it is durable
         if found.state == "erased" or service.draining or time.monotonic() > until:
-            answer = bodies.ErasureAnswer(found.version, done.status, found.state, found.receipt.decode())
+            answer = bodies.ErasureAnswer(
+                found.version, done.status, found.state, found.receipt.decode()
+            )
             return Answer(encoded(answer))
         await asyncio.sleep(_LOOK_AGAIN)
 
@@ -133,7 +159,10 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
 
 
 def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]]:
-    """Return what answers questions of a kind: at once, in a thread, or where long questions are answered."""
+    """Return what answers questions of a kind.
+
+    At once, in a thread, or where long questions are answered.
+    """
 
     async def ask(service: Service, call: Call) -> Answer:
         if len(call.body) > LONG_BODY:
@@ -157,15 +186,26 @@ def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]
 
 def _ask(ask: str, says: str, gives: type) -> Operation:
     """Return the operation of a kind of question."""
-    kind, path = KINDS[ask], f"{_MODEL}/{ask}"
+    kind = KINDS[ask]
+    path = f"{_MODEL}/{ask}"
     return Operation(
-        ask, "POST", path, "read", _question(kind), says, "json", kind.decoder.type, gives, refuses=_QUESTION_REFUSALS
+        ask,
+        "POST",
+        path,
+        "read",
+        _question(kind),
+        says,
+        "json",
+        kind.decoder.type,
+        gives,
+        refuses=_QUESTION_REFUSALS,
     )
 
 
 def _infer(ask: str, path: str) -> Operation:
     """Return the operation of a question that is a tensor."""
-    kind, says = KINDS["v2-infer"], "Answer each row of a tensor with its most likely label."
+    kind = KINDS["v2-infer"]
+    says = "Answer each row of a tensor with its most likely label."
     return Operation(
         ask, "POST", f"{path}/infer", "read", inferring(_question(kind)), says, "tensors", kind.decoder.type,
         tensors.InferenceAnswer, refuses=_QUESTION_REFUSALS,
@@ -175,11 +215,15 @@ def _infer(ask: str, path: str) -> Operation:
 # Models
 
 
-def _replying(work: Callable[[Service, Call], Any], lane: Lane = "files", status: int = 200) -> Handler:
+def _replying(
+    work: Callable[[Service, Call], Any], lane: Lane = "files", status: int = 200
+) -> Handler:
     """Return a handler that does all its work in a thread, and answers with what it returns."""
 
     async def handle(service: Service, call: Call) -> Answer:
-        return Answer(await service.in_thread(call, lambda: encoded(work(service, call)), lane), status)
+        return Answer(
+            await service.in_thread(call, lambda: encoded(work(service, call)), lane), status
+        )
 
     return handle
 
@@ -209,9 +253,14 @@ def _describe(service: Service, call: Call) -> dict[str, Any]:
 
 def _described(service: Service, hosted: ServedModel) -> dict[str, Any]:
     facts = hosted.describe(digest=True)
-    classes, quotas = facts["classes"], service.quotas(hosted.tenant)
+    classes = facts["classes"]
+    quotas = service.quotas(hosted.tenant)
     quota = {what: {"used": used, "most": most or None} for what, (used, most) in quotas.items()}
-    return facts | {"n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES], "quota": quota}
+    return facts | {
+        "n_classes": len(classes),
+        "classes": classes[:_MAX_LISTED_CLASSES],
+        "quota": quota,
+    }
 
 
 async def _delete(service: Service, call: Call) -> Answer:
@@ -232,7 +281,8 @@ def _in_path(call: Call, what: str) -> str:
 
 
 def _set_alias(service: Service, call: Call) -> bodies.Aliases:
-    alias, model = _in_path(call, "alias"), decoded(_alias_decoder, call.body).model
+    alias = _in_path(call, "alias")
+    model = decoded(_alias_decoder, call.body).model
     check_name("model", model)
     service.host.set_alias(call.caller.tenant, alias, model)
     service.alias_changed(call.caller.tenant)
@@ -247,7 +297,9 @@ def _delete_alias(service: Service, call: Call) -> bodies.Aliases:
 
 def _lists(service: Service, call: Call) -> bodies.NamedLists:
     found = service.host.lists(call.caller.tenant)
-    return bodies.NamedLists({name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())})
+    return bodies.NamedLists(
+        {name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())}
+    )
 
 
 def _read_list(service: Service, call: Call) -> dict[str, Any]:
@@ -257,7 +309,9 @@ def _read_list(service: Service, call: Call) -> dict[str, Any]:
 
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
-    tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
+    tenant = call.caller.tenant
+    name = _in_path(call, "list")
+    limits = service.limits
     size = messages.check_declared_length(call.scope, limits.list_body)
     await service.in_thread(call, lambda: service.host.check_room(tenant, size, name), "lists")
     async with service.sending_list(tenant):
@@ -294,7 +348,9 @@ async def _upload(service: Service, call: Call) -> Answer:
     async with service.transfer(call) as path:
         async for piece in pieces(call, limits.file, limits.file_seconds):
             await service.in_thread(call, partial(_append, path, piece))
-        hosted = await service.in_thread(call, lambda: service.host.upload(call.caller.tenant, call.model, path))
+        hosted = await service.in_thread(
+            call, lambda: service.host.upload(call.caller.tenant, call.model, path)
+        )
     return Answer(await service.in_thread(call, lambda: encoded(_described(service, hosted))), 201)
 
 
@@ -320,10 +376,13 @@ async def _download(service: Service, call: Call) -> Answer | None:
         size = await service.in_thread(call, write)
         call.has_begun = True
         named = (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode())
-        await messages.begin_answer(call.send, Answer(b"", content_type=messages.BYTES, headers=(named,)), size)
+        await messages.begin_answer(
+            call.send, Answer(b"", content_type=messages.BYTES, headers=(named,)), size
+        )
         async with asyncio.timeout(service.limits.file_seconds):
             for start in range(0, size, _PIECE):
-                piece, more = await service.in_thread(call, partial(_read_piece, path, start)), start + _PIECE < size
+                piece = await service.in_thread(call, partial(_read_piece, path, start))
+                more = start + _PIECE < size
                 if not more:  # once the caller has the whole file, no copy is left here
                     await service.in_thread(call, partial(shutil.rmtree, path.parent))
                 await call.send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -368,9 +427,11 @@ OPERATIONS: Final = (
     _edit("forget", "forget", bodies.ForgetBody, "Forget examples."),
     _edit("apply", "apply", bodies.ApplyBody,
           "Forget examples and learn examples in one step; to forget needs the role forget, too."),
-    # routes of their own: a body with rows or documents would say in no document which belong together
+    # routes of their own: a body with rows or documents would say in no document which belong
+    # together
     _edit("learn-stream", "learn", bodies.StreamBody,
-          "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it."),
+          "Learn whole documents, in a model that was fitted to documents: every token from "
+          "the tokens before it."),
     _edit("forget-stream", "forget", bodies.ForgetStreamBody, "Forget whole documents, as they were learnt."),
     _edit("refit", "refit", bodies.RefitBody,
           "Choose sites and vote again and fit the weights, by the rows that the model keeps."),
@@ -419,7 +480,12 @@ OPERATIONS: Final = (
 
 
 def make_app(
-    service: Service, hosts: frozenset[str], *, loopback: bool, addresses: Addresses | None = None, probes: bool = False
+    service: Service,
+    hosts: frozenset[str],
+    *,
+    loopback: bool,
+    addresses: Addresses | None = None,
+    probes: bool = False,
 ) -> ASGIApp:
     """Return the application as uvicorn runs it.
 
@@ -441,7 +507,8 @@ def make_app(
         if operation.probes or not probes:
             endpoint = Endpoint(service, operation, is_private=is_private)
             paths.setdefault(operation.path, {})[operation.method] = endpoint
-    most_asked_first = sorted(paths, key=lambda path: path != f"{_MODEL}/predict")  # routes are tried in turn
+    # routes are tried in turn
+    most_asked_first = sorted(paths, key=lambda path: path != f"{_MODEL}/predict")
     routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)
     counted = addresses or Addresses(service.limits.address_connections)

@@ -1,7 +1,8 @@
 """What a request may say and what an answer says, as types; decoded and encoded by msgspec.
 
-A type says what the document of the interface (OpenAPI) shows, so both are always the same. Sizes are checked by the
-core (:mod:`hammemo_server.edits.operations`), in one place for edits and questions.
+A type says what the document of the interface (OpenAPI) shows, so both are always the same.
+Sizes are checked by the core (:mod:`hammemo_server.edits.operations`), in one place for edits
+and questions.
 """
 
 from __future__ import annotations
@@ -25,9 +26,16 @@ Contexts: TypeAlias = Annotated[
 ]
 Lists: TypeAlias = list[Label | list[Label]]
 """One list of labels for all rows, or one list a row."""
-Version: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")]
+Version: TypeAlias = Annotated[
+    int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")
+]
 MinVersion: TypeAlias = Annotated[
-    int, Meta(ge=0, le=2**63 - 1, description="Answer from this version or a newer one, such as that of an edit.")
+    int,
+    Meta(
+        ge=0,
+        le=2**63 - 1,
+        description="Answer from this version or a newer one, such as that of an edit.",
+    ),
 ]
 
 
@@ -47,12 +55,17 @@ Op: TypeAlias = Annotated[
 
 Subjects: TypeAlias = Annotated[
     list[str],
-    Meta(description="The subject of each row or document, 1 to 256 characters each; only for a model with subjects."),
+    Meta(
+        description="The subject of each row or document, 1 to 256 characters each; only for a model with subjects."
+    ),
 ]
 
 
 WantsReceipt: TypeAlias = Annotated[
-    bool, Meta(description="Whether the answer has a signed receipt; the server needs a key file for it.")
+    bool,
+    Meta(
+        description="Whether the answer has a signed receipt; the server needs a key file for it."
+    ),
 ]
 
 
@@ -72,12 +85,17 @@ class ForgetBody(EditBody, frozen=True, forbid_unknown_fields=True):
 
 
 class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whole documents to learn or to forget, all of them or none: every token from the tokens before it."""
+    """Whole documents to learn or to forget, all of them or none.
+
+    Every token from the tokens before it.
+    """
 
     op: Op
     documents: Annotated[
         list[list[Token]],
-        Meta(description="One list of tokens each, from the first to the last, such as the clicks of one visit."),
+        Meta(
+            description="One list of tokens each, from the first to the last, such as the clicks of one visit."
+        ),
     ]
     subjects: Subjects = []
 
@@ -95,7 +113,9 @@ class ApplyBody(Struct, frozen=True, forbid_unknown_fields=True):
     learn: ExampleRows | None = None
     forget: Annotated[
         ExampleRows | Literal["everything"] | None,
-        Meta(description='What is forgotten, before the rest is learnt; "everything" for all examples.'),
+        Meta(
+            description='What is forgotten, before the rest is learnt; "everything" for all examples.'
+        ),
     ] = None
     position: Annotated[
         str | None,
@@ -179,9 +199,16 @@ class ErasureAnswer(Struct, frozen=True):
     """A subject whose rows are removed. Send the same request again until it is erased."""
 
     version: Version
-    status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
-    state: Annotated[str, Meta(description='"applied": its rows are removed; "erased": its key is destroyed, too.')]
-    receipt: Annotated[str, Meta(description="One line of JSON, signed; nothing before it is erased.")]
+    status: Annotated[
+        str, Meta(description='"applied", or "repeated" where this op had been applied before.')
+    ]
+    state: Annotated[
+        str,
+        Meta(description='"applied": its rows are removed; "erased": its key is destroyed, too.'),
+    ]
+    receipt: Annotated[
+        str, Meta(description="One line of JSON, signed; nothing before it is erased.")
+    ]
 
 
 class Labels(Struct, frozen=True, omit_defaults=True):
@@ -189,7 +216,9 @@ class Labels(Struct, frozen=True, omit_defaults=True):
 
     labels: list[Label]
     version: Version
-    intervals: Annotated[list[list[float]] | None, Meta(description="The ends of intervals, if asked for.")] = None
+    intervals: Annotated[
+        list[list[float]] | None, Meta(description="The ends of intervals, if asked for.")
+    ] = None
 
 
 class RankedLabels(Struct, frozen=True, omit_defaults=True):
@@ -197,8 +226,12 @@ class RankedLabels(Struct, frozen=True, omit_defaults=True):
 
     labels: list[list[Label]]
     version: Version
-    scores: Annotated[list[list[float]] | None, Meta(description="Their scores, where they were asked for.")] = None
-    lists: Annotated[dict[str, ListVersion], Meta(description="The versions of the named lists that were used.")] = {}
+    scores: Annotated[
+        list[list[float]] | None, Meta(description="Their scores, where they were asked for.")
+    ] = None
+    lists: Annotated[
+        dict[str, ListVersion], Meta(description="The versions of the named lists that were used.")
+    ] = {}
 
 
 class Probabilities(Struct, frozen=True):
@@ -247,7 +280,9 @@ class ListBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     items: Annotated[
         list[str | int | float | bool],
-        Meta(description="Labels. Equal ones count once; those that a model does not have are passed over."),
+        Meta(
+            description="Labels. Equal ones count once; those that a model does not have are passed over."
+        ),
     ]
 
 
@@ -295,7 +330,9 @@ class AuditLine(Struct, frozen=True):
     rows: int
     before: Version
     after: Version
-    receipt: Annotated[str, Meta(description="The hash of the receipt that was issued, if one was.")]
+    receipt: Annotated[
+        str, Meta(description="The hash of the receipt that was issued, if one was.")
+    ]
     link: Annotated[str, Meta(description="BLAKE2b-256 of this line and of the link before.")]
 
 

@@ -1,9 +1,10 @@
 """Connections that cannot be held open by saying nothing.
 
-uvicorn waits without end for the head of a request. Here a connection is closed when no head is complete within
-`head_seconds`: after it was opened, and after each answer once the next request has begun. A connection more than
-`connections` is closed at once, and so is one of an address that has `address_connections` already. What is no HTTP
-gets the same form of error as everything else.
+uvicorn waits without end for the head of a request. Here a connection is closed when no head is
+complete within `head_seconds`: after it was opened, and after each answer once the next request
+has begun. A connection more than `connections` is closed at once, and so is one of an address
+that has `address_connections` already. What is no HTTP gets the same form of error as
+everything else.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
 
 class JoinedHead:
-    """A transport that sends the head of an answer with the first part of its body: one call of the system, not two."""
+    """A transport that sends the head of an answer with the first part of its body.
+
+    One call of the system, not two.
+    """
 
     def __init__(self, transport: asyncio.Transport, closing_seconds: float | None = None) -> None:
-        self._transport, self._closing_seconds = transport, closing_seconds
+        self._transport = transport
+        self._closing_seconds = closing_seconds
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:
@@ -40,7 +45,10 @@ class JoinedHead:
             self._head = b""
 
     def close(self) -> None:
-        """Write what waits, and close; a peer that never reads it is not waited for longer than `closing_seconds`."""
+        """Write what waits, and close.
+
+        A peer that never reads it is not waited for longer than `closing_seconds`.
+        """
         if self._head:
             self.write(b"")
         self._transport.close()
@@ -56,9 +64,13 @@ def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:
         _address: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(cast("asyncio.Transport", JoinedHead(transport, limits.head_seconds)))
+            super().connection_made(
+                cast("asyncio.Transport", JoinedHead(transport, limits.head_seconds))
+            )
             address = addresses.peer(self.client[0] if self.client else None)
-            if len(self.connections) > limits.connections or not (address is None or addresses.enter(address)):
+            if len(self.connections) > limits.connections or not (
+                address is None or addresses.enter(address)
+            ):
                 transport.abort()
             else:
                 self._address = address
@@ -93,7 +105,8 @@ def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:
 
         def timeout_keep_alive_handler(self) -> None:
             super().timeout_keep_alive_handler()
-            # Closing waits until the peer has read everything; one that never reads is not waited for.
+            # Closing waits until the peer has read everything; one that never reads is not
+            # waited for.
             asyncio.get_running_loop().call_later(limits.head_seconds, self.transport.abort)
 
         def send_400_response(self, msg: str) -> None:

@@ -1,14 +1,18 @@
-"""The outermost layer: requests that pages of other sites could have made are refused before anything else.
+"""The outermost layer.
 
-A page of any site may let a browser send requests to an address of this machine or network. What stops it:
+Requests that pages of other sites could have made are refused before anything else.
 
-- **Host**: the name that the browser believes to talk to must be one of the server's own. A name of an attacker's that
-  was made to point here (DNS rebinding) is none. An address in numbers cannot be made to point anywhere else.
+A page of any site may let a browser send requests to an address of this machine or network.
+What stops it:
+
+- **Host**: the name that the browser believes to talk to must be one of the server's own. A
+  name of an attacker's that was made to point here (DNS rebinding) is none. An address in
+  numbers cannot be made to point anywhere else.
 - **Origin** and **Sec-Fetch-Site**, which browsers add by themselves, must not name another site.
 - A request with both Content-Length and Transfer-Encoding is refused, and its connection is closed.
-- Nothing is allowed to other origins (no CORS), no cookie is ever set or read, and bodies must be declared as JSON, for
-  which a browser asks first and gets no permission. Tensors of the Open Inference Protocol, which change nothing, may
-  come without a type.
+- Nothing is allowed to other origins (no CORS), no cookie is ever set or read, and bodies must
+  be declared as JSON, for which a browser asks first and gets no permission. Tensors of the
+  Open Inference Protocol, which change nothing, may come without a type.
 """
 
 from __future__ import annotations
@@ -38,12 +42,15 @@ class CrossSiteGuard:
     hosts : frozenset of str
         Names under which the server may be called, in small letters.
     loopback : bool
-        Whether the server listens on a loopback address only: then other addresses in numbers are refused, too.
+        Whether the server listens on a loopback address only: then other addresses in numbers
+        are refused, too.
     addresses : Addresses
         Counts requests that come through a trusted proxy.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], *, loopback: bool, addresses: Addresses) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: frozenset[str], *, loopback: bool, addresses: Addresses
+    ) -> None:
         self._addresses = addresses
         self._app = app
         self._hosts = hosts
@@ -70,9 +77,15 @@ class CrossSiteGuard:
                 self._addresses.leave(address)
 
     def _check(self, scope: Any) -> None:
-        if header(scope, b"transfer-encoding") is not None and header(scope, b"content-length") is not None:
-            # A proxy may have taken the other one for the end of the body: what follows is of unknown origin.
-            raise Refused(400, "bad_request", "A request has a length or a transfer encoding, not both.")
+        if (
+            header(scope, b"transfer-encoding") is not None
+            and header(scope, b"content-length") is not None
+        ):
+            # A proxy may have taken the other one for the end of the body: what follows is of
+            # unknown origin.
+            raise Refused(
+                400, "bad_request", "A request has a length or a transfer encoding, not both."
+            )
         host = header(scope, b"host") or b""
         if not self._may_be_called(host):
             raise Refused(421, "unknown_host", "The server is not known under this host name.")
@@ -85,7 +98,10 @@ class CrossSiteGuard:
             raise Refused(403, "other_site", "Pages of other sites may not use this server.")
 
     def _is_own(self, origin: bytes, host: bytes) -> bool:
-        """Return whether an origin is this server's page; behind a proxy the page may have another name."""
+        """Return whether an origin is this server's page.
+
+        Behind a proxy the page may have another name.
+        """
         place = origin.split(b"://")[-1]
         if place == host:
             return True

@@ -1,7 +1,8 @@
 """Time limits that cost nothing where there is nothing to wait for.
 
-`asyncio.timeout` sets a timer and cancels it again, 10 µs each time. Most bodies have come with the head of the
-request, and the answer to one row takes less than the timer: such work is done at once, before any timer is set.
+`asyncio.timeout` sets a timer and cancels it again, 10 µs each time. Most bodies have come with
+the head of the request, and the answer to one row takes less than the timer: such work is done
+at once, before any timer is set.
 """
 
 from __future__ import annotations

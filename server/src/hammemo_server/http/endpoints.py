@@ -1,7 +1,7 @@
 """One way for every request: who asks, may they, how much, what do they say, what is the answer.
 
-An `Endpoint` is the ASGI application of one `Operation`. The order matters: nothing of a body is read before the
-caller, the role, the rate and the declared size are known to be right.
+An `Endpoint` is the ASGI application of one `Operation`. The order matters: nothing of a body
+is read before the caller, the role, the rate and the declared size are known to be right.
 """
 
 from __future__ import annotations
@@ -61,11 +61,13 @@ class Operation:
     says : str
         One sentence.
     body : {"none", "json", "tensors", "list", "file"}
-        Tensors are JSON, or JSON with bytes behind it. A list is long JSON, which the handler reads, as a file.
+        Tensors are JSON, or JSON with bytes behind it. A list is long JSON, which the handler
+        reads, as a file.
     takes, gives : type or None
         The types of the bodies.
     edits : bool
-        Whether it changes something, so that only the writer does it, and not while the server ends.
+        Whether it changes something, so that only the writer does it, and not while the server
+        ends.
     of_writer : bool
         Whether workers pass it on to the writer, too, although it changes nothing.
     seconds : float, optional
@@ -97,9 +99,11 @@ class Operation:
 
 def _too_long(operation: Operation, seconds: float) -> Refused:
     """Return the refusal of a request that had no answer in time."""
-    code, then = "too_long", "Send fewer rows, or ask for less."
+    code = "too_long"
+    then = "Send fewer rows, or ask for less."
     if operation.edits:
-        code, then = "unfinished", "It continues: send it again, with the same op, to see how it ended."
+        code = "unfinished"
+        then = "It continues: send it again, with the same op, to see how it ended."
     return Refused(504, code, f"There was no answer within {seconds:g} seconds. {then}")
 
 
@@ -110,19 +114,24 @@ class Endpoint:
         self._service = service
         self._operation = operation
         self._is_private = is_private
-        self._seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
+        self._seconds = operation.seconds or max(
+            _EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens."""
         began = time.perf_counter()
-        operation, service = self._operation, self._service
+        operation = self._operation
+        service = self._service
         call = Call(NO_CALLER, scope, receive, send, is_private=self._is_private)
         entered = ""
         try:
             if operation.role is not None:
                 call.caller = service.caller(scope)
                 if operation.role not in call.caller.roles:
-                    raise Refused(403, "forbidden", f"This token does not have the role {operation.role}.")
+                    raise Refused(
+                        403, "forbidden", f"This token does not have the role {operation.role}."
+                    )
                 service.admission.enter(call.caller.tenant)
                 entered = call.caller.tenant
             call.model = model_name(scope)
@@ -133,39 +142,58 @@ class Endpoint:
             answer = refusal(error, operation.path)
             await drop_body(call)
         except Exception as error:
-            name, where = type(error).__name__, places(error)
+            name = type(error).__name__
+            where = places(error)
             if isinstance(error, Failed):  # in another process
-                name, where = error.error, error.places
+                name = error.error
+                where = error.places
             facts = {"ask": operation.ask, "error": name, "places": where}
             log.error("failed", extra={"facts": facts})
-            answer = refusal(Refused(500, "failed", "The server failed; its log says where."), operation.path)
+            answer = refusal(
+                Refused(500, "failed", "The server failed; its log says where."), operation.path
+            )
         finally:
             if entered:
                 service.admission.leave(entered)
         if answer is not None and "alias" in call.facts:
-            answer = replace(answer, headers=(*answer.headers, (b"x-hammemo-model", call.model.encode())))
-        if answer is not None and not call.has_begun:  # else uvicorn closes the connection: half an answer is none
+            answer = replace(
+                answer, headers=(*answer.headers, (b"x-hammemo-model", call.model.encode()))
+            )
+        # else uvicorn closes the connection: half an answer is none
+        if answer is not None and not call.has_begun:
             await send_answer(send, answer)
         self._note(call, 200 if answer is None else answer.status, time.perf_counter() - began)
 
     async def _follow_alias(self, call: Call) -> None:
-        """Ask the model that an alias stands for; edits name a model, because their ids belong to one."""
+        """Ask the model that an alias stands for.
+
+        Edits name a model, because their ids belong to one.
+        """
         model = await self._service.model_behind(call, call.model)
         if model != call.model:
-            call.facts["alias"], call.model = call.model, model
+            call.facts["alias"] = call.model
+            call.model = model
 
     def _note(self, call: Call, status: int, seconds: float) -> None:
         """Count and log an answer."""
-        tenant, ask = call.caller.tenant, self._operation.ask
+        tenant = call.caller.tenant
+        ask = self._operation.ask
         if tenant:
             self._service.metrics.count(tenant, ask, status, seconds)
         level = logging.ERROR if status >= 500 and status not in _NO_FAULTS else logging.INFO
         if log.isEnabledFor(level):
-            facts = {"ask": ask, "tenant": tenant, "model": call.model, "status": status, **call.facts}
+            facts = {
+                "ask": ask,
+                "tenant": tenant,
+                "model": call.model,
+                "status": status,
+                **call.facts,
+            }
             log.log(level, "answered", extra={"facts": facts | {"ms": round(seconds * 1e3, 3)}})
 
     async def _answer(self, call: Call) -> Answer | None:
-        operation, service = self._operation, self._service
+        operation = self._operation
+        service = self._service
         if operation.edits and service.draining:
             raise Unavailable("The server is stopping: send this again later.")
         if operation.body != "none":
@@ -200,4 +228,6 @@ class PathOperations:
 
 async def no_such_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
     """Refuse a request for a path that is none."""
-    await send_answer(send, refusal(Refused(404, "not_found", "There is nothing at this path."), scope["path"]))
+    await send_answer(
+        send, refusal(Refused(404, "not_found", "There is nothing at this path."), scope["path"])
+    )

@@ -1,9 +1,10 @@
 """The Open Inference Protocol, version 2: so that clients of KServe, Triton and others can ask.
 
-Rows come as tensors (:mod:`hammemo_server.http.tensors`), in JSON or in the binary form. The answer has one output
-tensor ``label`` of shape (n,): BYTES where the labels are strings, INT64, FP64 or BOOL where they are numbers or truth
-values. The version of the model is in ``model_version``; paths with a version are answered by that version or not at
-all. ``parameters`` of a request may hold ``min_version``.
+Rows come as tensors (:mod:`hammemo_server.http.tensors`), in JSON or in the binary form. The
+answer has one output tensor ``label`` of shape (n,): BYTES where the labels are strings, INT64,
+FP64 or BOOL where they are numbers or truth values. The version of the model is in
+``model_version``; paths with a version are answered by that version or not at all.
+``parameters`` of a request may hold ``min_version``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer, Call, Refused
 from hammemo_server.http.probes import ready
 from hammemo_server.http.questions import LONG_BODY
-from hammemo_server.http.tensors import as_binary, as_json, datatype_of, json_length, json_scope, version_of
+from hammemo_server.http.tensors import (
+    as_binary,
+    as_json,
+    datatype_of,
+    json_length,
+    json_scope,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +36,9 @@ if TYPE_CHECKING:
 
 
 async def _server(service: Service, call: Call) -> Answer:  # noqa: ARG001
-    return Answer(encoded({"name": "hammemo", "version": __version__, "extensions": ["binary_tensor_data"]}))
+    return Answer(
+        encoded({"name": "hammemo", "version": __version__, "extensions": ["binary_tensor_data"]})
+    )
 
 
 async def _live(service: Service, call: Call) -> Answer:  # noqa: ARG001
@@ -40,16 +50,23 @@ async def _metadata(service: Service, call: Call) -> Answer:
     model, version = hosted.answering()
     _check_version(call, str(version))
     width = int(model.n_features_in_) if model.state.cutting is None else -1
-    names, kinds = hosted.settings.column_names, model.state.columns.kinds or ColumnKind.NAMES * max(width, 0)
+    names = hosted.settings.column_names
+    kinds = model.state.columns.kinds or ColumnKind.NAMES * max(width, 0)
     inputs: list[dict[str, object]] = [{"name": "rows", "datatype": "BYTES", "shape": [-1, width]}]
     if names is not None and len(names) > 1:
         inputs = [
-            {"name": name, "datatype": "BYTES" if kind == ColumnKind.NAMES else "FP64", "shape": [-1]}
+            {
+                "name": name,
+                "datatype": "BYTES" if kind == ColumnKind.NAMES else "FP64",
+                "shape": [-1],
+            }
             for name, kind in zip(names, kinds, strict=True)
         ]
     labels = "FP64"
     if isinstance(model, MemoryClassifier):
-        labels = await service.in_thread(call, lambda: datatype_of(model.classes_.tolist()), "lists")
+        labels = await service.in_thread(
+            call, lambda: datatype_of(model.classes_.tolist()), "lists"
+        )
     about = {"name": call.model, "versions": [str(version)], "platform": "hammemo"}
     outputs = [{"name": "label", "datatype": labels, "shape": [-1]}]
     return Answer(encoded({**about, "inputs": inputs, "outputs": outputs}))
@@ -65,17 +82,27 @@ def _check_version(call: Call, version: str) -> None:
     """Refuse a path with another version than the one that answers."""
     wanted = call.scope.get("path_params", {}).get("version", version)
     if wanted != version:
-        raise Refused(404, "no_such_version", f"The model answers at version {version}; older ones are not kept.")
+        raise Refused(
+            404,
+            "no_such_version",
+            f"The model answers at version {version}; older ones are not kept.",
+        )
 
 
-def inferring(ask: Callable[[Service, Call], Awaitable[Answer]]) -> Callable[[Service, Call], Awaitable[Answer]]:
+def inferring(
+    ask: Callable[[Service, Call], Awaitable[Answer]],
+) -> Callable[[Service, Call], Awaitable[Answer]]:
     """Return what answers tensors, around what answers them in their JSON form."""
 
     async def handle(service: Service, call: Call) -> Answer:
-        length, is_binary = json_length(call.scope), False
+        length = json_length(call.scope)
+        is_binary = False
         if length is not None:
-            translate, is_short = partial(as_json, call.body, length), len(call.body) <= LONG_BODY
-            call.body, is_binary = translate() if is_short else await service.in_thread(call, translate, "short")
+            translate = partial(as_json, call.body, length)
+            is_short = len(call.body) <= LONG_BODY
+            call.body, is_binary = (
+                translate() if is_short else await service.in_thread(call, translate, "short")
+            )
             call.scope = json_scope(call.scope, call.body)
         answer = await ask(service, call)
         if answer.status != 200:  # the writer's refusal

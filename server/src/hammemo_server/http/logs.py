@@ -1,8 +1,8 @@
 """Lines of JSON on standard error: what happened, never with what content.
 
-A line has the time, a level, an event and a few facts. No fact is a token, a label, a body, a query string or a message
-of an error, because each of these may repeat an example. What goes wrong inside is told by the type of the error and
-the places in the code.
+A line has the time, a level, an event and a few facts. No fact is a token, a label, a body, a
+query string or a message of an error, because each of these may repeat an example. What goes
+wrong inside is told by the type of the error and the places in the code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ class _Lines(logging.Formatter):
             **facts,
         }
         if record.name == CORE:  # its messages hold no example
-            told = {name: getattr(record, name) for name in ("tenant", "model", "version") if hasattr(record, name)}
+            told = {
+                name: getattr(record, name)
+                for name in ("tenant", "model", "version")
+                if hasattr(record, name)
+            }
             line |= {"event": "core", "text": record.getMessage(), **told}
         elif record.name != LOGGER:  # of uvicorn: its constant text, without what is put into it
             line["text"] = record.msg
@@ -52,7 +56,8 @@ def begin(level: str) -> None:
     handler.setFormatter(_Lines())
     for name in (LOGGER, CORE, "uvicorn.error"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers = [handler]
+        logger.propagate = False
         logger.setLevel("WARNING" if name == "uvicorn.error" else level.upper())
 
 

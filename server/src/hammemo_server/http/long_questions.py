@@ -1,14 +1,17 @@
-"""Long questions, answered where nothing waits for them: in processes of their own, or in a few threads.
+"""Long questions, answered where nothing waits for them.
 
-An answer with many rows is made by Python code for seconds, and threads of one process take turns at that. Long
-questions go to other processes, which run this module. They are started when they are first needed and end after a
-while without questions, or with their standard input, from which they read questions. Such a process never writes. It
-follows the log as a worker does: it opens a model when it is first asked, and answers when it has reached the version
-that the server has published, so no answer is older than an acknowledged edit. It costs a copy of each model that is
-queried.
+In processes of their own, or in a few threads.
 
-Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no longer wanted is stopped
-between two blocks of rows, and the process goes on to the next one.
+An answer with many rows is made by Python code for seconds, and threads of one process take
+turns at that. Long questions go to other processes, which run this module. They are started
+when they are first needed and end after a while without questions, or with their standard
+input, from which they read questions. Such a process never writes. It follows the log as a
+worker does: it opens a model when it is first asked, and answers when it has reached the
+version that the server has published, so no answer is older than an acknowledged edit. It costs
+a copy of each model that is queried.
+
+Tenants share the processes (:mod:`hammemo_server.http.tenant_slots`). A question that is no
+longer wanted is stopped between two blocks of rows, and the process goes on to the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ if TYPE_CHECKING:
 _IDLE_SECONDS: Final = 300.0
 """How long a process waits for another question before it ends."""
 _STUCK_SECONDS: Final = 60.0
-"""How long a process that was told to stop may take before it is killed: it may have to load a model first."""
+"""How long a process that was told to stop may take before it is killed: it may have to load a
+model first."""
 _BUFFER: Final = 2**20
 _LENGTH: Final = 4
 """Bytes of the length of a message; a message without bytes stops the question before."""
@@ -108,7 +112,8 @@ class InProcesses:
     """
 
     def __init__(self, processes: int, limits: Limits, given: dict[str, Any]) -> None:
-        self._limits, self._given = limits, msgspec.json.encode(given)
+        self._limits = limits
+        self._given = msgspec.json.encode(given)
         self._shares = Shares(processes)
         self._idle: dict[_Process, asyncio.TimerHandle] = {}
         """Processes that wait for a question, and what ends each if none comes."""
@@ -118,7 +123,9 @@ class InProcesses:
         """Return an answer, and the version that gave it."""
         tenant = hosted.tenant
         await self._shares.enter_within(tenant, self._limits.deadline / 2)
-        asked = Asked(ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline, body)
+        asked = Asked(
+            ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline, body
+        )
         stop = asyncio.Event()
         asking = asyncio.ensure_future(self._ask(asked, stop))
         asking.add_done_callback(lambda _: self._shares.leave(tenant))
@@ -145,7 +152,9 @@ class InProcesses:
             self._all.discard(process)
             await process.end()
             raise Unavailable("The process that was to answer has ended: ask again.") from None
-        self._idle[process] = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire, process)
+        self._idle[process] = asyncio.get_running_loop().call_later(
+            _IDLE_SECONDS, self._retire, process
+        )
         return found
 
     def _retire(self, process: _Process) -> None:
@@ -175,7 +184,8 @@ class _Process:
             )  # fmt: skip
             await self._send(given)
         await self._send(msgspec.msgpack.encode(asked))
-        reading, stopping = asyncio.ensure_future(self._receive()), asyncio.ensure_future(stop.wait())
+        reading = asyncio.ensure_future(self._receive())
+        stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
@@ -236,7 +246,9 @@ def _answer_all(given: dict[str, Any], answers: BinaryIO) -> None:
     limits = Limits(**given["limits"])
     asked: queue.SimpleQueue[tuple[Asked, Stopping] | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(asked,), daemon=True).start()
-    with Host(given["folder"], given["log"], replica=True, limits=limits, keys=given["keys"]) as host:
+    with Host(
+        given["folder"], given["log"], replica=True, limits=limits, keys=given["keys"]
+    ) as host:
         while (question := asked.get()) is not None:
             answered = msgspec.msgpack.encode(_answered(host, *question))
             answers.write(len(answered).to_bytes(_LENGTH, "big") + answered)
@@ -266,7 +278,9 @@ def _message(source: BinaryIO) -> bytes | None:
 def _answered(host: Host, asked: Asked, stop: Stopping) -> Answered:
     try:
         hosted = _model(host, asked, stop)
-        found, version = answer_long(host, hosted, KINDS[asked.ask], asked.body, asked.at_least, stop)
+        found, version = answer_long(
+            host, hosted, KINDS[asked.ask], asked.body, asked.at_least, stop
+        )
         return Answered(version, found)
     except ServiceError as error:
         return Answered(status=error.status, code=code_of(error), message=str(error))

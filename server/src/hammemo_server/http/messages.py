@@ -1,4 +1,7 @@
-"""Requests and answers: what is known of a request, how its body is read, and how an answer is sent."""
+"""Requests and answers.
+
+What is known of a request, how its body is read, and how an answer is sent.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,8 @@ class Failed(Exception):  # noqa: N818
 
     def __init__(self, error: str, places: list[str]) -> None:
         super().__init__(error)
-        self.error, self.places = error, places
+        self.error = error
+        self.places = places
 
 
 @dataclass(slots=True)
@@ -129,13 +133,18 @@ def model_name(scope: Scope) -> str:
 
 
 def number_in_query(scope: Scope, name: str) -> int:
-    """Return the one number that may follow the path, 0 where there is none; anything else is refused."""
+    """Return the one number that may follow the path, 0 where there is none.
+
+    Anything else is refused.
+    """
     given = scope.get("query_string", b"")
     if not given:
         return 0
     found = re.fullmatch(rb"([a-z]+)=([0-9]{1,18})", given)
     if found is None or found[1] != name.encode():
-        raise Refused(400, "bad_request", f"After the path only ?{name}=N may stand, a whole number.")
+        raise Refused(
+            400, "bad_request", f"After the path only ?{name}=N may stand, a whole number."
+        )
     return int(found[2])
 
 
@@ -143,13 +152,18 @@ def check_content_type(scope: Scope, *wanted: bytes) -> None:
     """Refuse a body of another type than those that are wanted, the first of them first, and a compressed one."""
     given = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
     if given not in wanted:
-        raise Refused(415, "unsupported_media_type", f"The content type must be {wanted[0].decode()}.")
+        raise Refused(
+            415, "unsupported_media_type", f"The content type must be {wanted[0].decode()}."
+        )
     if header(scope, b"content-encoding") not in (None, b"identity"):
         raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
 
 
 def check_declared_length(scope: Scope, most: int) -> int:
-    """Refuse a body that is declared too long, before anything is read; return its length, 0 if none is declared."""
+    """Refuse a body that is declared too long, before anything is read.
+
+    Return its length, 0 if none is declared.
+    """
     given = header(scope, b"content-length")
     if given is None:
         return 0
@@ -161,7 +175,10 @@ def check_declared_length(scope: Scope, most: int) -> int:
 
 
 async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
-    """Refuse a body by what its headers say, or read it; the handlers of lists and files read these themselves."""
+    """Refuse a body by what its headers say, or read it.
+
+    The handlers of lists and files read these themselves.
+    """
     types = {"file": (BYTES,), "tensors": (JSON, BYTES, b"")}  # Triton's client says no type at all
     check_content_type(call.scope, *types.get(kind, (JSON,)))
     if kind in ("json", "tensors"):
@@ -221,7 +238,8 @@ def _too_slow(seconds: float) -> Refused:
 
 async def unless_gone(call: Call, work: Coroutine[Any, Any, Result]) -> Result:
     """Return what work returns; cancel it when the caller closes the connection."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(call))
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(call))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -238,7 +256,10 @@ async def _gone(call: Call) -> None:
 
 
 async def drop_body(call: Call) -> None:
-    """Read what is left of a refused request, within bounds: a client that still sends could not read the answer."""
+    """Read what is left of a refused request, within bounds.
+
+    A client that still sends could not read the answer.
+    """
     left = _MAX_DROPPED_BYTES
     with suppress(TimeoutError):
         async with asyncio.timeout(_DROPPED_SECONDS):
@@ -250,13 +271,23 @@ async def drop_body(call: Call) -> None:
 
 def code_of(error: ServiceError) -> str:
     """Return the short name of a refusal: NotStored is "not_stored"."""
-    return getattr(error, "code", None) or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return (
+        getattr(error, "code", None)
+        or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    )
 
 
 def refusal(error: ServiceError, path: str = "") -> Answer:
-    """Return a refusal: in one form for all, but for clients of the Open Inference Protocol in the protocol's form."""
+    """Return a refusal.
+
+    In one form for all, but for clients of the Open Inference Protocol in the protocol's form.
+    """
     facts = ErrorFacts(error.status, code_of(error), error.public)
-    body = encoded(TensorErrorAnswer(facts.message, facts.code) if path.startswith("/v2/") else ErrorAnswer(facts))
+    body = encoded(
+        TensorErrorAnswer(facts.message, facts.code)
+        if path.startswith("/v2/")
+        else ErrorAnswer(facts)
+    )
     headers = (_OF_REFUSALS[error.status],) if error.status in _OF_REFUSALS else ()
     return Answer(body, error.status, JSON, headers)
 
@@ -272,7 +303,8 @@ async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer; a caller who does not read it loses the connection."""
     await begin_answer(send, answer, len(answer.body))
     last = max(0, (len(answer.body) - 1) // _PIECE * _PIECE)
-    for start in range(0, last, _PIECE):  # a long one at once would keep the event loop busy, and others waiting
+    # a long one at once would keep the event loop busy, and others waiting
+    for start in range(0, last, _PIECE):
         piece = answer.body[start : start + _PIECE]
         try:
             async with asyncio.timeout(_PIECE_SECONDS):

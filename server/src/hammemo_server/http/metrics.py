@@ -1,7 +1,9 @@
-"""Figures for Prometheus: one set for each tenant, so that no tenant sees another one's, and one for the process.
+"""Figures for Prometheus.
 
-Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is read from
-it when the figures are read.
+One set for each tenant, so that no tenant sees another one's, and one for the process.
+
+Counters and histograms are counted as requests end; what a model is like (version, log,
+snapshot, replay) is read from it when the figures are read.
 """
 
 from __future__ import annotations
@@ -42,17 +44,30 @@ _OF_A_MODEL: Final = {
 
 
 class _OfTenant:
-    def __init__(self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]) -> None:
-        self._described, self._quotas = described, quotas
+    def __init__(
+        self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]
+    ) -> None:
+        self._described = described
+        self._quotas = quotas
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
-        self.requests = counter("hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"])
+        self.requests = counter(
+            "hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"]
+        )
         self.seconds = Histogram(
-            "hammemo_request_seconds", "How long answers took.", ["ask"], buckets=_SECONDS, registry=self.registry
+            "hammemo_request_seconds",
+            "How long answers took.",
+            ["ask"],
+            buckets=_SECONDS,
+            registry=self.registry,
         )
         self.edits = counter("hammemo_edits", "Acknowledged edits.", ["model", "kind", "status"])
-        self.examples = counter("hammemo_edited_examples", "Rows of acknowledged edits.", ["model", "kind"])
-        self.documents = counter("hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"])
+        self.examples = counter(
+            "hammemo_edited_examples", "Rows of acknowledged edits.", ["model", "kind"]
+        )
+        self.documents = counter(
+            "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"]
+        )
         self.registry.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -65,8 +80,12 @@ class _OfTenant:
                 if isinstance(value, (int, float)):
                     family.add_metric([name], value)
             yield family
-        stored = GaugeMetricFamily("hammemo_stored", "What all models of the tenant store.", labels=["what"])
-        quota = GaugeMetricFamily("hammemo_quota", "What they may store, where there is a quota.", labels=["what"])
+        stored = GaugeMetricFamily(
+            "hammemo_stored", "What all models of the tenant store.", labels=["what"]
+        )
+        quota = GaugeMetricFamily(
+            "hammemo_quota", "What they may store, where there is a quota.", labels=["what"]
+        )
         for what, (used, most) in self._quotas().items():
             stored.add_metric([what], used)
             if most:
@@ -78,7 +97,9 @@ class _OfTenant:
         """Drop the figures that name a model."""
         for metric in (self.edits, self.examples, self.documents):
             samples = [sample for family in metric.collect() for sample in family.samples]
-            for labels in {tuple(one.labels.values()) for one in samples if one.labels["model"] == model}:
+            for labels in {
+                tuple(one.labels.values()) for one in samples if one.labels["model"] == model
+            }:
                 metric.remove(*labels)
 
 
@@ -86,24 +107,36 @@ class Metrics:
     """All figures of one process."""
 
     def __init__(
-        self, described: Callable[[str], list[Described]], quotas: Callable[[str], Quotas], inside: Callable[[], int]
+        self,
+        described: Callable[[str], list[Described]],
+        quotas: Callable[[str], Quotas],
+        inside: Callable[[], int],
     ) -> None:
-        self._described, self._quotas = described, quotas
+        self._described = described
+        self._quotas = quotas
         self._tenants: dict[str, _OfTenant] = {}
-        self._counted: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None]]] = {}
+        self._counted: dict[
+            tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None]]
+        ] = {}
         self.process = CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.process)
         prometheus_client.PlatformCollector(registry=self.process)
         says = "Requests without a token that is known."
         self.refused = Counter("hammemo_refused_tokens", says, registry=self.process)
-        Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(time.time())
-        answering = Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process)
+        Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(
+            time.time()
+        )
+        answering = Gauge(
+            "hammemo_requests_inside", "Requests that are being answered.", registry=self.process
+        )
         answering.set_function(inside)
 
     def of(self, tenant: str) -> _OfTenant:
         """Return the figures of a tenant."""
         if tenant not in self._tenants:
-            self._tenants[tenant] = _OfTenant(partial(self._described, tenant), partial(self._quotas, tenant))
+            self._tenants[tenant] = _OfTenant(
+                partial(self._described, tenant), partial(self._quotas, tenant)
+            )
         return self._tenants[tenant]
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
@@ -111,12 +144,17 @@ class Metrics:
         key = tenant, ask, status
         if key not in self._counted:
             figures = self.of(tenant)
-            self._counted[key] = figures.requests.labels(ask, str(status)).inc, figures.seconds.labels(ask).observe
+            self._counted[key] = (
+                figures.requests.labels(ask, str(status)).inc,
+                figures.seconds.labels(ask).observe,
+            )
         count_one, observe = self._counted[key]
         count_one()
         observe(seconds)
 
-    def count_edit(self, tenant: str, model: str, kind: str, status: str, *, rows: int = 0, documents: int = 0) -> None:
+    def count_edit(
+        self, tenant: str, model: str, kind: str, status: str, *, rows: int = 0, documents: int = 0
+    ) -> None:
         """Count one acknowledged edit."""
         figures = self.of(tenant)
         figures.edits.labels(model, kind, status).inc()

@@ -49,19 +49,29 @@ _OF_BODIES: Final = (408, 413, 415, 422)
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the whole document."""
     operations = tuple(operations)
-    kinds = {kind for operation in operations for kind in (operation.takes, operation.gives)} - {dict, None}
+    kinds = {kind for operation in operations for kind in (operation.takes, operation.gives)} - {
+        dict,
+        None,
+    }
     ordered = [*sorted(kinds, key=lambda kind: kind.__name__), ErrorAnswer, TensorErrorAnswer]
-    schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    schemas, components = msgspec.json.schema_components(
+        ordered, ref_template="#/components/schemas/{name}"
+    )
     of_kind = defaultdict(lambda: {"type": "object"}, zip(ordered, schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in operations:
         if operation.ask not in ("page", "script", "style", "icon"):
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, of_kind)
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _described(
+                operation, of_kind
+            )
     return {
         "openapi": "3.1.0",
         "info": {"title": "hammemo", "version": __version__, "description": _ABOUT},
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
     }
 
 
@@ -78,7 +88,10 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
         "summary": operation.says,
         "responses": {
             done: {"description": "Done", **_content(operation, of_kind)},
-            **{str(status): {"description": _SAYS[status], "content": refused} for status in sorted(statuses)},
+            **{
+                str(status): {"description": _SAYS[status], "content": refused}
+                for status in sorted(statuses)
+            },
         },
         "security": [{"token": []}] if operation.role else [],
     }
@@ -90,7 +103,10 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
             {"name": name, "in": "query", "description": says, "schema": _NUMBER}
             for name, says in operation.query.items()
         ),
-        *({"name": name, "in": "path", "required": True, "schema": schema} for name, schema in in_path.items()),
+        *(
+            {"name": name, "in": "path", "required": True, "schema": schema}
+            for name, schema in in_path.items()
+        ),
     ]
     if parameters:
         described["parameters"] = parameters
@@ -114,11 +130,18 @@ def _content(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
 def page_of(document: dict[str, Any], limits: Limits) -> bytes:
     """Return the document as a plain page, without any script."""
     lines = [
-        (f"{method.upper()} {path}", described["summary"], described.get("description", ""), _body_name(described))
+        (
+            f"{method.upper()} {path}",
+            described["summary"],
+            described.get("description", ""),
+            _body_name(described),
+        )
         for path, methods in document["paths"].items()
         for method, described in methods.items()
     ]
-    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines
+    )
     head = "".join(f"<th>{name}</th>" for name in ("request", "what it does", "role", "body"))
     listed = "".join(f"<li>{name}: {value:,}</li>" for name, value in vars(limits).items())
     return (

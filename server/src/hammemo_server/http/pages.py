@@ -1,6 +1,7 @@
 """The page at ``/``: three files of this package, sent as they are, without a token.
 
-They hold nothing of any model. The browser may load nothing from elsewhere and run no script but this one.
+They hold nothing of any model. The browser may load nothing from elsewhere and run no script
+but this one.
 """
 
 from __future__ import annotations
@@ -27,8 +28,29 @@ def _file(name: str, content_type: bytes) -> Callable[[Service, Call], Awaitable
 
 
 PAGES: Final = (
-    Operation("page", "GET", "/", None, _file("index.html", b"text/html; charset=utf-8"), "A page to try models on."),
-    Operation("script", "GET", "/page.js", None, _file("page.js", b"text/javascript; charset=utf-8"), "Its script."),
-    Operation("style", "GET", "/page.css", None, _file("page.css", b"text/css; charset=utf-8"), "Its style."),
+    Operation(
+        "page",
+        "GET",
+        "/",
+        None,
+        _file("index.html", b"text/html; charset=utf-8"),
+        "A page to try models on.",
+    ),
+    Operation(
+        "script",
+        "GET",
+        "/page.js",
+        None,
+        _file("page.js", b"text/javascript; charset=utf-8"),
+        "Its script.",
+    ),
+    Operation(
+        "style",
+        "GET",
+        "/page.css",
+        None,
+        _file("page.css", b"text/css; charset=utf-8"),
+        "Its style.",
+    ),
     Operation("icon", "GET", "/icon.svg", None, _file("icon.svg", b"image/svg+xml"), "Its icon."),
 )

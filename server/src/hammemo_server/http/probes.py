@@ -1,8 +1,10 @@
-"""``/readyz`` and ``/readyz/edits``: whether this process can answer, and whether edits can be made durable.
+"""``/readyz`` and ``/readyz/edits``.
 
-Both need no token. ``/readyz/edits`` names the models that cannot be written where only the operator asks: on the
-health port, and on a server without tokens. Probes have threads of their own, so that no question makes a probe wait,
-and they do not wait for a disk that hangs.
+Whether this process can answer, and whether edits can be made durable.
+
+Both need no token. ``/readyz/edits`` names the models that cannot be written where only the
+operator asks: on the health port, and on a server without tokens. Probes have threads of their
+own, so that no question makes a probe wait, and they do not wait for a disk that hangs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
     host = service.host
     if service.draining:
         raise Unavailable("The server is stopping.")
-    if not await _within(host.health.answers.value(), late=bool(host.opened())):
+    if not await _within(host.health.answers.value(), late=bool(host.open_models())):
         raise Unavailable("No question can be answered: the folder is gone, or no model opens.")
     return Answer(encoded({"ready": True}))
 
@@ -51,10 +53,18 @@ async def _ready_for_edits(service: Service, call: Call) -> Answer:
         raise Unavailable("The server is stopping.")
     unwritable = await _within(service.host.health.unwritable.value(), late=None)
     if unwritable is None:
-        raise Unavailable("No edit can be made durable: the disk is full or gone, or the log cannot be reached.")
+        raise Unavailable(
+            "No edit can be made durable: the disk is full or gone, or the log cannot be reached."
+        )
     if unwritable:
-        named = ", ".join(unwritable[:_MOST_NAMED]) if call.is_private else "ask on the health port which"
-        raise Unavailable(f"Edits of {len(unwritable)} open models cannot be made durable: {named}.")
+        named = (
+            ", ".join(unwritable[:_MOST_NAMED])
+            if call.is_private
+            else "ask on the health port which"
+        )
+        raise Unavailable(
+            f"Edits of {len(unwritable)} open models cannot be made durable: {named}."
+        )
     return Answer(encoded({"ready": True}))
 
 

@@ -1,7 +1,7 @@
 """The kinds of questions: how each is read, what it costs, and how a version of a model answers it.
 
-The server answers short questions itself. Long ones are answered elsewhere (:mod:`hammemo_server.http.long_questions`)
-from the same table.
+The server answers short questions itself. Long ones are answered elsewhere
+(:mod:`hammemo_server.http.long_questions`) from the same table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hammemo_server.edits.operations import Malformed, NotReached, Unavailable, checked_rows
+from hammemo_server.edits.operations import Malformed, NotReached, Unavailable, check_rows
 from hammemo_server.http import bodies, tensors
 from hammemo_server.http.answering import ReadyVersion
 from hammemo_server.http.bodies import decoded, encoded
@@ -60,11 +60,16 @@ class QuestionKind:
         question = decoded(self.decoder, body)
         if isinstance(question, tensors.InferenceRequest):
             question = tensors.question_of(question, model)
-        checked_rows(question.rows, limits)
+        check_rows(question.rows, limits)
         return question
 
-    def is_long(self, ready: ReadyVersion, question: Any, may_take_time: Callable[[], bool]) -> bool:
-        """Return whether a question would keep others waiting; `may_take_time` decides about one in between."""
+    def is_long(
+        self, ready: ReadyVersion, question: Any, may_take_time: Callable[[], bool]
+    ) -> bool:
+        """Return whether a question would keep others waiting.
+
+        `may_take_time` decides about one in between.
+        """
         cost = ready.cost(self.ask, question)
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
 
@@ -72,13 +77,18 @@ class QuestionKind:
         """Return whether a question takes about as long as to hand it to a thread, so that it is answered at once."""
         lists = (getattr(question, "exclude", None), getattr(question, "allow", None))
         is_short = ready.reads_rows and ready.cost(self.ask, question) <= QUICK_MICROSECONDS
-        return is_short and not any(isinstance(given, list) for given in lists)  # labels have to be looked up
+        # labels have to be looked up
+        return is_short and not any(isinstance(given, list) for given in lists)
 
 
-def _kind(ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]) -> QuestionKind:
+def _kind(
+    ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]
+) -> QuestionKind:
     def answered(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
         if ready.predicts_numbers and ask not in ("predict", "v2-infer"):
-            raise Malformed(f"This model predicts numbers, so there is no {ask}: use predict, with an interval.")
+            raise Malformed(
+                f"This model predicts numbers, so there is no {ask}: use predict, with an interval."
+            )
         return answer(ready, question, limits, stop)
 
     return QuestionKind(ask, msgspec.json.Decoder(takes), answered)
@@ -87,8 +97,16 @@ def _kind(ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, St
 KINDS: Final = {
     kind.ask: kind
     for kind in (
-        _kind("predict", bodies.PredictQuestion, lambda ready, question, _, stop: ready.predict(question, stop)),
-        _kind("certify", bodies.Question, lambda ready, question, _, stop: ready.certify(question, stop)),
+        _kind(
+            "predict",
+            bodies.PredictQuestion,
+            lambda ready, question, _, stop: ready.predict(question, stop),
+        ),
+        _kind(
+            "certify",
+            bodies.Question,
+            lambda ready, question, _, stop: ready.certify(question, stop),
+        ),
         _kind("top-k", bodies.TopKQuestion, ReadyVersion.top_k),
         _kind("probabilities", bodies.Question, ReadyVersion.probabilities),
         _kind("explain", bodies.RankedQuestion, ReadyVersion.explain),
@@ -107,14 +125,22 @@ def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
     """Return a question with the lists that it asks for, one version of each."""
     names = list_names(question)
     found = {name: bodies.FoundList(name, named(name)) for name in set(names.values())}
-    return msgspec.structs.replace(question, **{use: found[name] for use, name in names.items()}) if names else question
+    return (
+        msgspec.structs.replace(question, **{use: found[name] for use, name in names.items()})
+        if names
+        else question
+    )
 
 
 class Stopped(Refused):
     """A question that took longer than it may, or whose caller has gone."""
 
     def __init__(self) -> None:
-        super().__init__(504, "too_long", "The question was not answered in time: send fewer rows, or a smaller k.")
+        super().__init__(
+            504,
+            "too_long",
+            "The question was not answered in time: send fewer rows, or a smaller k.",
+        )
 
 
 class Stopping:
@@ -143,13 +169,20 @@ def answer_long(
 ) -> tuple[bytes, int]:
     """Return the answer to a long question and the version that gave it, which is `at_least` the one given."""
     limits = host.limits
-    question = with_lists(kind.read(body, hosted.name, limits), partial(host.named_list, hosted.tenant))
+    question = with_lists(
+        kind.read(body, hosted.name, limits), partial(host.named_list, hosted.tenant)
+    )
     stop()
     wanted = question.min_version or 0
     try:
-        hosted.answering(at_least, wait=stop.left)  # a process that follows the log may be some milliseconds behind
+        # a process that follows the log may be some milliseconds behind
+        hosted.answering(at_least, wait=stop.left)
     except NotReached:
-        raise Unavailable("The newest edits are not known yet where long questions are answered: ask later.") from None
-    model, version = hosted.answering(max(wanted, at_least), wait=min(limits.wait_seconds, stop.left))
+        raise Unavailable(
+            "The newest edits are not known yet where long questions are answered: ask later."
+        ) from None
+    model, version = hosted.answering(
+        max(wanted, at_least), wait=min(limits.wait_seconds, stop.left)
+    )
     ready = ReadyVersion(model, version, hosted.settings.column_names)
     return encoded(kind.answer(ready, question, limits, stop)), version

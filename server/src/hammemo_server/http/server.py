@@ -2,18 +2,19 @@
 
 **One writer.** The first process owns the folder: all edits go through it. It also answers.
 
-**Workers** (``workers=N``) are processes that run this module, with settings on standard input. They load the newest
-snapshot, follow the log and answer. They listen on the same port (``SO_REUSEPORT``: the system spreads connections), so
-a client needs to know one address only. An edit that reaches a worker is passed on to the writer over a Unix socket in
-a folder that only this user may enter, with its token and host as they came: the writer checks them as if the client
-had come by itself, so the socket gives no rights. A redirect would make every client follow it, and the writer would
-need an address of its own.
+**Workers** (``workers=N``) are processes that run this module, with settings on standard input.
+They load the newest snapshot, follow the log and answer. They listen on the same port
+(``SO_REUSEPORT``: the system spreads connections), so a client needs to know one address only.
+An edit that reaches a worker is passed on to the writer over a Unix socket in a folder that
+only this user may enter, with its token and host as they came: the writer checks them as if the
+client had come by itself, so the socket gives no rights. A redirect would make every client
+follow it, and the writer would need an address of its own.
 
-A worker ends when its standard input does, and that is a pipe which the writer holds: also after kill -9 of the writer
-none is left.
+A worker ends when its standard input does, and that is a pipe which the writer holds: also
+after kill -9 of the writer none is left.
 
-**The end.** After SIGTERM or SIGINT new edits get 503, those that were begun are finished and acknowledged, a snapshot
-of each model is written, and the exit code is 0.
+**The end.** After SIGTERM or SIGINT new edits get 503, those that were begun are finished and
+acknowledged, a snapshot of each model is written, and the exit code is 0.
 
 **SIGHUP** reads the certificate again.
 """
@@ -72,7 +73,8 @@ _WRITER_SECONDS: Final = 60.0
 _PRIVATE: Final = "hammemo-serve-"
 """How the folder begins in which workers find the writer."""
 _TURN_SECONDS: Final = 0.001
-"""How long a thread runs Python code while others wait: the event loop, which every answer passes, is one of them."""
+"""How long a thread runs Python code while others wait: the event loop, which every answer
+passes, is one of them."""
 _PASSED_ON: Final = (b"authorization", b"host", b"content-type", b"content-length")
 
 log = logging.getLogger(logs.LOGGER)
@@ -118,27 +120,38 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
     def check(self) -> None:
         """Refuse settings that would let in callers without a token."""
-        if not self.is_loopback and (self.token_file is None or not (self.tls_cert or self.behind_proxy)):
+        if not self.is_loopback and (
+            self.token_file is None or not (self.tls_cert or self.behind_proxy)
+        ):
             raise ValueError(
-                f"host={self.host!r} can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=."
+                f"host={self.host!r} can be reached from elsewhere: give token_file=, and "
+                "tls_cert= or behind_proxy=."
             )
         if self.behind_proxy and self.token_file is None:
             raise ValueError("behind_proxy= lets others in through the proxy: give token_file=.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert= and tls_key= belong together: give both, or neither.")
         if self.trusted_proxy and not self.behind_proxy:
-            raise ValueError("trusted_proxy= is a proxy in front of the server: give behind_proxy=, too.")
+            raise ValueError(
+                "trusted_proxy= is a proxy in front of the server: give behind_proxy=, too."
+            )
         networks(self.trusted_proxy or ())
         if self.health_port is not None and self.health_port == self.port != 0:
-            raise ValueError(f"health_port={self.health_port} is the port of the server: give another one.")
+            raise ValueError(
+                f"health_port={self.health_port} is the port of the server: give another one."
+            )
         if self.workers and not hasattr(socket, "SO_REUSEPORT"):
-            raise ValueError("workers= needs SO_REUSEPORT, which this system does not have: leave it out.")
+            raise ValueError(
+                "workers= needs SO_REUSEPORT, which this system does not have: leave it out."
+            )
 
     @property
     def names(self) -> frozenset[str]:
         """The names under which it may be called, beside addresses in numbers."""
         given = {name.lower().rstrip(".") for name in self.allow_host or ()}
-        return frozenset(given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set()))
+        return frozenset(
+            given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set())
+        )
 
     def addresses(self, limits: Limits) -> Addresses:
         """Return what counts the connections of each address."""
@@ -152,7 +165,10 @@ def run(settings: ServerSettings) -> None:
     settings.check()
     _allow_open_files()
     tokens = _begun(settings)
-    with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+    with (
+        _alone(settings),
+        listen(settings.host, settings.port, shared=settings.workers > 0) as listening,
+    ):
         host = _host(settings)
         try:
             asyncio.run(_write_and_answer(settings, host, tokens, listening))
@@ -180,7 +196,10 @@ def _allow_open_files() -> None:
 
 @contextlib.contextmanager
 def _alone(settings: ServerSettings) -> Iterator[None]:
-    """Be the one server that writes a folder; in PostgreSQL each model has a lease, and replicas write nothing."""
+    """Be the one server that writes a folder.
+
+    In PostgreSQL each model has a lease, and replicas write nothing.
+    """
     if settings.replica or settings.log is not None:
         yield
         return
@@ -190,7 +209,9 @@ def _alone(settings: ServerSettings) -> Iterator[None]:
         held = take(folder / "server")
     except LockedError as error:
         who = str(error).partition(" is locked by ")[2].rpartition(": ")[0]
-        raise LockedError(f"{folder} is served by {who}: one server writes a folder. Stop that one first.") from None
+        raise LockedError(
+            f"{folder} is served by {who}: one server writes a folder. Stop that one first."
+        ) from None
     try:
         yield
     finally:
@@ -200,7 +221,10 @@ def _alone(settings: ServerSettings) -> Iterator[None]:
 def _remove_old_sockets() -> None:
     """Remove folders with sockets to writers of this user that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PRIVATE}*"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client,
+        ):
             found = path.stat()
             if found.st_uid != os.getuid():
                 continue
@@ -214,10 +238,19 @@ def _remove_old_sockets() -> None:
 
 
 def _host(settings: ServerSettings) -> Host:
-    """Return the host with all models open, so that no request waits for a replay; failures are logged."""
-    limits, upkeep = settings.limits, settings.upkeep
+    """Return the host with all models open, so that no request waits for a replay.
+
+    Failures are logged.
+    """
+    limits = settings.limits
+    upkeep = settings.upkeep
     host = Host(
-        settings.folder, settings.log, replica=settings.replica, limits=limits, upkeep=upkeep, keys=settings.keys
+        settings.folder,
+        settings.log,
+        replica=settings.replica,
+        limits=limits,
+        upkeep=upkeep,
+        keys=settings.keys,
     )
     for tenant in host.tenants():
         for name in host.names(tenant):
@@ -227,14 +260,20 @@ def _host(settings: ServerSettings) -> Host:
                 facts = {"tenant": tenant, "model": name, "error": type(error).__name__}
                 log.error("not_opened", extra={"facts": facts})
     gc.collect()
-    gc.freeze()  # else a long body makes Python look at all that was imported: 0.1 s in which nothing else is answered
+    # else a long body makes Python look at all that was imported: 0.1 s in which nothing else
+    # is answered
+    gc.freeze()
     return host
 
 
 def listen(address: str, port: int, *, shared: bool) -> socket.socket:
-    """Return a socket that listens; `shared` lets other processes of this user listen on the same port."""
+    """Return a socket that listens.
+
+    `shared` lets other processes of this user listen on the same port.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # The protocol is named: asyncio turns off the delay of small packets, 40 ms an answer, only where it is.
+    # The protocol is named: asyncio turns off the delay of small packets, 40 ms an answer, only
+    # where it is.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shared:
@@ -243,13 +282,18 @@ def listen(address: str, port: int, *, shared: bool) -> socket.socket:
         listening.bind((address, port))
     except OSError as error:
         listening.close()
-        raise OSError(f"host={address!r} with port={port} cannot be used: {error.strerror}.") from error
+        raise OSError(
+            f"host={address!r} with port={port} cannot be used: {error.strerror}."
+        ) from error
     listening.setblocking(False)
     return listening
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, without its handling of signals: here one signal ends several servers in order."""
+    """uvicorn's server, without its handling of signals.
+
+    Here one signal ends several servers in order.
+    """
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -257,21 +301,42 @@ class _Server(uvicorn.Server):
 
 
 def _server(
-    app: Any, settings: ServerSettings, limits: Limits, *, tls: bool, addresses: Addresses | None = None
+    app: Any,
+    settings: ServerSettings,
+    limits: Limits,
+    *,
+    tls: bool,
+    addresses: Addresses | None = None,
 ) -> _Server:
     http = protocol(limits, addresses or Addresses(limits.address_connections))
-    left_out: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
-    headers: dict[str, Any] = dict.fromkeys(("proxy_headers", "server_header", "date_header"), False)
+    left_out: dict[str, Any] = {
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+    }
+    headers: dict[str, Any] = dict.fromkeys(
+        ("proxy_headers", "server_header", "date_header"), False
+    )
     times: dict[str, Any] = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": _ENDING_SECONDS}
-    given: dict[str, Any] = {**left_out, **headers, **times, "h11_max_incomplete_event_size": _HEAD_BYTES}
+    given: dict[str, Any] = {
+        **left_out,
+        **headers,
+        **times,
+        "h11_max_incomplete_event_size": _HEAD_BYTES,
+    }
     if tls:
         given |= {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
     return _Server(uvicorn.Config(app, http=http, loop="asyncio", **given))
 
 
 def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp, _Server]:
-    """Return what answers, and its server for clients; it counts the connections of each address."""
-    limits, tls = service.limits, settings.tls_cert is not None
+    """Return what answers, and its server for clients.
+
+    It counts the connections of each address.
+    """
+    limits = service.limits
+    tls = settings.tls_cert is not None
     addresses = settings.addresses(limits)
     app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
     return app, _server(app, settings, limits, tls=tls, addresses=addresses)
@@ -280,20 +345,26 @@ def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp
 async def _write_and_answer(
     settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket
 ) -> None:
-    limits, service = host.limits, Service(host, tokens, long=_long_questions(settings, host.limits))
+    limits = host.limits
+    service = Service(host, tokens, long=_long_questions(settings, host.limits))
     service.remove_leftovers()
     app, server = _app_and_server(service, settings)
     servers = [(server, listening)]
     async with contextlib.AsyncExitStack() as stack:
-        if settings.health_port is not None:  # with connections of its own, which no other ones can use up
+        # with connections of its own, which no other ones can use up
+        if settings.health_port is not None:
             probes = make_app(service, settings.names, loopback=settings.is_loopback, probes=True)
             probed = stack.enter_context(listen(settings.host, settings.health_port, shared=False))
-            servers.append((_server(probes, settings, limits, tls=settings.tls_cert is not None), probed))
+            servers.append(
+                (_server(probes, settings, limits, tls=settings.tls_cert is not None), probed)
+            )
         stack.push_async_callback(service.end)
         workers = None
         if settings.workers:
             _remove_old_sockets()
-            inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PRIVATE))) / "writer"
+            inside = (
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PRIVATE))) / "writer"
+            )
             passed_on = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             passed_on.bind(str(inside))
             passed_on.listen()
@@ -310,12 +381,19 @@ def _long_questions(settings: ServerSettings, limits: Limits) -> LongQuestions |
     if not settings.question_processes:
         return None
     names = ("folder", "log", "keys", "log_level", "limits")
-    given = {name: value for name, value in msgspec.structs.asdict(settings).items() if name in names}
+    given = {
+        name: value for name, value in msgspec.structs.asdict(settings).items() if name in names
+    }
     return InProcesses(settings.question_processes, limits, given)
 
 
-def _on_hangup(settings: ServerSettings, servers: list[_Server], workers: _Workers | None = None) -> None:
-    """Read the certificate again at SIGHUP, here and in all workers; connections that are open keep the old one."""
+def _on_hangup(
+    settings: ServerSettings, servers: list[_Server], workers: _Workers | None = None
+) -> None:
+    """Read the certificate again at SIGHUP, here and in all workers.
+
+    Connections that are open keep the old one.
+    """
     if not hasattr(signal, "SIGHUP"):
         return
 
@@ -334,7 +412,9 @@ def _on_hangup(settings: ServerSettings, servers: list[_Server], workers: _Worke
     signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(read_again))
 
 
-async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]], settings: ServerSettings) -> None:
+async def _serve(
+    service: Service, servers: list[tuple[_Server, socket.socket]], settings: ServerSettings
+) -> None:
     """Run servers until a signal comes, then let them finish what they have begun."""
     loop = asyncio.get_running_loop()
 
@@ -348,7 +428,9 @@ async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]],
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
     running = [asyncio.create_task(server.serve([listening])) for server, listening in servers]
-    while not all(server.started or task.done() for (server, _), task in zip(servers, running, strict=True)):
+    while not all(
+        server.started or task.done() for (server, _), task in zip(servers, running, strict=True)
+    ):
         await asyncio.sleep(0.01)
     address, port = servers[0][1].getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
@@ -365,7 +447,9 @@ class _Workers:
 
     def __init__(self, settings: ServerSettings, port: int, writer: Path) -> None:
         given = {**msgspec.structs.asdict(settings), "port": port, "replica": True, "workers": 0}
-        self._given_to_worker = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
+        self._given_to_worker = (
+            msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
+        )
         self._running: list[asyncio.subprocess.Process] = []
         self._tasks = [asyncio.create_task(self._keep(i)) for i in range(settings.workers)]
 
@@ -409,17 +493,24 @@ def run_worker(given_settings: bytes) -> None:
     tokens = _begun(settings)
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)  # a signal to the whole group: the writer says when
+            # a signal to the whole group: the writer says when
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     with _host(settings) as host, listen(settings.host, settings.port, shared=True) as listening:
         asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
 
 
 async def _answer(
-    settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket, writer: str
+    settings: ServerSettings,
+    host: Host,
+    tokens: Tokens | None,
+    listening: socket.socket,
+    writer: str,
 ) -> None:
     limits = host.limits
     async with httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all))
+        transport=httpx.AsyncHTTPTransport(
+            uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)
+        )
     ) as client:
         service = Service(host, tokens, _passing_on(client, limits))
         _, server = _app_and_server(service, settings)
@@ -446,11 +537,16 @@ def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Relay:
         if call.has_more:
             body = pieces(call, limits.file, limits.file_seconds)
         try:
-            method, place = call.scope["method"], f"http://writer{call.scope['path']}"
+            method = call.scope["method"]
+            place = f"http://writer{call.scope['path']}"
             timeout = httpx.Timeout(_WRITER_SECONDS, read=seconds)
-            answer = await client.request(method, place, headers=headers, content=body, timeout=timeout)
+            answer = await client.request(
+                method, place, headers=headers, content=body, timeout=timeout
+            )
         except httpx.TransportError:
-            raise Unavailable("The writer cannot be reached: send the edit again with the same op.") from None
+            raise Unavailable(
+                "The writer cannot be reached: send the edit again with the same op."
+            ) from None
         return Answer(answer.content, answer.status_code, answer.headers["content-type"].encode())
 
     return forward

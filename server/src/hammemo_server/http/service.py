@@ -1,10 +1,14 @@
-"""What all operations share: the models, who is asking, threads for what takes long, and versions that are ready.
+"""What all operations share.
 
-Questions are answered from one version of a model and say which. A version is made ready once, in a thread; then single
-rows are answered at once, and everything longer in a few threads, so that the event loop is free for others.
+The models, who is asking, threads for what takes long, and versions that are ready.
 
-Work of different length never shares threads: lists and figures wait for no question, short questions for no file, and
-long questions have processes of their own (:mod:`hammemo_server.http.long_questions`). In each, tenants take turns.
+Questions are answered from one version of a model and say which. A version is made ready once,
+in a thread; then single rows are answered at once, and everything longer in a few threads, so
+that the event loop is free for others.
+
+Work of different length never shares threads: lists and figures wait for no question, short
+questions for no file, and long questions have processes of their own
+(:mod:`hammemo_server.http.long_questions`). In each, tenants take turns.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from hammemo_server.edits.operations import NoSuchModel, TooMany, Unavailable
-from hammemo_server.edits.quotas import most_of
+from hammemo_server.edits.quotas import most_allowed
 from hammemo_server.http import metrics
 from hammemo_server.http.admission import Admission, Rate, Strangers
 from hammemo_server.http.answering import ReadyVersion
@@ -45,9 +49,11 @@ if TYPE_CHECKING:
 
 Lane = Literal["lists", "short", "files"]
 _THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
-"""Threads for lists and figures, for short questions, and for what reads or writes whole models and long bodies.
+"""Threads for lists and figures, for short questions, and for what reads or writes whole models
+and long bodies.
 
-Threads take turns at Python code, so more of them would not answer more, and the event loop would wait for each.
+Threads take turns at Python code, so more of them would not answer more, and the event loop
+would wait for each.
 """
 _TIMES_A_SECOND: Final = 1.0
 """Questions of one tenant that take some milliseconds, and are answered here."""
@@ -107,14 +113,18 @@ class Service:
     tokens : Tokens or None
         None for a server on a loopback address that belongs to one person.
     forward : function, optional
-        In a process that only answers: sends an edit to the writer and returns its answer; the number is the most
-        seconds to wait.
+        In a process that only answers: sends an edit to the writer and returns its answer; the
+        number is the most seconds to wait.
     long : LongQuestions, optional
         What answers long questions; by default threads of this process.
     """
 
     def __init__(
-        self, host: Host, tokens: Tokens | None = None, forward: Relay | None = None, long: LongQuestions | None = None
+        self,
+        host: Host,
+        tokens: Tokens | None = None,
+        forward: Relay | None = None,
+        long: LongQuestions | None = None,
     ) -> None:
         self.host = host
         self.limits = host.limits
@@ -129,8 +139,12 @@ class Service:
         self._long: LongQuestions = InThreads(host) if long is None else long
         self._times: defaultdict[str, Rate] = defaultdict(lambda: Rate(_TIMES_A_SECOND))
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
-        self._sending = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self.limits.lists_at_once))
-        self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._sending = defaultdict[str, asyncio.Semaphore](
+            lambda: asyncio.Semaphore(self.limits.lists_at_once)
+        )
+        self._ready: WeakKeyDictionary[ServedModel, tuple[int, asyncio.Future[ReadyVersion]]] = (
+            WeakKeyDictionary()
+        )
         self._results: Results | None = None
 
     def caller(self, scope: Scope) -> Caller:
@@ -144,10 +158,17 @@ class Service:
                 return caller
         self.metrics.refused.inc()
         if not self._strangers.may_ask((scope.get("client") or ("", 0))[0]):
-            raise TooMany("Too many requests without a token that is known come from this address: try again later.")
-        raise Refused(401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_...")
+            raise TooMany(
+                "Too many requests without a token that is known come from this address: try "
+                "again later."
+            )
+        raise Refused(
+            401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_..."
+        )
 
-    async def in_thread(self, call: Call, work: Callable[[], Result], lane: Lane = "files") -> Result:
+    async def in_thread(
+        self, call: Call, work: Callable[[], Result], lane: Lane = "files"
+    ) -> Result:
         """Do what takes long, or waits, in a thread."""
         return await self._threads[lane].run(call.caller.tenant, work)
 
@@ -161,26 +182,34 @@ class Service:
             return await self.forward(call, self.limits.deadline)
         hosted = await self.model(call)
         hosted.answering()  # refuses where nothing is learnt
-        found, call.facts["version"] = await unless_gone(call, self._long.ask(hosted, ask, call.body))
+        found, call.facts["version"] = await unless_gone(
+            call, self._long.ask(hosted, ask, call.body)
+        )
         return Answer(found)
 
     def result_of(self, future: Future[Result]) -> asyncio.Future[Result]:
         """Return the result of a writer's thread, to be awaited."""
-        results, loop = self._results, asyncio.get_running_loop()
+        results = self._results
+        loop = asyncio.get_running_loop()
         if results is None or results.loop is not loop:
             results = self._results = Results(loop)
         return results.of(future)
 
     async def model(self, call: Call) -> ServedModel:
         """Return the model that a call names."""
-        tenant, name = call.caller.tenant, call.model
+        tenant = call.caller.tenant
+        name = call.model
         known = self.host.known(tenant, name)
         if known is not None:
             return known
-        return await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
+        # it may have to be loaded
+        return await self.in_thread(call, lambda: self.host.get(tenant, name))
 
     async def model_behind(self, call: Call, name: str) -> str:
-        """Return the name of the model that answers questions to a name: its own, or that behind an alias."""
+        """Return the name of the model that answers questions to a name.
+
+        Its own, or that behind an alias.
+        """
         tenant = call.caller.tenant
         if self.host.known(tenant, name) is not None:
             return name
@@ -209,10 +238,15 @@ class Service:
         known = self.host.known_list(tenant, name, _KNOWN_SECONDS)
         if known is not None:
             return known
-        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS))
+        return await self.in_thread(
+            call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS)
+        )
 
     def sending_list(self, tenant: str) -> asyncio.Semaphore:
-        """Return what is held while a list of a tenant is sent; refuse it while as many others are as may be."""
+        """Return what is held while a list of a tenant is sent.
+
+        Refuse it while as many others are as may be.
+        """
         sending = self._sending[tenant]
         if sending.locked():
             raise TooMany("Other lists of this tenant are being sent: send this one after them.")
@@ -225,16 +259,25 @@ class Service:
             await self._reached(hosted, min_version)
         model, version = hosted.answering(min_version)
         known, preparing = self._ready.get(hosted, (-1, None))
-        if preparing is None or known < version or preparing.get_loop() is not asyncio.get_running_loop():
+        if (
+            preparing is None
+            or known < version
+            or preparing.get_loop() is not asyncio.get_running_loop()
+        ):
             made = ReadyVersion(model, version, hosted.settings.column_names)
-            preparing = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
+            preparing = asyncio.ensure_future(
+                self._threads["short"].run(hosted.tenant, made.prepare)
+            )
             self._ready[hosted] = version, preparing  # requests meanwhile wait for the same work
         ready = preparing.result() if preparing.done() else await asyncio.shield(preparing)
         call.facts["version"] = ready.version
         return ready
 
     async def _reached(self, hosted: ServedModel, version: int) -> None:
-        """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
+        """Wait for a version as long as the limit says.
+
+        A thread for each that waits could be too many.
+        """
         until = time.monotonic() + self.limits.wait_seconds
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
@@ -256,14 +299,21 @@ class Service:
         return facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}
 
     def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
-        """Return how much a tenant stores and may store, of models, labels, examples and bytes; 0 for any number."""
-        used, most = self.host.usage(tenant), most_of(self.limits)
+        """Return how much a tenant stores and may store, of models, labels, examples and bytes.
+
+        0 for any number.
+        """
+        used = self.host.usage(tenant)
+        most = most_allowed(self.limits)
         stored = zip(used._fields, zip(used, most, strict=True), strict=True)
         return {"models": (len(self.host.names(tenant)), self.limits.models), **dict(stored)}
 
     @asynccontextmanager
     async def transfer(self, call: Call) -> AsyncIterator[Path]:
-        """Yield the path for a file on its way, beside the models: what is enough for these is enough for it."""
+        """Yield the path for a file on its way, beside the models.
+
+        What is enough for these is enough for it.
+        """
         make = partial(tempfile.mkdtemp, prefix=_TRANSFER, dir=self.host.folder)
         folder = Path(await self.in_thread(call, make))
         try:
@@ -272,8 +322,12 @@ class Service:
             await self.in_thread(call, partial(shutil.rmtree, folder, ignore_errors=True))
 
     def count_edit(self, call: Call, kind: str, status: str, **sizes: int) -> None:
-        """Count one acknowledged edit; of a model that was deleted meanwhile there are no figures."""
-        tenant, model = call.caller.tenant, call.model
+        """Count one acknowledged edit.
+
+        Of a model that was deleted meanwhile there are no figures.
+        """
+        tenant = call.caller.tenant
+        model = call.model
         if self.host.known(tenant, model) is not None:
             self.metrics.count_edit(tenant, model, kind, status, **sizes)
 

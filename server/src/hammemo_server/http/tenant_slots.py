@@ -1,7 +1,9 @@
-"""Slots that tenants share: each waits in a queue of its own, and free slots go to the queues in turns.
+"""Slots that tenants share.
 
-One tenant never holds all slots where there is more than one, so a question of another tenant waits for no more than
-the questions of its own.
+Each waits in a queue of its own, and free slots go to the queues in turns.
+
+One tenant never holds all slots where there is more than one, so a question of another tenant
+waits for no more than the questions of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Shares:
     """
 
     def __init__(self, slots: int) -> None:
-        self._free, self._most = slots, max(1, slots - 1)
+        self._free = slots
+        self._most = max(1, slots - 1)
         self._held: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -69,7 +72,9 @@ class Shares:
             async with asyncio.timeout(seconds):
                 await self.enter(tenant)
         except TimeoutError:
-            raise TooMany("As many long questions of this tenant wait as can be answered: try again later.") from None
+            raise TooMany(
+                "As many long questions of this tenant wait as can be answered: try again later."
+            ) from None
 
     def leave(self, tenant: str) -> None:
         """Give a slot back; it goes to the next tenant that waits and may have one."""
@@ -106,8 +111,13 @@ class SharedThreads:
         self._shares = Shares(threads)
         self._threads = ThreadPoolExecutor(threads, name)
 
-    async def run(self, tenant: str, work: Callable[[], Result], most_seconds: float | None = None) -> Result:
-        """Return what work returns; what has begun is finished, also where nothing waits for it any more."""
+    async def run(
+        self, tenant: str, work: Callable[[], Result], most_seconds: float | None = None
+    ) -> Result:
+        """Return what work returns.
+
+        What has begun is finished, also where nothing waits for it any more.
+        """
         await self._shares.enter_within(tenant, most_seconds)
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(lambda _: self._shares.leave(tenant))

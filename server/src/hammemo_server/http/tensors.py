@@ -1,13 +1,17 @@
-"""Tensors of the Open Inference Protocol: rows that come as tensors, and labels that are sent as one.
+"""Tensors of the Open Inference Protocol.
 
-A request has one tensor of shape (n, h) or (h,), n rows of h values; or several of shape (n,) or (n, 1), one for each
-column, so that names and numbers may stand in one row. Columns that the model has names for are found by these, in
-whichever order they come. NaN, and null in JSON, is a missing value.
+Rows that come as tensors, and labels that are sent as one.
 
-Triton's client sends a binary form by default, which is translated to the JSON form and back. There the header
-``Inference-Header-Content-Length`` says how many bytes of JSON there are; the data of the tensors with a
-``binary_data_size`` follow, one after another. Numbers are little-endian, truth values are a byte, a string is its
-length in four bytes and its UTF-8. NaN becomes null.
+A request has one tensor of shape (n, h) or (h,), n rows of h values; or several of shape (n,)
+or (n, 1), one for each column, so that names and numbers may stand in one row. Columns that the
+model has names for are found by these, in whichever order they come. NaN, and null in JSON, is
+a missing value.
+
+Triton's client sends a binary form by default, which is translated to the JSON form and back.
+There the header ``Inference-Header-Content-Length`` says how many bytes of JSON there are; the
+data of the tensors with a ``binary_data_size`` follow, one after another. Numbers are
+little-endian, truth values are a byte, a string is its length in four bytes and its UTF-8. NaN
+becomes null.
 """
 
 from __future__ import annotations
@@ -33,7 +37,18 @@ if TYPE_CHECKING:
 Length = Annotated[int, Meta(ge=0, le=2**31)]
 _MAX_INPUTS: Final = 2**16
 Datatype = Literal[
-    "BYTES", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP32", "FP64"
+    "BYTES",
+    "BOOL",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "FP32",
+    "FP64",
 ]
 
 
@@ -131,7 +146,11 @@ def _values(tensor: InputTensor) -> list[Token]:
     allowed = _ALLOWED.get(tensor.datatype, (int,))
     if any(type(entry) not in allowed for entry in data):
         raise Malformed(f"The tensor has entries that are not of datatype {tensor.datatype}.")
-    return [float(entry) if type(entry) is int else entry for entry in data] if float in allowed else data
+    return (
+        [float(entry) if type(entry) is int else entry for entry in data]
+        if float in allowed
+        else data
+    )
 
 
 def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
@@ -146,16 +165,20 @@ def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
     [['red', 3.5], ['blue', None]]
     """
     if len(tensors) == 1:
-        data, shape = _values(tensors[0]), tensors[0].shape
+        data = _values(tensors[0])
+        shape = tensors[0].shape
         n, h = shape if len(shape) == 2 else (1, shape[0])
         if n and not h:
-            raise Malformed("The shape has contexts of 0 tokens: a context in a tensor has at least one.")
+            raise Malformed(
+                "The shape has contexts of 0 tokens: a context in a tensor has at least one."
+            )
         return [data[start : start + h] for start in range(0, n * h, h)] if h else []
     for tensor in tensors:
         if tensor.shape[0] != tensors[0].shape[0] or tensor.shape[1:] not in ([], [1]):
             raise Malformed(
-                f"The tensor {tensor.name!r} has the shape {tensor.shape}: where there are several, each is a column, "
-                f"of shape [{tensors[0].shape[0]}] or [{tensors[0].shape[0]}, 1]."
+                f"The tensor {tensor.name!r} has the shape {tensor.shape}: where there are "
+                f"several, each is a column, of shape [{tensors[0].shape[0]}] or "
+                f"[{tensors[0].shape[0]}, 1]."
             )
     return [list(row) for row in zip(*map(_values, tensors), strict=True)]
 
@@ -201,12 +224,20 @@ def _in_order(question: TensorQuestion, names: tuple[str, ...] | None) -> Tensor
         raise Malformed(f"The tensor {other!r} is not a column of the model.")
     absent = next((name for name in names if name not in places), None)
     if absent is not None or len(places) < len(question.columns):
-        raise Malformed("A column is there twice." if absent is None else f"The column {absent!r} has no tensor.")
+        raise Malformed(
+            "A column is there twice."
+            if absent is None
+            else f"The column {absent!r} has no tensor."
+        )
     order = [places[name] for name in names]
-    return structs.replace(question, rows=[[row[place] for place in order] for row in question.rows])
+    return structs.replace(
+        question, rows=[[row[place] for place in order] for row in question.rows]
+    )
 
 
-def answered(ready: ReadyVersion, question: TensorQuestion, limits: Limits, stop: Stop) -> InferenceAnswer:  # noqa: ARG001
+def answered(
+    ready: ReadyVersion, question: TensorQuestion, limits: Limits, stop: Stop
+) -> InferenceAnswer:  # noqa: ARG001
     """Return the labels as a tensor."""
     labels = ready.predict(_in_order(question, ready.column_names), stop).labels
     return InferenceAnswer(question.model, str(ready.version), [tensor_of(labels)], question.id)
@@ -221,7 +252,9 @@ def json_length(scope: Scope) -> int | None:
     if given is None:
         return None
     if not re.fullmatch(rb"[0-9]{1,18}", given):
-        raise Refused(400, "bad_request", "The header Inference-Header-Content-Length is not a number.")
+        raise Refused(
+            400, "bad_request", "The header Inference-Header-Content-Length is not a number."
+        )
     return int(given)
 
 
@@ -237,8 +270,11 @@ def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
     (b'{"inputs":[{"name":"rows","shape":[1,1],"datatype":"INT8","data":[7],"parameters":null}]}', False)
     """
     if length > len(body):
-        raise Malformed(f"The body has {len(body)} bytes, fewer than Inference-Header-Content-Length says.")
-    request, inputs = decoded(_request_decoder, body[:length]), []
+        raise Malformed(
+            f"The body has {len(body)} bytes, fewer than Inference-Header-Content-Length says."
+        )
+    request = decoded(_request_decoder, body[:length])
+    inputs = []
     for tensor in request.inputs:
         size = tensor.parameters.binary_data_size if tensor.parameters else None
         if size is not None:
@@ -251,9 +287,19 @@ def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
     wanted = bool(request.parameters and request.parameters.binary_data_output)
     for output in request.outputs or ():
         wanted = bool(output.parameters and output.parameters.binary_data)
-    parameters = structs.replace(request.parameters, binary_data_output=False) if request.parameters else None
-    plain = [structs.replace(output, parameters=None) for output in request.outputs] if request.outputs else None
-    return encoded(structs.replace(request, inputs=inputs, parameters=parameters, outputs=plain)), wanted
+    parameters = (
+        structs.replace(request.parameters, binary_data_output=False)
+        if request.parameters
+        else None
+    )
+    plain = (
+        [structs.replace(output, parameters=None) for output in request.outputs]
+        if request.outputs
+        else None
+    )
+    return encoded(
+        structs.replace(request, inputs=inputs, parameters=parameters, outputs=plain)
+    ), wanted
 
 
 def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
@@ -264,7 +310,10 @@ def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
         return _strings(tensor.name, data)
     dtype = _NUMBERS.get(tensor.datatype, np.dtype(np.uint8))  # else BOOL
     if size % dtype.itemsize:
-        raise Malformed(f"The tensor {tensor.name!r} has {size} bytes, which is not a whole number of its values.")
+        raise Malformed(
+            f"The tensor {tensor.name!r} has {size} bytes, which is not a whole number of its "
+            "values."
+        )
     values = np.frombuffer(data, dtype)
     if tensor.datatype == "BOOL":
         if (values > 1).any():
@@ -277,7 +326,8 @@ def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
 
 
 def _strings(name: str, data: bytes) -> list[Any]:
-    found, at = [], 0
+    found = []
+    at = 0
     try:
         while at < len(data):
             end = at + 4 + int.from_bytes(data[at : at + 4], "little")
@@ -293,13 +343,18 @@ def _strings(name: str, data: bytes) -> list[Any]:
 def as_binary(answer: Answer) -> Answer:
     """Return an answer in the binary form."""
     found = _answer_decoder.decode(answer.body)
-    outputs, data = [], b""
+    outputs = []
+    data = b""
     for output in found.outputs:
         written = _written(output)
         data += written
-        outputs.append(structs.replace(output, data=None, parameters=TensorParameters(len(written))))
+        outputs.append(
+            structs.replace(output, data=None, parameters=TensorParameters(len(written)))
+        )
     body = encoded(structs.replace(found, outputs=outputs))
-    return Answer(body + data, answer.status, BYTES, (*answer.headers, (LENGTH, str(len(body)).encode())))
+    return Answer(
+        body + data, answer.status, BYTES, (*answer.headers, (LENGTH, str(len(body)).encode()))
+    )
 
 
 def _written(output: OutputTensor) -> bytes:
@@ -313,9 +368,14 @@ def _written(output: OutputTensor) -> bytes:
 def json_scope(scope: Scope, body: bytes) -> Scope:
     """Return the scope of a request whose body was translated."""
     others = [
-        (name, value) for name, value in scope["headers"] if name not in (LENGTH, b"content-type", b"content-length")
+        (name, value)
+        for name, value in scope["headers"]
+        if name not in (LENGTH, b"content-type", b"content-length")
     ]
-    return {**scope, "headers": [*others, (b"content-type", JSON), (b"content-length", str(len(body)).encode())]}
+    return {
+        **scope,
+        "headers": [*others, (b"content-type", JSON), (b"content-length", str(len(body)).encode())],
+    }
 
 
 def version_of(answer: Answer) -> str:

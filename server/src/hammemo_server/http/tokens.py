@@ -1,17 +1,19 @@
 """Bearer tokens: who is asking, for which tenant, and what they may do.
 
-A token is ``hm_<id>_<secret>``. The secret has 256 random bits, so one fast hash protects it: it cannot be guessed.
-A slow hash such as scrypt is made for passwords that people choose, and would only let callers keep the server busy.
-The file holds the id and the BLAKE2b-256 of the secret, never the secret itself. The id finds the entry; the hashes are
-compared in constant time, also where there is no such id.
+A token is ``hm_<id>_<secret>``. The secret has 256 random bits, so one fast hash protects it:
+it cannot be guessed. A slow hash such as scrypt is made for passwords that people choose, and
+would only let callers keep the server busy. The file holds the id and the BLAKE2b-256 of the
+secret, never the secret itself. The id finds the entry; the hashes are compared in constant
+time, also where there is no such id.
 
-A thread reads the file every second, so that tokens are added and revoked without a restart, and no request waits for
-the disk. It compares contents, not times or sizes. A file that cannot be read or is not right leaves the tokens as they
-were, and the log says so: revoke a token by writing a right file.
+A thread reads the file every second, so that tokens are added and revoked without a restart,
+and no request waits for the disk. It compares contents, not times or sizes. A file that cannot
+be read or is not right leaves the tokens as they were, and the log says so: revoke a token by
+writing a right file.
 
-A file that exists is overwritten in place. It keeps its owner, so that the user of a container can still read it, and a
-container that has the file itself mounted sees the change. A copy beside it, ``NAME.new``, is there until the file is
-whole on the disk.
+A file that exists is overwritten in place. It keeps its owner, so that the user of a container
+can still read it, and a container that has the file itself mounted sees the change. A copy
+beside it, ``NAME.new``, is there until the file is whole on the disk.
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ if TYPE_CHECKING:
 
 Role = Literal["read", "learn", "forget", "admin", "audit", "metrics"]
 ROLES: Final = get_args(Role)
-"""read asks and describes; learn and forget edit, and forget refits; admin makes, removes, uploads and downloads
-models, reads metrics; audit reads the audit record; metrics reads metrics, and nothing else."""
+"""read asks and describes; learn and forget edit, and forget refits; admin makes, removes,
+uploads and downloads models, reads metrics; audit reads the audit record; metrics reads
+metrics, and nothing else."""
 
 
 _TOKEN: Final = re.compile(r"hm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -95,8 +98,12 @@ class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _decoder: Final = msgspec.json.Decoder(_TokenFile)
 
 
-def new_token(tenant: str, roles: Iterable[str], name: str = "", days: float | None = None) -> tuple[str, StoredToken]:
-    """Return a new token, to be shown once, and what the file keeps of it; it expires after so many days, or never.
+def new_token(
+    tenant: str, roles: Iterable[str], name: str = "", days: float | None = None
+) -> tuple[str, StoredToken]:
+    """Return a new token, to be shown once, and what the file keeps of it.
+
+    It expires after so many days, or never.
 
     Examples
     --------
@@ -105,9 +112,17 @@ def new_token(tenant: str, roles: Iterable[str], name: str = "", days: float | N
     >>> token.startswith(f"hm_{entry.id}_"), entry.roles, token[-43:] in str(entry)
     (True, ('read',), False)
     """
-    key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    key = secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
     expires = None if days is None else int(time.time() + days * 86_400)
-    given = {"id": key, "name": name, "tenant": tenant, "roles": list(roles), "hash": _hash(secret), "expires": expires}
+    given = {
+        "id": key,
+        "name": name,
+        "tenant": tenant,
+        "roles": list(roles),
+        "hash": _hash(secret),
+        "expires": expires,
+    }
     try:
         return f"hm_{key}_{secret}", msgspec.convert(given, StoredToken)
     except msgspec.ValidationError as error:
@@ -127,9 +142,14 @@ def _content_of(path: Path) -> bytes:
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ValueError(f"{path} may be written by others, who could give themselves tokens: chmod go-w it.")
+            raise ValueError(
+                f"{path} may be written by others, who could give themselves tokens: chmod go-w it."
+            )
         if found.st_nlink == 0:  # only a mount of the file itself still shows it
-            raise ValueError(f"{path} was replaced or deleted behind its mount: mount its folder, and start again.")
+            raise ValueError(
+                f"{path} was replaced or deleted behind its mount: mount its folder, and start "
+                "again."
+            )
         text = file.read(_MAX_FILE_BYTES + 1)
     if len(text) > _MAX_FILE_BYTES:
         raise ValueError(f"{path} has more than {_MAX_FILE_BYTES} bytes: it is not a token file.")
@@ -143,7 +163,11 @@ def _entries_of(path: Path, text: bytes) -> list[StoredToken]:
             raise ValueError("two tokens have the same id")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         spare = _spare(path)
-        way_out = f"{spare} has all of it: move it here" if spare.exists() else "`hammemo tokens add` writes one"
+        way_out = (
+            f"{spare} has all of it: move it here"
+            if spare.exists()
+            else "`hammemo tokens add` writes one"
+        )
         raise ValueError(f"{path} is not a token file: {error}. {way_out}.") from None
     return entries
 
@@ -153,7 +177,10 @@ def _spare(path: Path) -> Path:
 
 
 def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
-    """Write a token file that only its owner may read; one that is there keeps its owner, its mode and its mounts."""
+    """Write a token file that only its owner may read.
+
+    One that is there keeps its owner, its mode and its mounts.
+    """
     text = msgspec.json.format(msgspec.json.encode(_TokenFile(list(entries))), indent=2) + b"\n"
     if not path.exists():
         write_private(path, [text])
@@ -167,7 +194,9 @@ def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
     _spare(path).unlink()
 
 
-def change_entries(path: Path, change: Callable[[list[StoredToken]], list[StoredToken]], *, make: bool = False) -> None:
+def change_entries(
+    path: Path, change: Callable[[list[StoredToken]], list[StoredToken]], *, make: bool = False
+) -> None:
     """Change the tokens of a file, under its lock; `make` writes a file where there is none."""
     with locked(path):
         entries = [] if make and not path.exists() else read_entries(path)
@@ -179,24 +208,34 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._content, self._failure = _content_of(path), ""
+        self._content = _content_of(path)
+        self._failure = ""
         self._entries = _by_id(_entries_of(path, self._content))
         if not self._entries:
-            raise ValueError(f"{path} holds no token, so every request is refused: run `hammemo tokens add {path}`.")
-        threading.Thread(target=_keep_looking, args=(weakref.ref(self),), name="tokens", daemon=True).start()
+            raise ValueError(
+                f"{path} holds no token, so every request is refused: run `hammemo tokens add "
+                f"{path}`."
+            )
+        threading.Thread(
+            target=_keep_looking, args=(weakref.ref(self),), name="tokens", daemon=True
+        ).start()
 
     def look(self) -> None:
         """Read the file again, and take its tokens if it holds others than before."""
         try:
             content = _content_of(self.path)
             if content != self._content:
-                self._entries, self._content = _by_id(_entries_of(self.path, content)), content
+                self._entries = _by_id(_entries_of(self.path, content))
+                self._content = content
                 log.info("tokens_read", extra={"facts": {"tokens": len(self._entries)}})
             self._failure = ""
         except (OSError, ValueError) as error:
             if self._failure != str(error):  # said once
                 self._failure = str(error)
-                log.error("tokens_not_read", extra={"facts": {"error": type(error).__name__, "reason": str(error)}})
+                log.error(
+                    "tokens_not_read",
+                    extra={"facts": {"error": type(error).__name__, "reason": str(error)}},
+                )
 
     def caller(self, token: str) -> Caller | None:
         """Return who has this token, or None; one that has expired is no token."""
@@ -204,7 +243,11 @@ class Tokens:
         key, secret = parts.groups() if parts else ("", "")
         entry, caller = self._entries.get(key, (None, None))
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
-        if entry is None or not right or (entry.expires is not None and time.time() >= entry.expires):
+        if (
+            entry is None
+            or not right
+            or (entry.expires is not None and time.time() >= entry.expires)
+        ):
             return None
         return caller
 
@@ -219,7 +262,9 @@ def _keep_looking(found: weakref.ref[Tokens]) -> None:
 
 def _by_id(entries: list[StoredToken]) -> dict[str, tuple[StoredToken, Caller]]:
     """Return tokens, and who has them, by their ids."""
-    return {entry.id: (entry, Caller(entry.tenant, _roles_of(entry), entry.name)) for entry in entries}
+    return {
+        entry.id: (entry, Caller(entry.tenant, _roles_of(entry), entry.name)) for entry in entries
+    }
 
 
 def _roles_of(entry: StoredToken) -> frozenset[str]:

@@ -1,4 +1,6 @@
-"""Served models: one with a writer or as a replica, all models of a folder, their health and their backups.
+"""Served models.
+
+One with a writer or as a replica, all models of a folder, their health and their backups.
 
 Imports `erasure`, `store` and `edits`; `http` and `commands` may import it.
 """

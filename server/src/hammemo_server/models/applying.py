@@ -1,13 +1,15 @@
 """Edits applied to a model, many at a time, with the result of one at a time.
 
-Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`, or, if they are of whole
-documents, of `partial_fit_stream` or `forget_stream`. Where that is refused, its halves are tried, down to the single
-edits that are at fault: a refusal changes nothing, so the result is that of trying each in turn. (Together they succeed
-only if each would succeed in turn: forgetting takes counts down only, learnt edits are put together only where their
-labels are all strings or all whole numbers, and documents of which nothing can be learnt are found edit by edit.)
+Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`,
+or, if they are of whole documents, of `partial_fit_stream` or `forget_stream`. Where that is
+refused, its halves are tried, down to the single edits that are at fault: a refusal changes
+nothing, so the result is that of trying each in turn. (Together they succeed only if each would
+succeed in turn: forgetting takes counts down only, learnt edits are put together only where
+their labels are all strings or all whole numbers, and documents of which nothing can be learnt
+are found edit by edit.)
 
-A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
-grouped, and a restart gives the same bytes.
+A model whose layout is open learns its first edit alone: then the layout is that of the first
+edit, however edits were grouped, and a restart gives the same bytes.
 
 A refit is fitted once, by the writer. The log keeps the weights, or also the sites that were chosen
 (:mod:`hammemo_server.edits.refits`), and every other process takes them from there.
@@ -29,7 +31,13 @@ from hammemo.memories.errors import NotStoredError
 from hammemo.tasks.labels.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
-from hammemo_server.edits.refits import chooses_at_refit, packed, packed_choice, take, take_choice
+from hammemo_server.edits.refits import (
+    chooses_at_refit,
+    pack_weights,
+    pack_choice,
+    take_weights,
+    take_choice,
+)
 from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.store.log import LogDamaged, Overtaken
 
@@ -65,9 +73,12 @@ class State:
 
 @dataclass
 class Applier:
-    """Applies edits to a private version of a model; `model` is the result, `refused` what was not applied and why.
+    """Applies edits to a private version of a model.
 
-    `logged` has the bodies of refits that were fitted here: the log is to keep them in place of what was sent.
+    `model` is the result, `refused` what was not applied and why.
+
+    `logged` has the bodies of refits that were fitted here: the log is to keep them in place of
+    what was sent.
 
     Parameters
     ----------
@@ -115,9 +126,13 @@ class Applier:
             elif isinstance(first, edits.LoggedChange):  # and this
                 self._apply(first)
             elif isinstance(first, edits.LoggedDocuments):
-                self._change_documents([body for body in bodies[start:stop] if isinstance(body, edits.LoggedDocuments)])
+                self._change_documents(
+                    [body for body in bodies[start:stop] if isinstance(body, edits.LoggedDocuments)]
+                )
             else:
-                self._change([body for body in bodies[start:stop] if isinstance(body, edits.LoggedRows)])
+                self._change(
+                    [body for body in bodies[start:stop] if isinstance(body, edits.LoggedRows)]
+                )
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the edits beside it are not at fault
@@ -130,27 +145,35 @@ class Applier:
 
     def _change(self, run: Sequence[edits.LoggedRows]) -> None:
         """Learn or forget a run of edits, all of them or none."""
-        model, learn = self._for_rows(run[0]), run[0].kind == "learn"
+        model = self._for_rows(run[0])
+        learn = run[0].kind == "learn"
         rows: list[list[edits.Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         rows = self._with_dates(rows)
-        is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing  # it is fitted to these rows
+        # it is fitted to these rows
+        is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing
         if len(rows) == 1 and not is_first:
             (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
         elif learn:
-            model.partial_fit(rows, labels, choose=False)  # an edit takes no longer than its rows do
+            # an edit takes no longer than its rows do
+            model.partial_fit(rows, labels, choose=False)
         else:
             model.forget(rows, labels)
-        self.model, self._is_refitted = model, False
+        self.model = model
+        self._is_refitted = False
 
     def _for_rows(self, first: edits.LoggedRows) -> Learner:
         """Return the model, opened if it was not, or refuse rows that it does not take."""
         if self.settings.documents is not None:
-            raise edits.Malformed("This model learns documents: send these with learn-stream and forget-stream.")
+            raise edits.Malformed(
+                "This model learns documents: send these with learn-stream and forget-stream."
+            )
         model = self.model or self._opened(first)
         columns = len(first.rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
-            raise edits.Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+            raise edits.Malformed(
+                f"A row of this model has {model.n_features_in_} tokens, not {columns}."
+            )
         return model
 
     def _with_dates(self, rows: list[list[Any]]) -> list[list[Any]]:
@@ -169,26 +192,32 @@ class Applier:
         if change.n_rows:
             model = self._for_rows(change.forgotten if change.gone else change.learnt)
         elif self.model is None:
-            raise edits.Malformed("It is not known how many columns this model has: name them when it is made.")
+            raise edits.Malformed(
+                "It is not known how many columns this model has: name them when it is made."
+            )
         else:
             model = self.model
         gone: Any = (self._with_dates(change.gone), change.gone_labels) if change.gone else None
         learnt: Any = (self._with_dates(change.rows), change.labels) if change.rows else None
         gone = "everything" if change.everything else gone
         model.apply(learnt, gone, position=change.position, choose=False)
-        self.model, self._is_refitted = model, self._is_refitted and not change.n_rows and not change.everything
+        self.model = model
+        self._is_refitted = self._is_refitted and not change.n_rows and not change.everything
 
     def _change_documents(self, run: Sequence[edits.LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
-        model, given = self.model, self.settings.documents
+        model = self.model
+        given = self.settings.documents
         if isinstance(model, MemoryRegressor):
-            raise edits.Malformed("This model predicts numbers: send rows and labels, which are its targets.")
+            raise edits.Malformed(
+                "This model predicts numbers: send rows and labels, which are its targets."
+            )
         cutting = None if model is None else model.cutting_ if given is None else given.cutting
         if model is None or cutting is None:
             raise edits.Malformed(
-                "It is not known how this model cuts documents into examples: it was not fitted to documents, or not "
-                "all were cut alike, or its file is an old one. Send rows and labels, or fit a model with fit_stream, "
-                "and upload it under another name."
+                "It is not known how this model cuts documents into examples: it was not fitted "
+                "to documents, or not all were cut alike, or its file is an old one. Send rows "
+                "and labels, or fit a model with fit_stream, and upload it under another name."
             )
         n_context = model.n_features_in_ if cutting.short == "drop" else 0
         documents = [document for body in run for document in body.documents]
@@ -206,20 +235,21 @@ class Applier:
         """Fit the vote again, or take what the writer of the log has fitted."""
         if self.model is None:
             raise edits.NothingLearnt(
-                "The model holds no example, so there is nothing to fit its vote to: let it learn first."
+                "The model holds no example, so there is nothing to fit its vote to: let it "
+                "learn first."
             )
         if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
             self.logged[place] = self._chosen_again(self.model).body()
         elif edit.fitted is None:
             self.logged[place] = edits.LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
-            take(self.model, edit.fitted)
+            take_weights(self.model, edit.fitted)
         if isinstance(self.model, MemoryClassifier):  # also where the weights are as before
             take_state(self.model, with_fitted_weights(self.model.settings(), self.model.state))
 
     def _chosen_again(self, model: Learner) -> edits.LoggedChoice:
         """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
-        choice = edits.LoggedChoice("choice", packed_choice(model.snapshot().refit()))
+        choice = edits.LoggedChoice("choice", pack_choice(model.snapshot().refit()))
         self._take_choice(choice)
         self._is_refitted = True
         return choice
@@ -234,16 +264,20 @@ class Applier:
 
     def _fitted_again(self, model: Learner) -> bytes:
         """Fit the vote, and return its weights; nothing where they are as they were."""
-        if self._is_refitted or (isinstance(model, MemoryClassifier) and not model.vote_.fits_weights):
+        if self._is_refitted or (
+            isinstance(model, MemoryClassifier) and not model.vote_.fits_weights
+        ):
             return b""
         if model.state.kept is None or isinstance(model, MemoryRegressor):
             raise edits.NothingKept(
-                "The model keeps no rows (keep=False or 'digests'), so its weights cannot be fitted again. Fit it "
-                "again where the examples are, and upload it under another name."
+                "The model keeps no rows (keep=False or 'digests'), so its weights cannot be "
+                "fitted again. Fit it again where the examples are, and upload it under another "
+                "name."
             )
         fitted = model.snapshot().refit(what="weights")
-        weights = b"" if fitted.vote_.is_fitted_like(model.vote_) else packed(fitted.vote_)
-        self.model, self._is_refitted = fitted, True
+        weights = b"" if fitted.vote_.is_fitted_like(model.vote_) else pack_weights(fitted.vote_)
+        self.model = fitted
+        self._is_refitted = True
         return weights
 
     def _opened(self, first: edits.LoggedRows) -> Learner:
@@ -253,7 +287,7 @@ class Applier:
         h = self.settings.width or len(first.rows[0])
         if self.limits is not None and not self.settings.predicts_numbers:
             check_parts(self.settings.model(), h, self.limits)
-        model = self.settings.opened(h)
+        model = self.settings.open_model(h)
         mute_forgetting_warning(model)  # `describe` says it
         return model
 
@@ -266,38 +300,49 @@ def _date(value: Any, i: int, j: int) -> datetime | None:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise edits.Malformed(
-            f"Row {i}, column {j}: {str(value)[:40]!r} is not a date such as 2026-11-17 or 2026-11-17T08:00:00Z."
+            f"Row {i}, column {j}: {str(value)[:40]!r} is not a date such as 2026-11-17 or "
+            "2026-11-17T08:00:00Z."
         ) from None
 
 
 def has_example(document: Sequence[edits.Token], n_context: int) -> bool:
-    """Return whether something is learnt of a document: it has a token after the first `n_context`."""
+    """Return whether something is learnt of a document.
+
+    It has a token after the first `n_context`.
+    """
     return any(token != NO_TOKEN for token in document[n_context:])
 
 
 def _check_long_enough(body: edits.LoggedDocuments, n_context: int) -> None:
     """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
 
-    A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
+    A model that drops beginnings learns and forgets what comes after the first `n_context`
+    tokens of a document.
     """
     if body.learns and not any(has_example(document, n_context) for document in body.documents):
         least = f"more than {n_context} tokens" if n_context else "a token other than NO_TOKEN"
-        raise edits.Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
+        raise edits.Malformed(
+            f"There is nothing to learn: a document of this model has {least}, and none here has."
+        )
     shortest = min(map(len, body.documents))
     if not body.learns and shortest <= n_context:
         raise edits.Malformed(
-            f"A document has {shortest} tokens, and this model learns what comes after the first {n_context}: nothing "
-            "of it would be forgotten. Nothing was changed; leave it out."
+            f"A document has {shortest} tokens, and this model learns what comes after the first "
+            f"{n_context}: nothing of it would be forgotten. Nothing was changed; leave it out."
         )
 
 
 def first_state(settings: Settings) -> State:
     """Return the state of a model that was just made."""
-    return State(None if settings.width is None else settings.opened(settings.width), 0)
+    return State(None if settings.width is None else settings.open_model(settings.width), 0)
 
 
-def caught_up(log: Log, state: State | None, settings: Settings, journal: Journal | None = None) -> State:
-    """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot.
+def caught_up(
+    log: Log, state: State | None, settings: Settings, journal: Journal | None = None
+) -> State:
+    """Return the state at the end of the log.
+
+    What is new is applied to `state`, or to the newest snapshot.
 
     The bodies of a model with subjects are references to its journal.
     """
@@ -307,7 +352,10 @@ def caught_up(log: Log, state: State | None, settings: Settings, journal: Journa
             if state is None:
                 state = _restored(log, settings)
                 if state.version == loaded:
-                    raise LogDamaged(f"The newest snapshot is of position {loaded}, and edits after it are deleted.")
+                    raise LogDamaged(
+                        f"The newest snapshot is of position {loaded}, and edits after it are "
+                        "deleted."
+                    )
                 loaded = state.version
             return _replayed(log, state, settings, journal)
         except Overtaken:  # by a newer snapshot
@@ -332,42 +380,58 @@ def _replayed(log: Log, state: State, settings: Settings, journal: Journal | Non
             return state
         applier = Applier(state.model, settings)
         try:
-            contents = list(map(edits.decoded, bodies)) if journal is None else journal.contents(state.version, bodies)
+            contents = (
+                list(map(edits.decode_body, bodies))
+                if journal is None
+                else journal.contents(state.version, bodies)
+            )
             applier.apply(contents)
         except edits.UnknownKind as error:
             raise LogDamaged(
-                f"The log has an edit of the kind {str(error)!r} after position {state.version}, which this version of "
-                "hammemo does not know: use the version that wrote it, or a newer one."
+                f"The log has an edit of the kind {str(error)!r} after position {state.version}, "
+                "which this version of hammemo does not know: use the version that wrote it, or "
+                "a newer one."
             ) from None
         except msgspec.MsgspecError:
             raise LogDamaged(f"A body after position {state.version} is not an edit.") from None
         if applier.refused:
             position = state.version + 1 + min(applier.refused)
-            raise LogDamaged(f"The edit at position {position} does not fit the snapshot before it.")
+            raise LogDamaged(
+                f"The edit at position {position} does not fit the snapshot before it."
+            )
         state = State(applier.model, state.version + len(bodies))
 
 
 def _runs(bodies: Sequence[edits.Content]) -> Iterator[tuple[int, int]]:
     """Yield the ends of runs of edits that can be applied together."""
-    start, rows, before = 0, 0, None
+    start = 0
+    rows = 0
+    before = None
     for i, body in enumerate(bodies):
         group = _group(body)
         if i > start and (group is None or group != before or rows + body.n_rows > _MAX_CALL_ROWS):
             yield start, i
-            start, rows = i, 0
-        before, rows = group, rows + body.n_rows
+            start = i
+            rows = 0
+        before = group
+        rows = rows + body.n_rows
     if start < len(bodies):
         yield start, len(bodies)
 
 
 def _group(body: edits.Content) -> tuple[str, type, int] | None:
-    """Return what edits must have in common to be applied together; None for one that is applied alone."""
+    """Return what edits must have in common to be applied together.
+
+    None for one that is applied alone.
+    """
     if isinstance(body, (edits.LoggedRefit, edits.LoggedChoice, edits.LoggedChange)):
         return None
     if isinstance(body, edits.LoggedDocuments):
-        kinds, width = {type(token) for document in body.documents for token in document}, 0
+        kinds = {type(token) for document in body.documents for token in document}
+        width = 0
     else:
-        kinds, width = set(map(type, body.labels)), len(body.rows[0])
+        kinds = set(map(type, body.labels))
+        width = len(body.rows[0])
     kind = kinds.pop() if len(kinds) == 1 else None
     return (body.kind, kind, width) if kind is str or kind is int else None
 

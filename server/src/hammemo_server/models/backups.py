@@ -1,30 +1,35 @@
 """Backups of served models, made while they are served, and how a model is restored from one.
 
-**What a backup holds** is one state of the whole log, read in one transaction: the newest snapshot, the bodies after
-it, operation ids with their age, the audit record, and for a model with subjects the journals, erasures and receipts. A
-model that is restored has the version it had then; an operation that it knew is answered ``repeated``; the chains of
-the audit record and of receipts go on. Both engines write the same file, so a model can also move between them.
+**What a backup holds** is one state of the whole log, read in one transaction: the newest
+snapshot, the bodies after it, operation ids with their age, the audit record, and for a model
+with subjects the journals, erasures and receipts. A model that is restored has the version it
+had then; an operation that it knew is answered ``repeated``; the chains of the audit record and
+of receipts go on. Both engines write the same file, so a model can also move between them.
 
-**Subjects.** Erasing a person destroys keys, and a backup that held only ciphertexts under these keys could not be
-restored after the first erasure. So it holds the keys of subjects and the snapshot opened, all of it encrypted under a
-key of its own. This key lies in the key file and has an expiry date. When it is dropped, nothing opens the backup.
+**Subjects.** Erasing a person destroys keys, and a backup that held only ciphertexts under
+these keys could not be restored after the first erasure. So it holds the keys of subjects and
+the snapshot opened, all of it encrypted under a key of its own. This key lies in the key file
+and has an expiry date. When it is dropped, nothing opens the backup.
 
-**Erasures since.** A backup knows nothing of later requests, and the database that knew them may be lost. So every
-erasure is recorded beside the key file (:mod:`hammemo.receipts.erasure_records`), before it is applied. That is the one
-place outside the database and its backups that every node has. A restore makes a model that no client can name, erases
-from it all recorded subjects whose erasure it does not hold, destroys their keys and issues the receipts; only then
-the model gets its name. Backups and erasures are compared by positions in the log, never by clocks. A record is kept
-until all backups of its model hold the erasure. If records are missing, the restore is refused, unless the file of
-receipts is named: a request with a receipt that the restored model does not know is refused.
+**Erasures since.** A backup knows nothing of later requests, and the database that knew them
+may be lost. So every erasure is recorded beside the key file
+(:mod:`hammemo.receipts.erasure_records`), before it is applied. That is the one place outside
+the database and its backups that every node has. A restore makes a model that no client can
+name, erases from it all recorded subjects whose erasure it does not hold, destroys their keys
+and issues the receipts; only then the model gets its name. Backups and erasures are compared by
+positions in the log, never by clocks. A record is kept until all backups of its model hold the
+erasure. If records are missing, the restore is refused, unless the file of receipts is named: a
+request with a receipt that the restored model does not know is refused.
 
-The restored model is a database of its own, with its own wrapping and contents keys: the one that the backup was made
-of may still run.
+The restored model is a database of its own, with its own wrapping and contents keys: the one
+that the backup was made of may still run.
 
-**Order.** The key of a backup is in the key file before the log is read, so that an erasure either is in what is read,
-or finds the backup when its receipt is issued.
+**Order.** The key of a backup is in the key file before the log is read, so that an erasure
+either is in what is read, or finds the backup when its receipt is issued.
 
-No draft holds a subject in plain text: its snapshot is written when the erasures are done. One restore runs at a time,
-so that what a killed one has left is known, and removed with its keys by the next restore or start of a server.
+No draft holds a subject in plain text: its snapshot is written when the erasures are done. One
+restore runs at a time, so that what a killed one has left is known, and removed with its keys
+by the next restore or start of a server.
 """
 
 from __future__ import annotations
@@ -45,13 +50,27 @@ from hammemo.receipts.strict_json import now
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Exists, InUse, Malformed, Unavailable, check_name
 from hammemo_server.edits.settings import Settings
-from hammemo_server.erasure.journal import BUCKET, Journal, opened_body, sealed_body, unwrapped, vault_of, wrapped
+from hammemo_server.erasure.journal import (
+    BUCKET,
+    Journal,
+    opened_body,
+    sealed_body,
+    unwrapped,
+    vault_of,
+    wrapped,
+)
 from hammemo_server.erasure.receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line
-from hammemo_server.store.backup_files import FrameDigests, Header, read_backup, read_header, write_backup
+from hammemo_server.store.backup_files import (
+    FrameDigests,
+    Header,
+    read_backup,
+    read_header,
+    write_backup,
+)
 from hammemo_server.store.base_log import HIDDEN, Log
 from hammemo_server.store.log import Copied, LogError, StoredKey
 from hammemo_server.store.shared_tables import EDITS, TABLES
@@ -72,7 +91,8 @@ _TRIES: Final = 5
 _DATABASE_BYTES: Final = 8
 _PATIENCE: Final = 10.0
 """Seconds for which a restore waits for another one."""
-_SUBJECTS, _MARKS = "hammemo_subjects", "hammemo_marks"
+_SUBJECTS = "hammemo_subjects"
+_MARKS = "hammemo_marks"
 _AS_THEY_ARE: Final = tuple(table for table in TABLES if table not in (EDITS, _SUBJECTS))
 
 
@@ -95,7 +115,13 @@ class Restored(NamedTuple):
 
 
 def back_up(
-    store: Store, tenant: str, model: str, target: AnyPath, *, keys: AnyPath | None = None, days: float = 30.0
+    store: Store,
+    tenant: str,
+    model: str,
+    target: AnyPath,
+    *,
+    keys: AnyPath | None = None,
+    days: float = 30.0,
 ) -> Written:
     """Write a backup of one model, which another process may write and serve, into a folder.
 
@@ -111,7 +137,7 @@ def back_up(
         After how many days the key of the backup expires.
     """
     with closing(store.open(tenant, model, replica=True)) as log:
-        if not Settings.read(log.settings).has_subjects:
+        if not Settings.from_text(log.settings).has_subjects:
             return _written(log, tenant, model, Path(target), None, 0.0)
         if keys is None:
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
@@ -124,7 +150,9 @@ def back_up(
             raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
 
 
-def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float) -> Written:
+def _written(
+    log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float
+) -> Written:
     """Write a backup, again where keys were destroyed while it was read."""
     folder = target / tenant
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,7 +168,9 @@ def _written(log: Log, tenant: str, model: str, target: Path, vault: Vault | Non
                 with open(temporary, "wb") as file, log.reading():
                     head = log.head()
                     records = _records(log, vault, head)
-                    write_backup(file, header, FrameDigests() if key is None else Cipher(key.secret), records)
+                    write_backup(
+                        file, header, FrameDigests() if key is None else Cipher(key.secret), records
+                    )
             if vault is not None:
                 vault.finish_backup(name, head)
             return Written(path, header, head)
@@ -157,7 +187,10 @@ class _Newer(LogError):  # noqa: N818
 
 
 def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield all that a backup holds; what a key is needed for comes first, because an erasure may destroy it."""
+    """Yield all that a backup holds.
+
+    What a key is needed for comes first, because an erasure may destroy it.
+    """
     found = log.snapshot_parts()
     base = log.base() if found is None else found[0]
     if base > head:
@@ -177,7 +210,10 @@ def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tu
             yield EDITS, (position, bytes(body) if opened is None else opened, opened is not None)
     for table in _AS_THEY_ARE:
         for row in log.dumped(table):
-            yield table, tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+            yield (
+                table,
+                tuple(bytes(value) if isinstance(value, memoryview) else value for value in row),
+            )
 
 
 # Restoring
@@ -219,10 +255,12 @@ def restore(
     to : (str, str), optional
         Tenant and name, by default those of the backup. There must be no such model.
     original_lost : bool
-        Whether to drop the keys of all other databases of this model, so that nothing opens them, should they be found.
+        Whether to drop the keys of all other databases of this model, so that nothing opens
+        them, should they be found.
     receipts : path, optional
-        The file of the model's receipts. The model is refused if it does not know a request that removed rows: its
-        record is missing, or it was a plain forget, which no file records.
+        The file of the model's receipts. The model is refused if it does not know a request
+        that removed rows: its record is missing, or it was a plain forget, which no file
+        records.
     again : collection of str
         Ids of such requests that you will send again.
     """
@@ -233,7 +271,9 @@ def restore(
         check_name("tenant", tenant)
         check_name("model", name)
         if name in store.names(tenant):
-            raise Exists(f"There is a model {name!r}: delete it first, or restore under another name.")
+            raise Exists(
+                f"There is a model {name!r}: delete it first, or restore under another name."
+            )
         if name in store.aliases(tenant):
             raise Exists(f"The name {name!r} stands for another model: restore under another name.")
         with store.restoring(_PATIENCE):
@@ -265,26 +305,31 @@ def _key_of(header: Header, keys: AnyPath | None) -> BackupKey | None:
     if header.expires is None:
         return None
     if keys is None:
-        raise Malformed("The backup is encrypted, because its model has subjects: name the key file with keys=.")
+        raise Malformed(
+            "The backup is encrypted, because its model has subjects: name the key file with keys=."
+        )
     drop_expired(keys)
     found = read_keys(keys).backups.get(header.id)
     if found is None:
         raise FileError(
-            f"The backup {header.id} cannot be read: the key file does not hold its key, which expires "
-            f"{header.expires}."
+            f"The backup {header.id} cannot be read: the key file does not hold its key, which "
+            f"expires {header.expires}."
         )
     return found
 
 
 def _copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copied:
-    """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
+    """Return what a backup holds, encrypted with new keys if it has subjects.
+
+    Rows are read when they are needed.
+    """
     kind, rows = next(frames)
     if kind != "about" or len(rows) != 1:
         raise FileError("The backup is damaged: it does not begin with what it is about.")
     settings, key, head, base, has_snapshot, newest = rows[0]
     parts, rest = _snapshot(frames) if has_snapshot else (None, frames)
     vault = None
-    if Settings.read(settings).has_subjects:
+    if Settings.from_text(settings).has_subjects:
         assert keys is not None  # such a backup is encrypted
         vault = Vault(keys, key, database)
         vault.new_contents(after=newest)  # above what unfinished erasures name
@@ -302,16 +347,24 @@ def _snapshot(frames: Frames) -> tuple[bytes, Frames]:
 
 def _resealed(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
     """Yield rows as the new database holds them."""
-    wrapping, n = 0, BUCKET
+    wrapping = 0
+    n = BUCKET
     for kind, rows in frames:
         if kind == _SUBJECTS and vault is not None:
             for key, subject, secret in rows:
                 if n >= BUCKET:
-                    wrapping, n = vault.new_wrapping(wrapping), 0
+                    wrapping = vault.new_wrapping(wrapping)
+                    n = 0
                 n += 1
                 yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
         elif kind == EDITS:
-            yield kind, [(at, sealed_body(vault, body, at) if opened and vault else body) for at, body, opened in rows]
+            yield (
+                kind,
+                [
+                    (at, sealed_body(vault, body, at) if opened and vault else body)
+                    for at, body, opened in rows
+                ],
+            )
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]
         elif kind in _AS_THEY_ARE:
@@ -346,19 +399,26 @@ def _finished(
             log.vault = vault = vault_of(log, keys)
             if wanted is None and vault.lacks_records():
                 raise Malformed(
-                    f"{records_path(keys, vault.model)} lacks records of erasures, so persons who were erased could be "
-                    "back: put a whole copy there, or name the receipts of the model with receipts=."
+                    f"{records_path(keys, vault.model)} lacks records of erasures, so persons "
+                    "who were erased could be back: put a whole copy there, or name the receipts "
+                    "of the model with receipts=."
                 )
             since = vault.erased_since(key.database, log.head())
             log.received = None if copied.snapshot is None else (copied.snapshot, copied.base)
             journal = Journal(log, vault, writer=True)
-            model = erasable = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
-            erased = erasable.erase_again([one for one in since.values() if log.erasure(one.op) is None])
+            model = erasable = ErasableModel(
+                tenant, name, log, Limits(), Upkeep(choose=False), journal
+            )
+            erased = erasable.erase_again(
+                [one for one in since.values() if log.erasure(one.op) is None]
+            )
             vault.settle_records(model.version)
         if wanted is not None:
             wanted.check_known(log, log.vault, since)
         version = model.version
-        log.add_audit(Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version))
+        log.add_audit(
+            Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version)
+        )
     finally:
         log.close() if model is None else model.close()
     log.keep_received()

@@ -1,8 +1,9 @@
 """The writer of a model with subjects: it keeps whose each row is, and erases a person.
 
-Beside what :mod:`hammemo_server.models.writer` does, the writer asks the journal whether each row that is to be
-forgotten is its subject's, and encrypts the rows that it writes (:mod:`hammemo_server.erasure.journal`). Erasures make
-groups of their own, with one refit at the end. The thread that makes snapshots then finishes them.
+Beside what :mod:`hammemo_server.models.writer` does, the writer asks the journal whether each
+row that is to be forgotten is its subject's, and encrypts the rows that it writes
+(:mod:`hammemo_server.erasure.journal`). Erasures make groups of their own, with one refit at
+the end. The thread that makes snapshots then finishes them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.receipts.receipt import keyed_digest
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits import operations as edits
-from hammemo_server.erasure.journal import ErasureFacts, destroy, opened_facts, sealed_body, sealed_facts
+from hammemo_server.erasure.journal import (
+    ErasureFacts,
+    destroy,
+    opened_facts,
+    sealed_body,
+    sealed_facts,
+)
 from hammemo_server.erasure.receipts import Signing, issue
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
@@ -45,13 +52,22 @@ class Removed(NamedTuple):
 
 
 class ErasableModel(WrittenModel):
-    """A model with subjects that is edited in this process; the parameters are those of `WrittenModel`."""
+    """A model with subjects that is edited in this process.
+
+    The parameters are those of `WrittenModel`.
+    """
 
     _journal: Journal
     _signing: Signing
 
     def __init__(
-        self, tenant: str, name: str, log: Log, limits: Limits | None, upkeep: Upkeep | None, journal: Journal
+        self,
+        tenant: str,
+        name: str,
+        log: Log,
+        limits: Limits | None,
+        upkeep: Upkeep | None,
+        journal: Journal,
     ) -> None:
         self._erased: State | None = None
         """The newest version that an erasure made."""
@@ -65,32 +81,43 @@ class ErasableModel(WrittenModel):
     # Edits
 
     def _commit(self, group: list[Waiting]) -> None:
-        with suppress(KeyGone, OSError, ValueError):  # a key file that is away does not stop subjects with open keys
-            if self._journal.vault.is_empty:  # there are no subjects yet, or another process has dropped all keys
+        # a key file that is away does not stop subjects with open keys
+        with suppress(KeyGone, OSError, ValueError):
+            # there are no subjects yet, or another process has dropped all keys
+            if self._journal.vault.is_empty:
                 self._journal.check_keys(self.name)
         super()._commit(group)
 
     def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
-        content, body = edits.checked(edit, self._limits)
-        vault, key = self._journal.vault, self._log.key
+        content, body = edits.check_edit(edit, self._limits)
+        vault = self._journal.vault
+        key = self._log.key
         op = vault.hashed_op(edit.op)
-        named, owners = edits.parts_of(edit, content, body)
+        named, owners = edits.split_by_subject(edit, content, body)
         parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
-        made = Waiting(op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners)
+        made = Waiting(
+            op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners
+        )
         if edit.kind == "forget_subject":
             self._make_erasure(made, refit=edit.refit)
         elif not parts:
-            made.digest = edits.digest(body, key)
+            made.digest = edits.digest_body(body, key)
         return made
 
     def _make_erasure(self, waiting: Waiting, *, refit: bool) -> None:
         waiting.refit = refit
-        waiting.digest = edits.digest(b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key)
+        waiting.digest = edits.digest_body(
+            b"forget_subject %d " % refit + next(iter(waiting.parts)), self._log.key
+        )
 
     def erase_again(self, erased: Sequence[ErasedSubject]) -> int:
-        """Erase subjects that were erased after the backup from which the model was restored; return how many."""
+        """Erase subjects that were erased after the backup from which the model was restored.
+
+        Return how many.
+        """
         content = edits.LoggedRefit()
-        body, futures = content.body(), []
+        body = content.body()
+        futures = []
         for one in erased:
             parts = {bytes.fromhex(one.subject): body}
             request = self._journal.vault.request_of(one)
@@ -99,13 +126,17 @@ class ErasableModel(WrittenModel):
             futures.append(self._enqueue(waiting))
         refused = [future.exception() for future in futures]
         for error in refused:
-            if error is not None and not isinstance(error, edits.NoSuchSubject):  # the backup need not hold all of them
+            # the backup need not hold all of them
+            if error is not None and not isinstance(error, edits.NoSuchSubject):
                 raise error
         self.finish_erasures()
         return refused.count(None)
 
     def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
-        """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
+        """Return whether an edit can be in a group.
+
+        What forgets comes after what its subjects did before.
+        """
         if not group:
             self._touched.clear()
         elif waiting.erases != group[0].erases or waiting.empties or group[-1].empties:
@@ -129,7 +160,8 @@ class ErasableModel(WrittenModel):
 
     def _name_everything(self, waiting: Waiting) -> None:
         """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
-        content, sent = waiting.content, waiting.parts
+        content = waiting.content
+        sent = waiting.parts
         assert isinstance(content, edits.LoggedChange)
         with self._lease_kept():
             held = self._journal.held_by_all(self._state.version + 1)
@@ -140,16 +172,22 @@ class ErasableModel(WrittenModel):
         waiting.content = edits.LoggedChange(
             "apply", gone, labels, content.rows, content.labels, position=content.position
         )
-        waiting.body, waiting.sent = waiting.content.body(), sent
-        waiting.parts, waiting.owners = edits.parts_by_owner(owners, waiting.content, waiting.body)
+        waiting.body = waiting.content.body()
+        waiting.sent = sent
+        waiting.parts, waiting.owners = edits.split_by_owner(owners, waiting.content, waiting.body)
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
-        """Return the edits without those that forget rows which are not their subject's; these are refused."""
+        """Return the edits without those that forget rows which are not their subject's.
+
+        These are refused.
+        """
         self._journal.load(subject for waiting in fresh for subject in waiting.parts)
         left = []
         for waiting in fresh:
             is_asked = waiting.forgets and waiting.sent is None
-            refusal = self._journal.refusal(waiting.parts, self._state.version + 1) if is_asked else None
+            refusal = (
+                self._journal.refusal(waiting.parts, self._state.version + 1) if is_asked else None
+            )
             if refusal is None:
                 left.append(waiting)
             else:
@@ -170,7 +208,9 @@ class ErasableModel(WrittenModel):
         receipt = self._issued(waiting)
         if not waiting.parts:
             return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
-        body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position, waiting.sent)
+        body, digest, journal, new_keys = self._journal.sealed(
+            waiting.parts, waiting.owners, position, waiting.sent
+        )
         entry = entry_of(waiting, body, receipt)
         return entry._replace(digest=waiting.digest or digest, journal=journal, new_keys=new_keys)
 
@@ -194,14 +234,18 @@ class ErasableModel(WrittenModel):
 
     def _erase(self, fresh: list[Waiting]) -> None:
         """Remove the rows of subjects, refit once if one of the requests says so, and write and answer all."""
-        before, applier = self._state, Applier(self._state.model, self.settings, self._limits)
+        before = self._state
+        applier = Applier(self._state.model, self.settings, self._limits)
         with self._lease_kept():
-            removed = [one for waiting in fresh if (one := self._removed(applier, waiting)) is not None]
+            removed = [
+                one for waiting in fresh if (one := self._removed(applier, waiting)) is not None
+            ]
             if not removed:
                 return
             refit = _refitted(applier) if any(one.waiting.refit for one in removed) else None
             entries = self._erasure_entries(removed, refit)
-        with self._journal.lock:  # keys that are being wrapped again would be written as those of known subjects
+        # keys that are being wrapped again would be written as those of known subjects
+        with self._journal.lock:
             self._log.append(before.version, entries)
             self._journal.forget_keys(subject for one in removed for subject in one.waiting.parts)
         self._refits += 1  # what is being chosen may depend on rows that are gone
@@ -215,7 +259,10 @@ class ErasableModel(WrittenModel):
             one.waiting.future.set_result(edits.Acknowledgement(version, "applied"))
 
     def _removed(self, applier: Applier, waiting: Waiting) -> Removed | None:
-        """Remove the rows of a subject; None where there is nothing to be done, which is answered."""
+        """Remove the rows of a subject.
+
+        None where there is nothing to be done, which is answered.
+        """
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
             if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
@@ -235,33 +282,56 @@ class ErasableModel(WrittenModel):
         if refusal is not None:
             waiting.refuse(refusal)
             return None
-        rows, labels = (before - after for before, after in zip(counts, _counts(applier.model), strict=True))
+        rows, labels = (
+            before - after for before, after in zip(counts, _counts(applier.model), strict=True)
+        )
         return Removed(waiting, key, rows, labels)
 
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
 
-        What is written from now on is under a new contents key: that of the snapshot which holds the erasures. Before
-        it, records of them are added beside the key file, for backups that are restored later.
+        What is written from now on is under a new contents key: that of the snapshot which
+        holds the erasures. Before it, records of them are added beside the key file, for
+        backups that are restored later.
         """
-        journal, state = self._journal, self._state
-        vault, model = journal.vault, self.named(state)
-        records = [_record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)]
+        journal = self._journal
+        state = self._state
+        vault = journal.vault
+        model = self.named(state)
+        records = [
+            _record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)
+        ]
         contents = vault.new_contents(records)
         assert model is not None  # a subject has learnt
         before = keyed_digest(vault.keys(), model.digest())
-        layout = refit is not None and isinstance(edits.decoded(refit), edits.LoggedChoice)
+        layout = refit is not None and isinstance(edits.decode_body(refit), edits.LoggedChoice)
         entries = []
         for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
-            op, version, whose, fitted = waiting.op, state.version, self._hash_of(waiting), refit is not None
-            facts = ErasureFacts(waiting.request, version, before, rows, labels, layout, fitted, whose, contents)
+            op = waiting.op
+            version = state.version
+            whose = self._hash_of(waiting)
+            fitted = refit is not None
+            facts = ErasureFacts(
+                waiting.request, version, before, rows, labels, layout, fitted, whose, contents
+            )
             erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
             body = journal.erasure_body(key)
-            entries.append(Entry(op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure))
+            entries.append(
+                Entry(
+                    op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure
+                )
+            )
         if refit is not None:
             position = state.version + len(entries) + 1
             op = f"refit {position}"  # no id of a client has a space
-            entries.append(Entry(op, edits.digest(refit, self._log.key), sealed_body(vault, refit, position), "refit"))
+            entries.append(
+                Entry(
+                    op,
+                    edits.digest_body(refit, self._log.key),
+                    sealed_body(vault, refit, position),
+                    "refit",
+                )
+            )
         return entries
 
     def _hash_of(self, waiting: Waiting) -> str:
@@ -272,7 +342,8 @@ class ErasableModel(WrittenModel):
         """Write a snapshot that holds erasures, destroy the keys of their subjects, and issue the receipts."""
         with self._snapshots:
             self._has_erasures = False
-            state, waiting = self._erased or self._state, self._log.erasures()
+            state = self._erased or self._state
+            waiting = self._log.erasures()
             erasures = [erasure for erasure in waiting if erasure.position <= state.version]
             model = self.named(state)
             try:
@@ -283,7 +354,8 @@ class ErasableModel(WrittenModel):
                     with self._signing.lock:
                         issue(self._log, self._journal, erasures, model, state.version)
                     if self._erased is state:
-                        self._erased = None  # a version that is kept may hold what is forgotten later
+                        # a version that is kept may hold what is forgotten later
+                        self._erased = None
             except BaseException:
                 self._has_erasures = True
                 raise
@@ -312,7 +384,9 @@ class ErasableModel(WrittenModel):
 def _record(vault: Vault, waiting: Waiting, position: int) -> ErasedSubject:
     """Return the record of an erasure, which outlives the database."""
     (subject,) = waiting.parts
-    return vault.record(waiting.op, subject, waiting.request, refit=bool(waiting.refit), position=position)
+    return vault.record(
+        waiting.op, subject, waiting.request, refit=bool(waiting.refit), position=position
+    )
 
 
 def _refitted(applier: Applier) -> bytes | None:

@@ -1,9 +1,11 @@
 """All models of a folder or a database, by tenant and name.
 
-A model is opened when it is first asked for, and stays open. One process writes a model; any number may follow it.
+A model is opened when it is first asked for, and stays open. One process writes a model; any
+number may follow it.
 
-What waits for a disk or for a writer (to open, make or delete a model, to keep a list) holds the lock of its tenant, so
-other tenants never wait for it. The lock of the host is held only while its dictionary of models changes.
+What waits for a disk or for a writer (to open, make or delete a model, to keep a list) holds
+the lock of its tenant, so other tenants never wait for it. The lock of the host is held only
+while its dictionary of models changes.
 """
 
 from __future__ import annotations
@@ -36,7 +38,15 @@ from hammemo_server.edits.operations import (
     Unavailable,
     check_name,
 )
-from hammemo_server.edits.quotas import MODEL_BYTES, Quota, Usage, list_bytes, most_of, total, usage_of
+from hammemo_server.edits.quotas import (
+    MODEL_BYTES,
+    Quota,
+    Usage,
+    list_bytes,
+    most_allowed,
+    add_usages,
+    measure_usage,
+)
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of
 from hammemo_server.erasure.receipts import Signing
@@ -47,7 +57,14 @@ from hammemo_server.models.replica import ModelWithoutKeys, ReplicaModel
 from hammemo_server.models.served import ServedModel, logger
 from hammemo_server.models.waiting import Upkeep
 from hammemo_server.models.writer import WrittenModel
-from hammemo_server.store.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
+from hammemo_server.store.label_lists import (
+    LabelLists,
+    NamedList,
+    as_array,
+    checked_items,
+    encoded_items,
+    no_such_list,
+)
 from hammemo_server.store.log import ListFacts, LogError
 from hammemo_server.store.sqlite_log import FolderStore
 from hammemo_server.store.vault import KeyGone, Vault
@@ -77,7 +94,8 @@ class Host:
     upkeep : Upkeep, optional
         When snapshots are made, and how long ids are kept.
     keys : str or path, optional
-        The key file, which models with subjects and receipts need; outside `folder`, the database and their backups.
+        The key file, which models with subjects and receipts need; outside `folder`, the
+        database and their backups.
 
     Examples
     --------
@@ -103,7 +121,8 @@ class Host:
         keys: str | os.PathLike[str] | None = None,
     ) -> None:
         self.replica = replica
-        self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
+        self.limits = limits or Limits()
+        self.upkeep = upkeep or Upkeep()
         self.folder = Path(folder)
         self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
         if self.keys is not None and not replica:
@@ -127,8 +146,11 @@ class Host:
         self.close()
 
     def create(self, tenant: str, name: str, settings: dict[str, Any]) -> ServedModel:
-        """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
-        checked = Settings.checked(settings, self.limits)
+        """Make a model.
+
+        One that was made with the same settings is returned as it is, another one is refused.
+        """
+        checked = Settings.from_client(settings, self.limits)
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made", tenant, name):
@@ -138,7 +160,10 @@ class Host:
             is_new = self.store.create(tenant, name, checked.text(), None)
             model = self.get(tenant, name)
             if not is_new and (model.settings.uploaded or model.settings.given != checked.given):
-                raise Exists(f"There is a model {name!r} with other settings: delete it first, or take another name.")
+                raise Exists(
+                    f"There is a model {name!r} with other settings: delete it first, or take "
+                    "another name."
+                )
             return model
 
     def known(self, tenant: str, name: str) -> ServedModel | None:
@@ -174,10 +199,13 @@ class Host:
         return self._tenants.setdefault(tenant, threading.RLock())
 
     def _can_answer(self) -> bool:
-        """Return whether a question can be answered: the folder is there, and a model opens, or there is none yet."""
+        """Return whether a question can be answered.
+
+        The folder is there, and a model opens, or there is none yet.
+        """
         if not self.store.is_there():
             return False
-        if self.opened():
+        if self.open_models():
             return True
         try:
             places = [(tenant, name) for tenant in self.tenants() for name in self.names(tenant)]
@@ -190,14 +218,17 @@ class Host:
         return not places
 
     def _unwritable(self) -> list[str] | None:
-        """Return the open models, as tenant/name, whose edits cannot be durable; None if the store takes none."""
+        """Return the open models, as tenant/name, whose edits cannot be durable.
+
+        None if the store takes none.
+        """
         if self.replica or not self.store.is_there():
             return None
         try:
             self.store.check_writable()
         except LogError:
             return None
-        written = [model for model in self.opened() if isinstance(model, WrittenModel)]
+        written = [model for model in self.open_models() if isinstance(model, WrittenModel)]
         return sorted(f"{model.tenant}/{model.name}" for model in written if not model.can_edit)
 
     def names(self, tenant: str) -> list[str]:
@@ -210,7 +241,7 @@ class Host:
         with _reaching("The logs cannot be reached"):
             return self.store.tenants()
 
-    def opened(self) -> list[ServedModel]:
+    def open_models(self) -> list[ServedModel]:
         """Return the models that are open."""
         return list(self._models.values())
 
@@ -220,24 +251,35 @@ class Host:
             return self.store.aliases(tenant)
 
     def set_alias(self, tenant: str, alias: str, model: str) -> None:
-        """Let a name stand for a model in questions: in one step, so that none is without an answer."""
+        """Let a name stand for a model in questions.
+
+        In one step, so that none is without an answer.
+        """
         self.get(tenant, model)  # it is open when the first question comes
         with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept", tenant, alias):
             if alias in self.store.names(tenant):
                 raise Exists(f"There is a model {alias!r}: choose another name for the alias.")
             if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
-                raise QuotaReached(f"A tenant may have {self.limits.models} aliases: delete one first.")
+                raise QuotaReached(
+                    f"A tenant may have {self.limits.models} aliases: delete one first."
+                )
             self.store.set_alias(tenant, alias, model)
 
     def delete_alias(self, tenant: str, alias: str) -> None:
         """Let a name stand for no model any more."""
-        with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be deleted", tenant, alias):
+        with (
+            self._writing(tenant),
+            _reaching(f"The alias {alias!r} cannot be deleted", tenant, alias),
+        ):
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
 
     def lists(self, tenant: str) -> dict[str, ListFacts]:
-        """Return the named lists of labels of a tenant: their versions, and how many items they have."""
+        """Return the named lists of labels of a tenant.
+
+        Their versions, and how many items they have.
+        """
         with _reaching("The lists cannot be reached", tenant):
             return self.store.lists(tenant)
 
@@ -250,13 +292,21 @@ class Host:
         return found[0], as_array(found[1])
 
     def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
-        """Keep a named list of labels in the place of the one of that name: in one step, durably."""
+        """Keep a named list of labels in the place of the one of that name.
+
+        In one step, durably.
+        """
         tokens = checked_items(items, self.limits)
         data = encoded_items(tokens)
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be kept", tenant, name, "list"):
+        with (
+            self._writing(tenant),
+            _reaching(f"The list {name!r} cannot be kept", tenant, name, "list"),
+        ):
             held = self._held_by_lists(tenant)
             if len(held.keys() | {name}) > self.limits.lists:
-                raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
+                raise QuotaReached(
+                    f"A tenant may have {self.limits.lists} lists: delete one first."
+                )
             needed = list_bytes(len(data), len(tokens)) - held.get(name, 0)
             self.quota(tenant).take(_LISTS, Usage(bytes=max(0, needed)))
             try:
@@ -268,7 +318,10 @@ class Host:
         return facts
 
     def check_room(self, tenant: str, size: int, replaced: str = "") -> None:
-        """Refuse a body of so many bytes before it is read: a model file, or a list that replaces one."""
+        """Refuse a body of so many bytes before it is read.
+
+        A model file, or a list that replaces one.
+        """
         with _reaching("The lists cannot be reached"):
             freed = self._held_by_lists(tenant).get(replaced, 0) if replaced else 0
         self.quota(tenant).check(Usage(bytes=max(0, size - freed)))
@@ -276,17 +329,26 @@ class Host:
     def _held_by_lists(self, tenant: str) -> dict[str, int]:
         """Return how many bytes each list of a tenant holds, on the disk and in memory."""
         sizes = self.store.list_sizes(tenant)
-        return {name: list_bytes(sizes.get(name, 0), facts.items) for name, facts in self.store.lists(tenant).items()}
+        return {
+            name: list_bytes(sizes.get(name, 0), facts.items)
+            for name, facts in self.store.lists(tenant).items()
+        }
 
     def _lists_usage(self, tenant: str) -> Usage:
-        """Return what the lists of a tenant hold; a store that cannot be reached counts as empty."""
+        """Return what the lists of a tenant hold.
+
+        A store that cannot be reached counts as empty.
+        """
         with suppress(LogError):
             return Usage(bytes=sum(self._held_by_lists(tenant).values()))
         return Usage()
 
     def delete_list(self, tenant: str, name: str) -> None:
         """Delete a named list of labels; questions that name it are refused from then on."""
-        with self._writing(tenant), _reaching(f"The list {name!r} cannot be deleted", tenant, name, "list"):
+        with (
+            self._writing(tenant),
+            _reaching(f"The list {name!r} cannot be deleted", tenant, name, "list"),
+        ):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
             self._lists.changed(tenant, name)
@@ -297,21 +359,36 @@ class Host:
         return self._lists.known(tenant, name, age)
 
     def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
-        """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
+        """Return a named list of labels for questions.
+
+        Its version was looked up in the last `age` seconds.
+        """
         with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
             return self._lists.get(tenant, name, age)
 
     def _check_free(self, tenant: str, name: str) -> None:
         """Refuse the name of an alias for a model."""
         if name in self.store.aliases(tenant):
-            raise Exists(f"The name {name!r} stands for another model: delete the alias first, or take another name.")
+            raise Exists(
+                f"The name {name!r} stands for another model: delete the alias first, or take "
+                "another name."
+            )
 
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
-        with self._writing(tenant), _reaching(f"The model {name!r} cannot be deleted", tenant, name):
-            alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
+        with (
+            self._writing(tenant),
+            _reaching(f"The model {name!r} cannot be deleted", tenant, name),
+        ):
+            alias = next(
+                (alias for alias, model in self.store.aliases(tenant).items() if model == name),
+                None,
+            )
             if alias is not None:
-                raise Exists(f"The alias {alias!r} stands for the model {name!r}: point it to another model first.")
+                raise Exists(
+                    f"The alias {alias!r} stands for the model {name!r}: point it to another "
+                    "model first."
+                )
             model = self._models.pop((tenant, name), None)
             vault = self._vault(tenant, name)
             if model is not None:
@@ -330,9 +407,9 @@ class Host:
         self.quota(tenant).check(Usage(bytes=size))  # before it is read
         model = self._loaded(path).snapshot()
         names = name_columns(model, None)  # the settings keep them: rows come without names
-        settings = Settings.of_file(None if names is None else names.tolist())
+        settings = Settings.for_upload(None if names is None else names.tolist())
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
-            self.quota(tenant).check(usage_of(model, size, 0)[0])
+            self.quota(tenant).check(measure_usage(model, size, 0)[0])
             self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
@@ -344,7 +421,10 @@ class Host:
         state = hosted.state()
         model = hosted.named(state)
         if model is None:
-            raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
+            raise NothingLearnt(
+                "The model does not know yet how many columns it has: let it learn an example "
+                "first."
+            )
         try:
             save(model.snapshot(), path, force=True)
         except OSError as error:
@@ -355,7 +435,8 @@ class Host:
         """Finish the edits that wait, refuse later ones, and close all models."""
         with self._lock:
             self._closed.set()
-            models, self._models = list(self._models.values()), {}
+            models = list(self._models.values())
+            self._models = {}
         closers = [threading.Thread(target=model.close) for model in models]
         for closer in closers:
             closer.start()
@@ -372,7 +453,7 @@ class Host:
         with _reaching(f"The model {name!r} cannot be opened"):
             log = self.store.open(tenant, name, replica=self.replica)
             try:
-                has_subjects = Settings.read(log.settings).has_subjects
+                has_subjects = Settings.from_text(log.settings).has_subjects
                 if has_subjects and self.keys is None:
                     return ModelWithoutKeys(tenant, name, log)
                 journal = self._journal(name, log) if has_subjects else None
@@ -382,8 +463,12 @@ class Host:
                 if journal is not None:
                     written = ErasableModel(tenant, name, log, self.limits, self.upkeep, journal)
                 else:
-                    signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
-                    written = WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing)
+                    signing = (
+                        None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                    )
+                    written = WrittenModel(
+                        tenant, name, log, self.limits, self.upkeep, signing=signing
+                    )
                 written.count_in(self.quota(tenant))
                 return written
             except BaseException:
@@ -394,21 +479,26 @@ class Host:
         """Return what a tenant may store."""
         found = self._quotas.get(tenant)
         if found is None:
-            found = self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+            found = self._quotas.setdefault(tenant, Quota(most_allowed(self.limits)))
             found.note(_LISTS, self._lists_usage(tenant))
         return found
 
     def usage(self, tenant: str) -> Usage:
         """Return what the lists and the open models of a tenant hold."""
-        models = (model.usage() for model in self.opened() if model.tenant == tenant)
-        return total((self._lists_usage(tenant), *models))
+        models = (model.usage() for model in self.open_models() if model.tenant == tenant)
+        return add_usages((self._lists_usage(tenant), *models))
 
     def _vault(self, tenant: str, name: str) -> Vault | None:
         """Return the secrets of a model that is about to be deleted, if it has any."""
         if self.keys is None:
             return None
-        with suppress(NoSuchModel, LogError), closing(self.store.open(tenant, name, replica=True)) as log:
-            return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
+        with (
+            suppress(NoSuchModel, LogError),
+            closing(self.store.open(tenant, name, replica=True)) as log,
+        ):
+            return (
+                vault_of(log, self.keys) if Settings.from_text(log.settings).has_subjects else None
+            )
         return None
 
     def _journal(self, name: str, log: Log) -> Journal:
@@ -420,22 +510,34 @@ class Host:
             journal.check_keys(name)
             return journal
         except (KeyGone, ValueError, OSError) as error:
-            public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
-            raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error
+            public = (
+                f"The model {name!r} cannot be opened: the key file is missing, or is another one."
+            )
+            raise Unavailable(
+                f"The model {name!r} cannot be opened: {error}", public=public
+            ) from error
 
     def _loaded(self, path: str | os.PathLike[str]) -> Learner:
         """Return the model in a file that a client sent, or refuse it."""
         size = os.path.getsize(path)
         if size > self.limits.file:
-            raise TooLarge(f"The file has {size:,} bytes, and a model file may have {self.limits.file:,}.")
+            raise TooLarge(
+                f"The file has {size:,} bytes, and a model file may have {self.limits.file:,}."
+            )
         try:
             if inspect(path)["needs_key"]:
-                raise Malformed("The model has a secret key, which this service does not keep: upload one without.")
+                raise Malformed(
+                    "The model has a secret key, which this service does not keep: upload one "
+                    "without."
+                )
             model = load(path)
         except FileError as error:
             raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
         if not isinstance(model, Learner):
-            raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
+            raise Malformed(
+                "The file holds a model compiled for answering, which cannot learn: upload the "
+                "classifier."
+            )
         if isinstance(model, MemoryClassifier):
             refuse_inexact(model.memory_)
         _refuse_half_characters(model)
@@ -451,15 +553,18 @@ def _refuse_half_characters(model: Learner) -> None:
             str(text).encode()
         except UnicodeEncodeError:
             raise Malformed(
-                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of a surrogate pair is "
-                "not a character, so no answer could name it. Replace it, fit the model again, and upload that."
+                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of "
+                "a surrogate pair is not a character, so no answer could name it. Replace it, "
+                "fit the model again, and upload that."
             ) from None
 
 
 def checked_key_file(path: Path, folder: Path) -> Path:
     """Return the key file, or refuse one that cannot be used, and one that lies with the data it protects."""
     if path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"The key file {path} is in {folder}, with the data that it protects: put it elsewhere.")
+        raise ValueError(
+            f"The key file {path} is in {folder}, with the data that it protects: put it elsewhere."
+        )
     require_ed25519()
     read_keys(path)
     return path
@@ -477,11 +582,15 @@ def store_of(folder: Path, log: str | None, *, replica: bool) -> Store:
 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return PostgresStore(log)
-    raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
+    raise ValueError(
+        f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite."
+    )
 
 
 @contextmanager
-def _reaching(what: str, tenant: str | None = None, name: str | None = None, kind: str = "model") -> Iterator[None]:
+def _reaching(
+    what: str, tenant: str | None = None, name: str | None = None, kind: str = "model"
+) -> Iterator[None]:
     """Refuse what can be no name, and turn a failure of the log into a refusal."""
     if tenant is not None:
         check_name("tenant", tenant)
@@ -491,4 +600,6 @@ def _reaching(what: str, tenant: str | None = None, name: str | None = None, kin
         yield
     except LogError as error:
         logger.error("%s: %s", what, error)  # which holds no example
-        raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
+        raise Unavailable(
+            f"{what}: {error}", public=f"{what}: the server's log says why."
+        ) from error

@@ -1,7 +1,9 @@
-"""Models that only answer: one that follows the log of another process or node, and one without its key file.
+"""Models that only answer.
 
-A replica looks for new edits many times a second and applies them in groups. Where a snapshot has taken the place of
-bodies that it had not read yet, it loads the snapshot.
+One that follows the log of another process or node, and one without its key file.
+
+A replica looks for new edits many times a second and applies them in groups. Where a snapshot
+has taken the place of bodies that it had not read yet, it loads the snapshot.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class ReplicaModel(ServedModel):
 
     def _look(self) -> None:
         if time.monotonic() - self._checked >= _IDENTITY:
-            self._gone, self._checked = not self._log.is_current(), time.monotonic()
+            self._gone = not self._log.is_current()
+            self._checked = time.monotonic()
         if self._log.has_changed():
             self._catch_up()
 
@@ -76,24 +79,27 @@ class ReplicaModel(ServedModel):
 class ModelWithoutKeys(ServedModel):
     """A model with subjects whose key file is not there: it answers from its newest snapshot.
 
-    Nothing else is possible. Edits after the snapshot are ciphertexts that nothing opens, and so is the journal: whose
-    each row is cannot be told any more, and no subject can be erased. In PostgreSQL snapshots are encrypted, too: such
-    a model cannot be opened. The parameters are those of `ServedModel`.
+    Nothing else is possible. Edits after the snapshot are ciphertexts that nothing opens, and
+    so is the journal: whose each row is cannot be told any more, and no subject can be erased.
+    In PostgreSQL snapshots are encrypted, too: such a model cannot be opened. The parameters
+    are those of `ServedModel`.
     """
 
     def __init__(self, tenant: str, name: str, log: Log) -> None:
         super().__init__(tenant, name, log)
         self._lost = log.head() - self.version
         """How many edits after the snapshot cannot be read."""
-        logger.error("no key file: the journal and %d edits cannot be read", self._lost, extra=self._facts())
+        logger.error(
+            "no key file: the journal and %d edits cannot be read", self._lost, extra=self._facts()
+        )
 
     def _first_state(self) -> State:
         try:
             found = self._log.snapshot()
         except LogError as error:
             raise Unavailable(
-                f"The model {self.name!r} has subjects, and all of it is encrypted: name the key file, keys=. Without "
-                "it the model is lost."
+                f"The model {self.name!r} has subjects, and all of it is encrypted: name the key "
+                "file, keys=. Without it the model is lost."
             ) from error
         return State(*found) if found is not None else State(None, 0)
 
@@ -107,10 +113,15 @@ class ModelWithoutKeys(ServedModel):
 
     def describe(self, *, digest: bool = False) -> dict[str, Any]:
         """Return what is known of the model, and that its journal is lost."""
-        return {**super().describe(digest=digest), "journal": "lost", "unreadable_edits": self._lost}
+        return {
+            **super().describe(digest=digest),
+            "journal": "lost",
+            "unreadable_edits": self._lost,
+        }
 
     def _refusal(self) -> Unavailable:
         return Unavailable(
-            f"The model {self.name!r} has subjects, and the server has no key file (keys=): the journal cannot be "
-            f"read. Questions are answered from version {self.version}; {self._lost} later edits cannot be read."
+            f"The model {self.name!r} has subjects, and the server has no key file (keys=): the "
+            f"journal cannot be read. Questions are answered from version {self.version}; "
+            f"{self._lost} later edits cannot be read."
         )

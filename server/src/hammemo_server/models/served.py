@@ -1,11 +1,11 @@
 """One served model: a version to ask, which edits replace as a whole.
 
-What is published is a `State`, a model and its version, and a state never changes: an answer is that of one version,
-and a question takes no lock. Only durable edits are published: an answer never tells of an edit that a crash could
-still undo.
+What is published is a `State`, a model and its version, and a state never changes: an answer is
+that of one version, and a question takes no lock. Only durable edits are published: an answer
+never tells of an edit that a crash could still undo.
 
-`WrittenModel` (:mod:`hammemo_server.models.writer`) edits; `ReplicaModel` (:mod:`hammemo_server.models.replica`) only
-follows the log of another process.
+`WrittenModel` (:mod:`hammemo_server.models.writer`) edits; `ReplicaModel`
+(:mod:`hammemo_server.models.replica`) only follows the log of another process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ from hammemo._versions import cached_property
 from hammemo.edits.editing import name_columns
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.receipts.receipt import SignedReceipt
-from hammemo_server.edits.operations import Acknowledgement, Edit, ErasureState, NothingLearnt, NotReached, Unavailable
-from hammemo_server.edits.quotas import Usage, usage_of
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    Edit,
+    ErasureState,
+    NothingLearnt,
+    NotReached,
+    Unavailable,
+)
+from hammemo_server.edits.quotas import Usage, measure_usage
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.receipts import receipt_of
 from hammemo_server.models.applying import State, caught_up
@@ -60,8 +67,9 @@ class ServedModel:
     def __init__(self, tenant: str, name: str, log: Log, journal: Journal | None = None) -> None:
         self.tenant = tenant
         self.name = name
-        self._log, self._journal = log, journal
-        self.settings = Settings.read(log.settings)
+        self._log = log
+        self._journal = journal
+        self.settings = Settings.from_text(log.settings)
         """What the model was made with."""
         self._changed = threading.Condition()
         began = time.perf_counter()
@@ -73,7 +81,8 @@ class ServedModel:
         self._snapshot_version = log.base()
         self._snapshot_time: float | None = None
         self._last_digest: tuple[int, str | None] = (-1, None)
-        """A version and its digest; the version itself is not kept: it may hold what was forgotten since."""
+        """A version and its digest; the version itself is not kept: it may hold what was
+        forgotten since."""
 
     def _first_state(self) -> State:
         """Return what the log holds."""
@@ -90,11 +99,15 @@ class ServedModel:
         return self._state.version
 
     def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:  # noqa: ARG002
-        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`.
+        """Hand over an edit.
+
+        The future has its acknowledgement when it is durable and applied, or a `ServiceError`.
 
         The audit record keeps the name of the token with which it was sent.
         """
-        raise Unavailable(f"This process only answers: send the {edit.kind} to the process that writes.")
+        raise Unavailable(
+            f"This process only answers: send the {edit.kind} to the process that writes."
+        )
 
     def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[Learner, int]:
         """Return a model to ask, which stays as it is, and its version.
@@ -107,23 +120,36 @@ class ServedModel:
             The most seconds to wait for it; then `NotReached` is raised.
         """
         wanted = min_version or 0
-        if wait > 0 and self._state.version < wanted:  # an event loop never waits, and takes no lock
+        # an event loop never waits, and takes no lock
+        if wait > 0 and self._state.version < wanted:
             with self._changed:
                 self._changed.wait_for(lambda: self._state.version >= wanted, timeout=wait)
         state = self._state
         if state.version < wanted:
-            raise NotReached(f"Version {wanted} is not reached: this is version {state.version}. Ask later.")
+            raise NotReached(
+                f"Version {wanted} is not reached: this is version {state.version}. Ask later."
+            )
         if state.model is None or state.is_empty:
-            raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
+            raise NothingLearnt(
+                "The model holds no example, so there is no label to answer with: let it learn "
+                "first."
+            )
         return state.model, state.version
 
     def state(self) -> State:
-        """Return what is published now; the model is None as long as the number of columns is not known."""
+        """Return what is published now.
+
+        The model is None as long as the number of columns is not known.
+        """
         return self._state
 
     def named(self, state: State | None = None) -> Learner | None:
-        """Return the model as its file holds it, with the names of its columns; None if it is not known how many."""
-        model, names = (state or self._state).model, self.settings.column_names
+        """Return the model as its file holds it, with the names of its columns.
+
+        None if it is not known how many.
+        """
+        model = (state or self._state).model
+        names = self.settings.column_names
         if model is not None and names is not None:
             model = model.snapshot()
             name_columns(model, np.array(names, dtype=object))
@@ -131,10 +157,13 @@ class ServedModel:
 
     def usage(self) -> Usage:
         """Return what the model holds, on the disk and in memory."""
-        return usage_of(self._state.model, *self._disk_bytes())[0]
+        return measure_usage(self._state.model, *self._disk_bytes())[0]
 
     def _disk_bytes(self) -> tuple[int, int]:
-        """Return how large the newest snapshot and the log are; a log that cannot be reached counts as empty."""
+        """Return how large the newest snapshot and the log are.
+
+        A log that cannot be reached counts as empty.
+        """
         with suppress(LogError):
             return self._log.snapshot_bytes(), self._log.body_bytes()
         return 0, 0
@@ -144,8 +173,10 @@ class ServedModel:
 
         With `digest`, the digest of its file, too: all of the model is read for it, once a version.
         """
-        state, about = self._state, self.settings
-        model, (snapshot_bytes, log_bytes) = state.model, self._disk_bytes()
+        state = self._state
+        about = self.settings
+        model = state.model
+        (snapshot_bytes, log_bytes) = self._disk_bytes()
         is_number = isinstance(model, MemoryRegressor)
         facts: dict[str, Any] = {
             "name": self.name,
@@ -154,9 +185,13 @@ class ServedModel:
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
             "column_names": about.column_names,
-            "cutting": None if model is None or model.state.cutting is None else asdict(model.state.cutting),
+            "cutting": None
+            if model is None or model.state.cutting is None
+            else asdict(model.state.cutting),
             "predicts": "numbers" if is_number else "labels",
-            "classes": [] if model is None or isinstance(model, MemoryRegressor) else model.classes_.tolist(),
+            "classes": []
+            if model is None or isinstance(model, MemoryRegressor)
+            else model.classes_.tolist(),
             "examples": 0 if model is None else model.state.n_examples,
             "stale": model is not None and model.state.stale,
             "position": None if model is None else model.position_,
@@ -167,7 +202,9 @@ class ServedModel:
             "bytes": snapshot_bytes + log_bytes,
         }
         if model is not None and not is_number:
-            facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
+            facts |= {
+                part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")
+            }
         if digest:
             facts["digest"] = self._digest(state)
         return facts
@@ -181,7 +218,9 @@ class ServedModel:
         return digest
 
     def erasure(self, op: str) -> ErasureState | None:
-        """Return how far the erasure of a subject is, by the id of its edit; None for an id that is not known.
+        """Return how far the erasure of a subject is, by the id of its edit.
+
+        None for an id that is not known.
 
         A receipt is there when the key of the subject is destroyed.
         """
@@ -192,7 +231,9 @@ class ServedModel:
             if found is None:
                 return None
             receipt = receipt_of(self._journal, found)
-            version = SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
+            version = (
+                SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
+            )
             return ErasureState(version, found.state, receipt)
         except (LogError, KeyGone, ValueError) as error:
             raise Unavailable("Erasures cannot be read now: try again later.") from error
@@ -237,7 +278,10 @@ class ServedModel:
         return thread
 
     def _report(self, what: str, error: BaseException) -> None:
-        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
+        """Log a failure. Messages of other errors than `LogError` might hold an example.
+
+        Only their type is logged.
+        """
         text: Any = error if isinstance(error, LogError) else ""
         logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
 

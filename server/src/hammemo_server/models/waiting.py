@@ -6,7 +6,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hammemo_server.edits.operations import Acknowledgement, Content, LoggedChange, asked_rows, decoded
+from hammemo_server.edits.operations import (
+    Acknowledgement,
+    Content,
+    LoggedChange,
+    list_edited_rows,
+    decode_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +33,8 @@ class Upkeep:
     snapshot_bytes: int = 64 * 2**20
     """Bytes of their bodies after which one is made."""
     snapshot_seconds: float = 300.0
-    """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
+    """Age of the oldest of them at which one is made: about how long a forgotten example stays
+    in the log."""
     retention: float = 7 * 86_400.0
     """Seconds of running for which ids are kept: how long a client may send an edit again."""
     audit: float = 3 * 365 * 86_400.0
@@ -65,7 +72,8 @@ class Waiting:
     refit: bool | None = None
     """Of an erasure: whether the model is refitted with it."""
     sent: dict[bytes, bytes] | None = None
-    """Of an edit that forgets everything: the parts as they were sent; `parts` then has all subjects."""
+    """Of an edit that forgets everything: the parts as they were sent; `parts` then has all
+    subjects."""
 
     @property
     def erases(self) -> bool:
@@ -79,17 +87,25 @@ class Waiting:
 
     @property
     def forgets(self) -> bool:
-        """Whether something is forgotten: then the journal must hold what its subjects did before."""
+        """Whether something is forgotten.
+
+        Then the journal must hold what its subjects did before.
+        """
         if isinstance(self.content, LoggedChange):
             return self.content.forgets
         return self.erases or self.content.kind in ("forget", "forgetstream")
 
     def asked(self) -> Iterator[list[Any]]:
-        """Yield what is forgotten, as a receipt hashes it: with subjects whose rows, and for a plain forget which."""
+        """Yield what is forgotten, as a receipt hashes it.
+
+        With subjects whose rows, and for a plain forget which.
+        """
         if not self.parts:
-            yield from asked_rows(self.content)
+            yield from list_edited_rows(self.content)
         for subject, part in self.parts.items():
-            rows: Iterable[list[Any]] = [[bool(self.refit)]] if self.erases else asked_rows(decoded(part))
+            rows: Iterable[list[Any]] = (
+                [[bool(self.refit)]] if self.erases else list_edited_rows(decode_body(part))
+            )
             yield from ([subject.hex(), *row] for row in rows)
 
     def acknowledge(self, version: int) -> None:

@@ -2,26 +2,29 @@
 
 One thread does, in this order:
 
-1. take what waits, at most 500 edits: while one group is written the next one gathers, so that a hundred clients cost
-   little more flushes of the disk than one;
-2. look up their ids: an edit that was applied before is acknowledged as it was, an id with another body is refused;
-3. apply the others to a private version of the model, which refuses what cannot be forgotten; a refused edit is not
-   remembered, and the others go on;
+1. take what waits, at most 500 edits: while one group is written the next one gathers, so that
+   a hundred clients cost little more flushes of the disk than one;
+2. look up their ids: an edit that was applied before is acknowledged as it was, an id with
+   another body is refused;
+3. apply the others to a private version of the model, which refuses what cannot be forgotten; a
+   refused edit is not remembered, and the others go on;
 4. append them to the log, in one transaction that is flushed to the disk;
 5. publish the private version, and hand out the acknowledgements.
 
-If 4 fails, the private version is dropped, and the whole group is told that the service is unavailable. Whether
-the group was written is then read from the log: a client that sends its edit again learns it.
+If 4 fails, the private version is dropped, and the whole group is told that the service is
+unavailable. Whether the group was written is then read from the log: a client that sends its
+edit again learns it.
 
 A second thread makes snapshots, of a published version and so beside edits.
 
-A refit takes seconds, and so may many examples. The edits after it wait for it; questions are answered from the version
-before.
+A refit takes seconds, and so may many examples. The edits after it wait for it; questions are
+answered from the version before.
 
-A model with an automatic kernel that keeps all its rows chooses sites and vote again whenever it holds twice as many
-examples as at the last choice. A thread of its own does that, beside edits, and hands over what was chosen as one more
-edit. If the model was refitted meanwhile, the choice is dropped: it may depend on rows that were forgotten. A model
-that closes does not wait for it: the first edit after a restart begins it again.
+A model with an automatic kernel that keeps all its rows chooses sites and vote again whenever
+it holds twice as many examples as at the last choice. A thread of its own does that, beside
+edits, and hands over what was chosen as one more edit. If the model was refitted meanwhile, the
+choice is dropped: it may depend on rows that were forgotten. A model that closes does not wait
+for it: the first edit after a restart begins it again.
 """
 
 from __future__ import annotations
@@ -37,8 +40,16 @@ import msgspec
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits import operations as edits
 from hammemo_server.edits.limits import Limits
-from hammemo_server.edits.quotas import Quota, Usage, column_bytes, most_needed, needed_by, total, usage_of
-from hammemo_server.edits.refits import chosen_quickly, is_choice_due
+from hammemo_server.edits.quotas import (
+    Quota,
+    Usage,
+    column_bytes,
+    bound_needed,
+    count_needed,
+    add_usages,
+    measure_usage,
+)
+from hammemo_server.edits.refits import choose_beside_edits, is_choice_due
 from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.served import ServedModel, logger
@@ -101,11 +112,14 @@ class WrittenModel(ServedModel):
     ) -> None:
         super().__init__(tenant, name, log, journal)
         self._signing = signing
-        self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
+        self._limits = limits or Limits()
+        self._upkeep = upkeep or Upkeep()
         self._quota = Quota(Usage())
-        """What all models of the tenant may hold together; without bounds until `count_in` names it."""
+        """What all models of the tenant may hold together; without bounds until `count_in`
+        names it."""
         self._disk = 0, 0
-        """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were last measured."""
+        """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were
+        last measured."""
         self._a_label: int | None = None
         """The bytes of a label in the sketch of the model; None where there is no model yet."""
         self._taken = Usage()
@@ -123,27 +137,40 @@ class WrittenModel(ServedModel):
         """At how many examples the last choice was begun that came to nothing."""
         self._snapshots = threading.Lock()
         self._due = threading.Condition()
-        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
-        self._threads = self._thread("writer", self._write), self._thread("snapshots", self._make_snapshots)
+        self._unsaved_bytes = 0
+        self._unsaved_since = time.monotonic()
+        self._threads = (
+            self._thread("writer", self._write),
+            self._thread("snapshots", self._make_snapshots),
+        )
 
     # Edits, handed over by any thread
 
     def edit(self, edit: edits.Edit, token: str = "") -> Future[edits.Acknowledgement]:
-        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
+        """Hand over an edit.
+
+        The future has its acknowledgement when it is durable and applied, or a `ServiceError`.
+        """
         waiting = self._waiting(edit, token)
         if edit.receipt and edit.kind != "forget_subject":
             self._check_signed(edit)
             waiting.receipt = True
         return self._enqueue(waiting, is_bounded=True)
 
-    def _enqueue(self, waiting: Waiting, *, is_bounded: bool = False) -> Future[edits.Acknowledgement]:
+    def _enqueue(
+        self, waiting: Waiting, *, is_bounded: bool = False
+    ) -> Future[edits.Acknowledgement]:
         """Let an edit wait for the writer; edits of clients are bounded."""
         with self._arrived:
             if self._closing:
                 raise edits.Unavailable("The service stops: send the edit again later.")
             n = len(self._queue)
-            if is_bounded and (n >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes):
-                raise edits.TooMany(f"{n:,} edits of this model wait already: send this one again later.")
+            if is_bounded and (
+                n >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes
+            ):
+                raise edits.TooMany(
+                    f"{n:,} edits of this model wait already: send this one again later."
+                )
             self._queue.append(waiting)
             self._queued_bytes += len(waiting.body)
             self._arrived.notify()
@@ -152,16 +179,27 @@ class WrittenModel(ServedModel):
     def _waiting(self, edit: edits.Edit, token: str) -> Waiting:
         """Return an edit, checked, as the writer takes it."""
         if edit.subjects or edit.kind == "forget_subject" or edit.gone_rows.subjects:
-            raise edits.Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
-        content, body = edits.checked(edit, self._limits)
-        return Waiting(edit.op, body, content, edits.digest(body, self._log.key), token=token, request=edit.op)
+            raise edits.Malformed(
+                'This model has no subjects: make one with subjects="required", or leave them out.'
+            )
+        content, body = edits.check_edit(edit, self._limits)
+        return Waiting(
+            edit.op,
+            body,
+            content,
+            edits.digest_body(body, self._log.key),
+            token=token,
+            request=edit.op,
+        )
 
     def _check_signed(self, edit: edits.Edit) -> None:
         """Refuse an edit that asks for a receipt and cannot have one."""
         if edit.kind not in ("forget", "refit"):
             raise edits.Malformed("receipt: only a forget or a refit has a receipt.")
         if self._signing is None:
-            raise edits.Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
+            raise edits.Malformed(
+                "receipt: this service has no key file to sign it with. Start it with one, keys=."
+            )
 
     @property
     def waiting(self) -> int:
@@ -196,19 +234,27 @@ class WrittenModel(ServedModel):
                 return
             try:
                 self._commit(group) if group else self._keep_log()
-            except BaseException as error:  # no caller may wait forever, and the next group may succeed
+            except BaseException as error:
+                # no caller may wait forever, and the next group may succeed
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
-                refusal = error if isinstance(error, edits.ServiceError) else edits.Unavailable(_NOT_WRITTEN)
+                refusal = (
+                    error
+                    if isinstance(error, edits.ServiceError)
+                    else edits.Unavailable(_NOT_WRITTEN)
+                )
                 for waiting in group:
                     if not waiting.future.done():
                         waiting.refuse(refusal)
 
     def _next_group(self) -> list[Waiting] | None:
-        """Return what waits; nothing after a second without work; None when all is done and the model closes.
+        """Return what waits; nothing after a second without work.
 
-        Two edits with one id are never in one group: the second one is to find the first in the log.
+        None when all is done and the model closes.
+
+        Two edits with one id are never in one group: the second one is to find the first in the
+        log.
         """
         group: list[Waiting] = []
         ops: set[str] = set()
@@ -216,7 +262,9 @@ class WrittenModel(ServedModel):
         with self._arrived:
             if not self._queue and not self._closing:
                 self._arrived.wait(_IDLE_SECONDS)
-            while self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes:
+            while (
+                self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes
+            ):
                 waiting = self._queue[0]
                 if waiting.op in ops or not self._may_join(waiting, group):
                     break
@@ -229,7 +277,10 @@ class WrittenModel(ServedModel):
             return None if self._closing and not group and not self._queue else group
 
     def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
-        """Return whether an edit can be in one group with those before it: one with a receipt is alone."""
+        """Return whether an edit can be in one group with those before it.
+
+        One with a receipt is alone.
+        """
         return not group or not (waiting.receipt or group[-1].receipt)
 
     def _commit(self, group: list[Waiting]) -> None:
@@ -259,8 +310,10 @@ class WrittenModel(ServedModel):
         self._note_usage()
 
     def _note_usage(self) -> None:
-        self._taken, (snapshot, log), model = Usage(), self._disk, self._state.model
-        usage, a_label = usage_of(model, snapshot, log + self._unsaved_bytes)
+        self._taken = Usage()
+        (snapshot, log) = self._disk
+        model = self._state.model
+        usage, a_label = measure_usage(model, snapshot, log + self._unsaved_bytes)
         self._a_label = None if model is None else a_label
         self._quota.note(self.name, usage)
 
@@ -272,16 +325,20 @@ class WrittenModel(ServedModel):
         a_label = self._a_label
         if a_label is None:
             a_label = _first_label(self.settings, self._limits, fresh[0].content)
-        most = most_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
-        with suppress(edits.QuotaReached):  # mostly there is room for much more, so labels need not be looked up
+        most = bound_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
+        # mostly there is room for much more, so labels need not be looked up
+        with suppress(edits.QuotaReached):
             quota.take(self.name, most)
-            self._taken = total((self._taken, most))
+            self._taken = add_usages((self._taken, most))
             return fresh
         self._note_usage()
         allowed = []
         for waiting in fresh:
             try:
-                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model, a_label))
+                quota.take(
+                    self.name,
+                    count_needed(waiting.content, len(waiting.body), self._state.model, a_label),
+                )
                 allowed.append(waiting)
             except edits.QuotaReached as error:
                 waiting.refuse(error)
@@ -294,14 +351,20 @@ class WrittenModel(ServedModel):
         with self._lease_kept() if _may_take_long(contents) else nullcontext():
             applier.apply(contents)
         accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
-        bodies = [applier.logged.get(i, waiting.body) for i, waiting in enumerate(fresh) if i not in applier.refused]
+        bodies = [
+            applier.logged.get(i, waiting.body)
+            for i, waiting in enumerate(fresh)
+            if i not in applier.refused
+        ]
         before = self._state.version
         if accepted:
             assert applier.model is not None
             entries = self._append_signed(accepted, bodies, applier.model)
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
-            self._refits += sum(isinstance(waiting.content, edits.LoggedRefit) for waiting in accepted)
+            self._refits += sum(
+                isinstance(waiting.content, edits.LoggedRefit) for waiting in accepted
+            )
             self._forgets += sum(waiting.forgets for waiting in accepted)
             self._choose_if_due()
         else:
@@ -311,18 +374,24 @@ class WrittenModel(ServedModel):
         for i, error in applier.refused.items():
             fresh[i].refuse(error)
 
-    def _append_signed(self, accepted: list[Waiting], bodies: list[bytes], model: Learner) -> list[Entry]:
+    def _append_signed(
+        self, accepted: list[Waiting], bodies: list[bytes], model: Learner
+    ) -> list[Entry]:
         """Write edits that were applied, with a receipt if the only one of them asked for it."""
         if not accepted[0].receipt:
             return self._append(accepted, bodies)
         assert self._signing is not None
-        (waiting,), (body,), state = accepted, bodies, self._state
+        (waiting,) = accepted
+        (body,) = bodies
+        state = self._state
         with self._lease_kept(), self._signing.lock:
-            before, after = self.named(state), self.named(State(model, state.version + 1))
+            before = self.named(state)
+            after = self.named(State(model, state.version + 1))
             assert before is not None
             assert after is not None
             moments = (before, state.version), (after, state.version + 1)
-            asked, backups = waiting.asked(), self._backups_of(waiting)
+            asked = waiting.asked()
+            backups = self._backups_of(waiting)
             waiting.issued = self._signing.signed(waiting.request, *moments, body, asked, backups)
             return self._append(accepted, bodies)
 
@@ -339,7 +408,8 @@ class WrittenModel(ServedModel):
     def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
         """Write edits that were applied, and return what was written."""
         entries = [
-            entry_of(waiting, body, self._issued(waiting)) for waiting, body in zip(accepted, bodies, strict=True)
+            entry_of(waiting, body, self._issued(waiting))
+            for waiting, body in zip(accepted, bodies, strict=True)
         ]
         self._log.append(self._state.version, entries)
         return entries
@@ -353,11 +423,16 @@ class WrittenModel(ServedModel):
             waiting.future.set_result(edits.Acknowledgement(seen.position, "repeated"))
         elif not self._has_receipt(waiting):
             waiting.refuse(
-                edits.OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later.")
+                edits.OpReused(
+                    f"The edit {op!r} was applied without a receipt, and none can be issued later."
+                )
             )
 
     def _has_receipt(self, waiting: Waiting) -> bool:
-        """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
+        """Return whether an edit has its receipt already, and answer it.
+
+        Receipts are kept for longer than ids.
+        """
         signing = self._signing
         found = signing.kept(waiting.op) if waiting.receipt and signing is not None else None
         if found is None or signing is None:
@@ -375,8 +450,14 @@ class WrittenModel(ServedModel):
 
     def _choose_if_due(self) -> None:
         """Begin to choose sites and vote, beside edits, where the model holds twice as many examples as last time."""
-        model, chooser = self._state.model, self._chooser
-        if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
+        model = self._state.model
+        chooser = self._chooser
+        if (
+            model is None
+            or not self._upkeep.choose
+            or self._closing
+            or (chooser is not None and chooser.is_alive())
+        ):
             return
         if is_choice_due(model, self._tried_at):
             self._tried_at = model.state.n_examples
@@ -384,13 +465,18 @@ class WrittenModel(ServedModel):
             self._chooser = self._thread("choice", self._choose, model, self._state.version, began)
 
     def _choose(self, model: Learner, version: int, began: tuple[int, int]) -> None:
-        """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
+        """Choose by one version, and hand the choice over as an edit.
+
+        What fails is tried at twice the examples.
+        """
         try:
             with self._quota.long_edits:
-                content = edits.LoggedChoice("choice", chosen_quickly(model))
+                content = edits.LoggedChoice("choice", choose_beside_edits(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            done = self._enqueue(Waiting(op, body, content, edits.digest(body, self._log.key), began)).result()
+            done = self._enqueue(
+                Waiting(op, body, content, edits.digest_body(body, self._log.key), began)
+            ).result()
             self._tried_at = 0
             facts = self._facts() | {"version": done.version}
             logger.info("sites and vote were chosen by version %d", version, extra=facts)
@@ -402,9 +488,12 @@ class WrittenModel(ServedModel):
     def _without_stale(self, group: list[Waiting]) -> list[Waiting]:
         """Return the group without choices that a refit has overtaken, which are refused.
 
-        A choice that an edit which forgets has overtaken is marked: it may depend on what was forgotten.
+        A choice that an edit which forgets has overtaken is marked: it may depend on what was
+        forgotten.
         """
-        refits, n_forgets, current = self._refits, self._forgets, []
+        refits = self._refits
+        n_forgets = self._forgets
+        current = []
         for waiting in group:
             if waiting.began is not None and waiting.began[0] != refits:
                 waiting.refuse(_Stale())
@@ -420,10 +509,12 @@ class WrittenModel(ServedModel):
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
-        """Renew the lease during a block that may take long: else it would run out, and another node would write.
+        """Renew the lease during a block that may take long.
 
-        Few such blocks of a tenant run at once, so blocks are never nested: threads take turns at Python code, and the
-        event loop, too, would wait for each of them.
+        Else it would run out, and another node would write.
+
+        Few such blocks of a tenant run at once, so blocks are never nested: threads take turns
+        at Python code, and the event loop, too, would wait for each of them.
         """
         done = threading.Event()
 
@@ -456,7 +547,8 @@ class WrittenModel(ServedModel):
         if self._must_recover:
             self._recover()
         self._log.renew_lease()
-        if time.monotonic() - self._looked_after >= _UPKEEP_SECONDS:  # ids of a model without edits go, too
+        # ids of a model without edits go, too
+        if time.monotonic() - self._looked_after >= _UPKEEP_SECONDS:
             self._looked_after = time.monotonic()
             self._log.forget_ids(self._upkeep.retention)
 
@@ -477,15 +569,19 @@ class WrittenModel(ServedModel):
                 self._keep(state)
             except LogError as error:
                 self._report("a snapshot failed", error)
-                raise edits.Unavailable("The snapshot could not be written: try again later.") from error
+                raise edits.Unavailable(
+                    "The snapshot could not be written: try again later."
+                ) from error
             return state.version
 
     def _keep(self, state: State) -> None:
         """Make a version the newest snapshot, and drop what is too old."""
         assert state.model is not None
-        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+        self._unsaved_bytes = 0
+        self._unsaved_since = time.monotonic()
         self._log.keep_snapshot(state.model, state.version)
-        self._snapshot_version, self._snapshot_time = state.version, time.time()
+        self._snapshot_version = state.version
+        self._snapshot_time = time.time()
         self._log.forget_ids(self._upkeep.retention)
         self._log.forget_audit(self._upkeep.audit)
         self._measure()
@@ -513,7 +609,8 @@ class WrittenModel(ServedModel):
             self.snapshot()
 
     def _is_due(self) -> bool:
-        pending, upkeep = self._state.version - self._snapshot_version, self._upkeep
+        pending = self._state.version - self._snapshot_version
+        upkeep = self._upkeep
         return pending > 0 and (
             pending >= upkeep.snapshot_edits
             or self._unsaved_bytes >= upkeep.snapshot_bytes
@@ -533,12 +630,22 @@ class WrittenModel(ServedModel):
 def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None) -> Entry:
     """Return an edit as the log takes it."""
     content = waiting.content
-    return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
+    return Entry(
+        waiting.op,
+        waiting.digest,
+        body,
+        content.kind,
+        content.n_rows,
+        waiting.token,
+        receipt=receipt,
+    )
 
 
 def reused(op: str) -> edits.OpReused:
     """Return the refusal of an id that was used for another edit."""
-    return edits.OpReused(f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed.")
+    return edits.OpReused(
+        f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed."
+    )
 
 
 def _first_label(settings: Settings, limits: Limits, first: edits.Content) -> int:
@@ -550,5 +657,7 @@ def _first_label(settings: Settings, limits: Limits, first: edits.Content) -> in
 
 
 def _may_take_long(contents: list[edits.Content]) -> bool:
-    is_refitted = any(isinstance(content, (edits.LoggedRefit, edits.LoggedChoice)) for content in contents)
+    is_refitted = any(
+        isinstance(content, (edits.LoggedRefit, edits.LoggedChoice)) for content in contents
+    )
     return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS

@@ -1,12 +1,14 @@
 """The audit record: every edit without its content, one line each, chained by digests.
 
-A line is written in the transaction of its edit, so there is no edit without a line. It says when, with which token, of
-what kind, how many rows, the version before and after, and a keyed hash of the operation id. Its link is the BLAKE2b of
-the line and of the link before: a line that was changed, removed or added in the middle breaks the chain. A chain that
-was cut at its end does not reach the head of the log, or the newest receipt. Anyone who writes the database can write a
-new chain, so keep the newest link elsewhere, as receipts do.
+A line is written in the transaction of its edit, so there is no edit without a line. It says
+when, with which token, of what kind, how many rows, the version before and after, and a keyed
+hash of the operation id. Its link is the BLAKE2b of the line and of the link before: a line
+that was changed, removed or added in the middle breaks the chain. A chain that was cut at its
+end does not reach the head of the log, or the newest receipt. Anyone who writes the database
+can write a new chain, so keep the newest link elsewhere, as receipts do.
 
-Lines leave from the front when they are old. What is needed of them stays, and the chain goes on from there.
+Lines leave from the front when they are old. What is needed of them stays, and the chain goes
+on from there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
 
     at: float
     token: str
-    """The name of the token with which it was sent; nothing for what a program or the service itself did."""
+    """The name of the token with which it was sent; nothing for what a program or the service
+    itself did."""
     kind: str
     op: bytes
     """A keyed hash of the operation id."""
@@ -41,7 +44,9 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
 
     def link(self, before: bytes) -> bytes:
         """Return the link of this line after that of the line before."""
-        return blake2b(before + _encode(self), digest_size=LINK_BYTES, person=b"hammemo audit").digest()
+        return blake2b(
+            before + _encode(self), digest_size=LINK_BYTES, person=b"hammemo audit"
+        ).digest()
 
 
 class Linked(msgspec.Struct, frozen=True):
@@ -54,12 +59,17 @@ class Linked(msgspec.Struct, frozen=True):
     def facts(self) -> dict[str, str | int | float]:
         """Return it as JSON says it, bytes in hexadecimal digits."""
         line = msgspec.structs.asdict(self.line)
-        shown = {name: value.hex() if isinstance(value, bytes) else value for name, value in line.items()}
+        shown = {
+            name: value.hex() if isinstance(value, bytes) else value for name, value in line.items()
+        }
         return {"number": self.number, **shown, "link": self.link.hex()}
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the first line that is left is chained to: the number and the link of the last line that left."""
+    """What the first line that is left is chained to.
+
+    The number and the link of the last line that left.
+    """
 
     number: int = 0
     link: bytes = bytes(LINK_BYTES)
@@ -74,7 +84,9 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
-    """Return the number of the first line that does not fit the one before it; None for a whole chain.
+    """Return the number of the first line that does not fit the one before it.
+
+    None for a whole chain.
 
     Examples
     --------
@@ -87,11 +99,15 @@ def first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
     2
     """
     whole = chained(start, (linked.line for linked in lines))
-    return next((linked.number for linked, right in zip(lines, whole, strict=True) if linked != right), None)
+    return next(
+        (linked.number for linked, right in zip(lines, whole, strict=True) if linked != right), None
+    )
 
 
 def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> bool:
-    """Return whether lines are missing at the end: of edits up to the head of the log, or of the newest receipt.
+    """Return whether lines are missing at the end.
+
+    Of edits up to the head of the log, or of the newest receipt.
 
     Examples
     --------
@@ -113,8 +129,11 @@ def after_lines(start: Start, lines: Iterable[Linked]) -> Start:
 
 def chained(start: Start, lines: Iterable[Line]) -> list[Linked]:
     """Return lines with their numbers and links, after what is there."""
-    number, link, made = start.number, start.link, []
+    number = start.number
+    link = start.link
+    made = []
     for line in lines:
-        number, link = number + 1, line.link(link)
+        number = number + 1
+        link = line.link(link)
         made.append(Linked(number, line, link))
     return made

@@ -1,9 +1,9 @@
 """The file of a backup: one line of JSON that says what it is, then frames of rows.
 
-A frame is its length in four bytes and MessagePack of a kind and its rows, about a mebibyte. Those of a model with
-subjects are encrypted with the key of the backup (AES-256-GCM), those of other models have a digest. Both are bound to
-the first line, to the number of the frame and to whether it is the last one, so a file that was cut, changed or put
-together from two is refused.
+A frame is its length in four bytes and MessagePack of a kind and its rows, about a mebibyte.
+Those of a model with subjects are encrypted with the key of the backup (AES-256-GCM), those of
+other models have a digest. Both are bound to the first line, to the number of the frame and to
+whether it is the last one, so a file that was cut, changed or put together from two is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: str
     made: str
     expires: str | None
-    """When the key of the backup is dropped; None for a model without subjects, whose backup is not encrypted."""
+    """When the key of the backup is dropped; None for a model without subjects, whose backup is
+    not encrypted."""
 
     def line(self) -> bytes:
         """Return the first line, to which all frames are bound."""
@@ -71,7 +72,10 @@ class FrameDigests:
 
 
 def write_backup(
-    file: BinaryIO, header: Header, sealing: Cipher | FrameDigests, records: Iterable[tuple[str, tuple[Any, ...]]]
+    file: BinaryIO,
+    header: Header,
+    sealing: Cipher | FrameDigests,
+    records: Iterable[tuple[str, tuple[Any, ...]]],
 ) -> None:
     """Write rows, each with its kind; rows of one kind follow each other."""
     line = header.line()
@@ -89,7 +93,10 @@ def read_header(file: BinaryIO) -> Header:
         if about.get("format") != FORMAT:
             raise FileError("The file is not a backup of hammemo.")
         if about.get("version") != VERSION:
-            raise FileError(f"The backup has the format {about.get('version')}, and this hammemo reads {VERSION}.")
+            raise FileError(
+                f"The backup has the format {about.get('version')}, and this hammemo reads "
+                f"{VERSION}."
+            )
         header = msgspec.convert(about, Header)
     except msgspec.MsgspecError:
         raise FileError("The file is not a backup of hammemo.") from None
@@ -98,14 +105,21 @@ def read_header(file: BinaryIO) -> Header:
     return header
 
 
-def read_backup(file: BinaryIO, sealing: Cipher | FrameDigests) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-    """Yield kinds and rows of a file from its beginning; `FileError` where it is not what was written."""
+def read_backup(
+    file: BinaryIO, sealing: Cipher | FrameDigests
+) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Yield kinds and rows of a file from its beginning.
+
+    `FileError` where it is not what was written.
+    """
     file.seek(0)
     line = read_header(file).line()
     number = -1
     for number, (sealed, following) in enumerate(pairwise(chain(_sealed_frames(file), [b""]))):
         try:
-            yield _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
+            yield _frame_decoder.decode(
+                sealing.opened(sealed, _place(line, number, last=not following))
+            )
         except (ValueError, msgspec.MsgspecError):
             raise FileError(_DAMAGED) from None
     if number < 0:
@@ -119,11 +133,14 @@ def _sealed_frames(file: BinaryIO) -> Iterator[bytes]:
 
 def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
     """Yield frames: rows of one kind, as many as have about a mebibyte."""
-    kind, rows, size = "", list[tuple[Any, ...]](), 0
+    kind = ""
+    rows = list[tuple[Any, ...]]()
+    size = 0
     for one, row in records:
         if rows and (one != kind or size >= _FRAME):
             yield msgspec.msgpack.encode((kind, rows))
-            rows, size = [], 0
+            rows = []
+            size = 0
         kind = one
         rows.append(row)
         size += sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in row)

@@ -1,4 +1,6 @@
-"""Logs and where they are, as far as it is the same in all engines; an engine adds how it is stored.
+"""Logs and where they are, as far as it is the same in all engines.
+
+An engine adds how it is stored.
 
 :mod:`hammemo_server.store.log` says what a log promises, and :mod:`hammemo_server.store.shared_tables` what its tables
 hold. Statements are written as psycopg takes them, with ``%s``; the number of the model always comes first.
@@ -24,7 +26,16 @@ from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
 from hammemo_server.edits.operations import KEY_BYTES
 from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
-from hammemo_server.store.log import NEWEST_RECEIPT, Copied, Erasure, ListFacts, LogDamaged, Overtaken, Seen, StoredKey
+from hammemo_server.store.log import (
+    NEWEST_RECEIPT,
+    Copied,
+    Erasure,
+    ListFacts,
+    LogDamaged,
+    Overtaken,
+    Seen,
+    StoredKey,
+)
 from hammemo_server.store.shared_tables import EDITS, IDS, TABLES
 
 if TYPE_CHECKING:
@@ -61,7 +72,10 @@ class LogEngine(Protocol):
         """Make this the newest snapshot, then delete all bodies up to it."""
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
+        """Return the position of the newest snapshot and its file, in parts, opened.
+
+        None if there is none.
+        """
 
     def reading(self) -> AbstractContextManager[None]:
         """Read one state of the log for the time of a block, whatever is written meanwhile."""
@@ -70,7 +84,10 @@ class LogEngine(Protocol):
         """Return whether this is still the log of that name: the model was not deleted."""
 
     def renew_lease(self) -> None:
-        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
+        """Renew the lease of the writer, where the engine has one.
+
+        Called now and then while nothing is written.
+        """
 
     def reopen(self) -> None:
         """Open the log again after `LogError`, as a writer if it was one."""
@@ -95,7 +112,8 @@ class LogEngine(Protocol):
     def _writing(self, after: int | None = None, by: int = 0) -> AbstractContextManager[None]:
         """Run a block as one durable transaction; refuse if another process has become the writer.
 
-        It takes `by` positions after the one given, which must be the head, and stores how long the model was written.
+        It takes `by` positions after the one given, which must be the head, and stores how long
+        the model was written.
         """
 
 
@@ -113,14 +131,21 @@ class Log(LogEngine):
     """
 
     vault: Vault | None = None
-    """The secrets of a model with subjects: it encrypts snapshots, where they are kept in a database."""
+    """The secrets of a model with subjects: it encrypts snapshots, where they are kept in a
+    database."""
     received: tuple[bytes, int] | None = None
-    """Of a model that is being restored: the snapshot of the backup and its position, until there is a newer one."""
+    """Of a model that is being restored: the snapshot of the backup and its position, until
+    there is a newer one."""
     _began: float
-    """When the model would have been opened for writing, had it been written without a pause, by a monotonic clock."""
+    """When the model would have been opened for writing, had it been written without a pause,
+    by a monotonic clock."""
 
-    def __init__(self, called: str, failures: Callable[[], AbstractContextManager[None]], *, replica: bool) -> None:
-        self._called, self._failures, self._replica = called, failures, replica
+    def __init__(
+        self, called: str, failures: Callable[[], AbstractContextManager[None]], *, replica: bool
+    ) -> None:
+        self._called = called
+        self._failures = failures
+        self._replica = replica
         self._lock = RLock()
         self._met: tuple[int, int] | None = None
 
@@ -135,7 +160,8 @@ class Log(LogEngine):
     def has_changed(self) -> bool:
         """Return whether there are new edits or a new snapshot since the last call; it is cheap."""
         now = self._ends()[:2]
-        changed, self._met = now != self._met, now
+        changed = now != self._met
+        self._met = now
         return changed
 
     def snapshot(self) -> tuple[Learner, int] | None:
@@ -146,24 +172,35 @@ class Log(LogEngine):
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
         places = ", ".join(["%s"] * len(ops))
-        found = self._rows(f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops)
+        found = self._rows(
+            f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops
+        )
         return {op: Seen(position, digest) for op, position, digest in found}
 
     def append(self, after: int, entries: Sequence[Entry]) -> None:
         """Append entries at the positions after `after`, which must be the head, durably, all or none."""
         with self._writing(after, len(entries)):
             ran = self._running()
-            self._insert(EDITS, [(position, entry.body) for position, entry in enumerate(entries, after + 1)])
-            self._insert(IDS, [(entry.op, at, entry.digest, ran) for at, entry in enumerate(entries, after + 1)])
+            self._insert(
+                EDITS, [(position, entry.body) for position, entry in enumerate(entries, after + 1)]
+            )
+            self._insert(
+                IDS,
+                [(entry.op, at, entry.digest, ran) for at, entry in enumerate(entries, after + 1)],
+            )
             self._append_audit(after, entries)
             self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
+        """Return at most `most` bodies, those after `after`.
+
+        Raise `Overtaken` if they are deleted.
+        """
         statement = f"select position, body from {EDITS} where model = %s and position > %s order by position limit %s"
         with self.reading():
-            base, found = self.base(), self._rows(statement, after, most)
+            base = self.base()
+            found = self._rows(statement, after, most)
         if after < base:
             raise Overtaken
         if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
@@ -177,11 +214,18 @@ class Log(LogEngine):
             self._execute(statement, self.base(), self._running() - older_than)
 
     def keep_received(self) -> None:
-        """Keep the snapshot of a backup, if there is no newer one; a database has it. The log is closed."""
+        """Keep the snapshot of a backup, if there is no newer one; a database has it.
+
+        The log is closed.
+        """
 
     def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of one of these tables for a backup: edits after the base, ids with their age below zero."""
-        columns, where = ", ".join(TABLES[table]), ""
+        """Yield the rows of one of these tables for a backup.
+
+        Edits after the base, ids with their age below zero.
+        """
+        columns = ", ".join(TABLES[table])
+        where = ""
         if table == IDS:
             columns = columns.replace("ran", f"ran - {self._ends()[2]!r}")
         if table == EDITS:
@@ -192,7 +236,10 @@ class Log(LogEngine):
     # Statements
 
     def _running(self) -> float:
-        """Return for how many seconds the model was written, in all processes; no clock that is set moves it."""
+        """Return for how many seconds the model was written, in all processes.
+
+        No clock that is set moves it.
+        """
         return time.monotonic() - self._began
 
     @contextmanager
@@ -213,7 +260,9 @@ class Log(LogEngine):
 
     def _found(self, table: str, where: str, *values: Any) -> list[Any]:
         """Return rows of a table, with all its columns."""
-        return self._rows(f"select {', '.join(TABLES[table])} from {table} where model = %s and {where}", *values)
+        return self._rows(
+            f"select {', '.join(TABLES[table])} from {table} where model = %s and {where}", *values
+        )
 
     # The audit record
 
@@ -228,14 +277,19 @@ class Log(LogEngine):
 
     def forget_audit(self, older_than: float) -> None:
         """Let lines that are older than `older_than` seconds leave from the front."""
-        oldest, is_more = time.time() - older_than, True
+        oldest = time.time() - older_than
+        is_more = True
         while is_more:
             with self._writing():
-                lines = list(takewhile(lambda one: one.line.at < oldest, self._audit_lines(0, _MOST_AUDITED)))
+                lines = list(
+                    takewhile(lambda one: one.line.at < oldest, self._audit_lines(0, _MOST_AUDITED))
+                )
                 is_more = len(lines) == _MOST_AUDITED
                 if lines:
                     start = after_lines(self._audit_start(), lines)
-                    self._execute("delete from hammemo_audit where model = %s and number <= %s", start.number)
+                    self._execute(
+                        "delete from hammemo_audit where model = %s and number <= %s", start.number
+                    )
                     self._keep_mark(_AUDIT_START, msgspec.msgpack.encode(start))
 
     def add_audit(self, line: Line) -> None:
@@ -245,17 +299,26 @@ class Log(LogEngine):
 
     def _append_audit(self, after: int, entries: Sequence[Entry]) -> None:
         """Write one line for each entry, in the transaction that appends them."""
-        now, lines = time.time(), []
+        now = time.time()
+        lines = []
         for version, entry in enumerate(entries, after):
-            op, receipt = self.hashed_op(entry.op), b"" if entry.receipt is None else entry.receipt.hash
-            lines.append(Line(now, entry.token, entry.kind, op, entry.rows, version, version + 1, receipt))
+            op = self.hashed_op(entry.op)
+            receipt = b"" if entry.receipt is None else entry.receipt.hash
+            lines.append(
+                Line(now, entry.token, entry.kind, op, entry.rows, version, version + 1, receipt)
+            )
         self._write_audit(lines)
 
     def _write_audit(self, lines: Iterable[Line]) -> None:
-        statement = "select number, link from hammemo_audit where model = %s order by number desc limit 1"
+        statement = (
+            "select number, link from hammemo_audit where model = %s order by number desc limit 1"
+        )
         newest = self._execute(statement).fetchall()
         made = chained(Start(*newest[0]) if newest else self._audit_start(), lines)
-        self._insert("hammemo_audit", [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in made])
+        self._insert(
+            "hammemo_audit",
+            [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in made],
+        )
 
     def _audit_start(self) -> Start:
         found = self.mark(_AUDIT_START)
@@ -263,13 +326,20 @@ class Log(LogEngine):
 
     def hashed_op(self, op: str) -> bytes:
         """Return the keyed hash by which the audit record names an operation."""
-        return blake2b(op.encode(), digest_size=16, key=self.key, person=b"hammemo audit op").digest()
+        return blake2b(
+            op.encode(), digest_size=16, key=self.key, person=b"hammemo audit op"
+        ).digest()
 
     # Receipts of edits
 
     def receipt(self, op: str) -> tuple[int, bytes] | None:
-        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
-        found = self._rows("select position, body from hammemo_receipts where model = %s and op = %s", op)
+        """Return the position of an edit and its receipt, by the id of the edit.
+
+        None if it has no receipt.
+        """
+        found = self._rows(
+            "select position, body from hammemo_receipts where model = %s and op = %s", op
+        )
         return found[0] if found else None
 
     def _append_receipts(self, after: int, entries: Sequence[Entry]) -> None:
@@ -304,7 +374,11 @@ class Log(LogEngine):
     def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
         """Return the keys of subjects that are known, by their hashes."""
         with self._failing():
-            return {subject: stored for subject in subjects for stored in self._keys("subject = %s", subject)}
+            return {
+                subject: stored
+                for subject in subjects
+                for stored in self._keys("subject = %s", subject)
+            }
 
     def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
         """Return keys by their numbers, those that are not destroyed."""
@@ -320,7 +394,11 @@ class Log(LogEngine):
 
     def wrapping_keys(self) -> dict[int, int]:
         """Return how many keys each wrapping key wraps."""
-        return dict(self._rows("select wrapping, count(*) from hammemo_subjects where model = %s group by wrapping"))
+        return dict(
+            self._rows(
+                "select wrapping, count(*) from hammemo_subjects where model = %s group by wrapping"
+            )
+        )
 
     def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
         """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
@@ -340,17 +418,25 @@ class Log(LogEngine):
     def compact_journal(self, key: int, upto: int, body: bytes | None) -> None:
         """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
         with self._writing():
-            self._execute("delete from hammemo_journal where model = %s and key = %s and position <= %s", key, upto)
+            self._execute(
+                "delete from hammemo_journal where model = %s and key = %s and position <= %s",
+                key,
+                upto,
+            )
             if body is not None:
                 self._insert("hammemo_journal", [(upto, key, 0, body)])
 
-    def destroy_keys(self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]) -> None:
+    def destroy_keys(
+        self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]
+    ) -> None:
         """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
         with self._writing():
             for key in keys:
                 self._execute("delete from hammemo_journal where model = %s and key = %s", key)
             for number in wrapping:
-                self._execute("delete from hammemo_subjects where model = %s and wrapping = %s", number)
+                self._execute(
+                    "delete from hammemo_subjects where model = %s and wrapping = %s", number
+                )
             self._insert("hammemo_subjects", rewrapped)
 
     def erasure(self, op: str) -> Erasure | None:
@@ -359,13 +445,18 @@ class Log(LogEngine):
 
     def erasures(self) -> list[Erasure]:
         """Return the erasures that are applied and not finished."""
-        return [Erasure(*row) for row in self._found("hammemo_erasures", "length(receipt) = 0 order by position")]
+        return [
+            Erasure(*row)
+            for row in self._found("hammemo_erasures", "length(receipt) = 0 order by position")
+        ]
 
     def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]]) -> None:
         """Keep receipts with their lines of the audit record, and the last one as the newest, in one transaction."""
         with self._writing():
             for erasure, _ in finished:
-                self._execute("delete from hammemo_erasures where model = %s and op = %s", erasure.op)
+                self._execute(
+                    "delete from hammemo_erasures where model = %s and op = %s", erasure.op
+                )
             self._insert("hammemo_erasures", [erasure for erasure, _ in finished])
             self._write_audit(line for _, line in finished)
             self._keep_mark(NEWEST_RECEIPT, finished[-1][1].receipt)
@@ -373,17 +464,24 @@ class Log(LogEngine):
     def _append_journal(self, after: int, entries: Sequence[Entry]) -> None:
         """Write what entries have of subjects, in the transaction that appends them."""
         erased = [entry.erasure for entry in entries if entry.erasure is not None]
-        for erasure in erased:  # from now on the subject is unknown: what it learns later has another key
+        # from now on the subject is unknown: what it learns later has another key
+        for erasure in erased:
             (stored,) = self._keys("key = %s", erasure.key)
             self._execute("delete from hammemo_subjects where model = %s and key = %s", erasure.key)
-            self._insert("hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))])
+            self._insert(
+                "hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))]
+            )
         keys = [key for entry in entries for key in entry.new_keys]
         journal = [
             (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
             for position, entry in enumerate(entries, after + 1)
             for key, body in entry.journal
         ]
-        for table, rows in (("hammemo_erasures", erased), ("hammemo_subjects", keys), ("hammemo_journal", journal)):
+        for table, rows in (
+            ("hammemo_erasures", erased),
+            ("hammemo_subjects", keys),
+            ("hammemo_journal", journal),
+        ):
             if rows:  # most models have no subjects
                 self._insert(table, rows)
 
@@ -401,8 +499,13 @@ class Store(Protocol):
         """Return the names of a tenant's models, sorted."""
 
     def create(self, tenant: str, name: str, settings: str, model: Learner | None) -> bool:
-        """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
-        return self.receive(tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None))
+        """Make an empty log, with `model` as the snapshot of position 0.
+
+        Return False if there is one of that name.
+        """
+        return self.receive(
+            tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None)
+        )
 
     def open(self, tenant: str, name: str, *, replica: bool) -> Log:
         """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
@@ -411,19 +514,27 @@ class Store(Protocol):
         """Delete a log that is not open here; return False if there is none."""
 
     def receive(self, tenant: str, name: str, copied: Copied) -> bool:
-        """Make a log of what a backup holds, whole or not at all; return False if there is one of that name.
+        """Make a log of what a backup holds, whole or not at all.
+
+        Return False if there is one of that name.
 
         Nothing of a model with subjects is in plain text.
         """
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
-        """Be the only process that restores models; `InUse` if another one does for so many seconds."""
+        """Be the only process that restores models.
+
+        `InUse` if another one does for so many seconds.
+        """
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return tenants and names of models that are being restored, or were when a process was killed."""
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
-        """Give a log that is not open another tenant and name; return False if there is one of that name."""
+        """Give a log that is not open another tenant and name.
+
+        Return False if there is one of that name.
+        """
 
     def is_there(self) -> bool:
         """Return whether what was opened is still there: a folder was not deleted or replaced."""
@@ -432,7 +543,9 @@ class Store(Protocol):
     def check_writable(self) -> None:
         """Write something and make it durable; `LogError` where that fails."""
 
-    def _naming(self, tenant: str, *, writes: bool = False) -> AbstractContextManager[Callable[..., list[Any]]]:
+    def _naming(
+        self, tenant: str, *, writes: bool = False
+    ) -> AbstractContextManager[Callable[..., list[Any]]]:
         """Yield what runs a statement on the tables of a tenant's names, all in one durable transaction."""
 
     def aliases(self, tenant: str) -> dict[str, str]:
@@ -447,8 +560,8 @@ class Store(Protocol):
                 run("delete from hammemo_aliases where tenant = %s and alias = %s", tenant, alias)
             else:
                 run(
-                    "insert into hammemo_aliases values(%s, %s, %s) "
-                    "on conflict (tenant, alias) do update set model = excluded.model",
+                    "insert into hammemo_aliases values(%s, %s, %s) on conflict (tenant, alias) "
+                    "do update set model = excluded.model",
                     tenant, alias, model,
                 )  # fmt: skip
 
@@ -461,12 +574,18 @@ class Store(Protocol):
     def list_sizes(self, tenant: str) -> dict[str, int]:
         """Return how many bytes each list of labels has, by their names."""
         with self._naming(tenant) as run:
-            return dict(run("select name, length(data) from hammemo_lists where tenant = %s", tenant))
+            return dict(
+                run("select name, length(data) from hammemo_lists where tenant = %s", tenant)
+            )
 
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
         """Return a list of labels as it was kept, or None if there is none of that name."""
         with self._naming(tenant) as run:
-            rows = run("select version, items, data from hammemo_lists where tenant = %s and name = %s", tenant, name)
+            rows = run(
+                "select version, items, data from hammemo_lists where tenant = %s and name = %s",
+                tenant,
+                name,
+            )
         return (ListFacts(*rows[0][:2]), bytes(rows[0][2])) if rows else None
 
     def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
@@ -476,13 +595,14 @@ class Store(Protocol):
         """
         with self._naming(tenant, writes=True) as run:
             ((version,),) = run(
-                "insert into hammemo_list_versions values(%s, 1) "
-                "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
+                "insert into hammemo_list_versions values(%s, 1) on conflict (tenant) do update "
+                "set newest = hammemo_list_versions.newest + 1 returning newest",
                 tenant,
             )
             run(
-                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) do update "
-                "set version = excluded.version, items = excluded.items, data = excluded.data",
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) "
+                "do update set version = excluded.version, items = excluded.items, data = "
+                "excluded.data",
                 tenant, name, version, items, data,
             )  # fmt: skip
         return ListFacts(version, items)
@@ -490,7 +610,13 @@ class Store(Protocol):
     def drop_list(self, tenant: str, name: str) -> bool:
         """Delete a list of labels, durably; return False if there is none."""
         with self._naming(tenant, writes=True) as run:
-            return bool(run("delete from hammemo_lists where tenant = %s and name = %s returning name", tenant, name))
+            return bool(
+                run(
+                    "delete from hammemo_lists where tenant = %s and name = %s returning name",
+                    tenant,
+                    name,
+                )
+            )
 
 
 def check_format(where: object, form: object, written_by: object) -> None:
@@ -498,8 +624,9 @@ def check_format(where: object, form: object, written_by: object) -> None:
     if form != FORMAT:
         by = f", written by hammemo {written_by}," if isinstance(written_by, str) else ""
         raise LogDamaged(
-            f"{where} has format {str(form)[:20]}{by} and hammemo {__version__} reads format {FORMAT}: serve it with "
-            "the version that wrote it, or download its models there and upload them here."
+            f"{where} has format {str(form)[:20]}{by} and hammemo {__version__} reads format "
+            f"{FORMAT}: serve it with the version that wrote it, or download its models there "
+            "and upload them here."
         )
 
 

@@ -1,12 +1,16 @@
-"""Named lists of labels, such as the items in stock: settings of a host beside its models, replaced in one step.
+"""Named lists of labels, such as the items in stock.
 
-A list belongs to a tenant and has a version. It is in no model and in no digest: a question names it (`allow`,
-`exclude`), and the answer says the version that was read. The store keeps it as lines of JSON, so that no step of
-reading it takes long: while a thread runs one call of compiled code, all others wait.
+Settings of a host beside its models, replaced in one step.
 
-A process keeps the lists that it was asked about as `ListedLabels`, which know their columns among the labels of a
-model: a question costs nothing of the size of the list. Another process of the same store may replace a list, so
-versions are looked up again after a while, which the caller says.
+A list belongs to a tenant and has a version. It is in no model and in no digest: a question
+names it (`allow`, `exclude`), and the answer says the version that was read. The store keeps it
+as lines of JSON, so that no step of reading it takes long: while a thread runs one call of
+compiled code, all others wait.
+
+A process keeps the lists that it was asked about as `ListedLabels`, which know their columns
+among the labels of a model: a question costs nothing of the size of the list. Another process
+of the same store may replace a list, so versions are looked up again after a while, which the
+caller says.
 """
 
 from __future__ import annotations
@@ -39,17 +43,26 @@ _decode: Final = msgspec.json.Decoder(list[str | int | float]).decode
 
 
 def checked_items(items: Sequence[Any], limits: Limits) -> dict[Any, None]:
-    """Return the items of a list as tokens, each once, in their order; refuse what is no token, and too much."""
+    """Return the items of a list as tokens, each once, in their order.
+
+    Refuse what is no token, and too much.
+    """
     if len(items) > limits.list_items:
-        raise TooLarge(f"A list has at most {limits.list_items:,} items, and this one has {len(items):,}.")
+        raise TooLarge(
+            f"A list has at most {limits.list_items:,} items, and this one has {len(items):,}."
+        )
     found: dict[Any, None] = {}
     for place, item in enumerate(items):
         if isinstance(item, str) and len(item) > limits.text:
-            raise TooLarge(f"Item {place} of the list has {len(item):,} characters, more than {limits.text:,}.")
+            raise TooLarge(
+                f"Item {place} of the list has {len(item):,} characters, more than {limits.text:,}."
+            )
         try:
             found[as_token(item)] = None
         except (ValueError, TypeError, OverflowError) as error:
-            raise Malformed(f"Item {place} of the list: {' '.join(str(error).split())[:300]}") from None
+            raise Malformed(
+                f"Item {place} of the list: {' '.join(str(error).split())[:300]}"
+            ) from None
     return found
 
 
@@ -63,7 +76,9 @@ def encoded_items(items: Iterable[Any]) -> bytes:
     b'["a",2]'
     """
     listed = list(items)
-    return b"\n".join(msgspec.json.encode(listed[at : at + _LINE]) for at in range(0, len(listed), _LINE))
+    return b"\n".join(
+        msgspec.json.encode(listed[at : at + _LINE]) for at in range(0, len(listed), _LINE)
+    )
 
 
 def as_array(data: bytes) -> bytes:
@@ -80,7 +95,10 @@ def as_array(data: bytes) -> bytes:
 
 def no_such_list(name: str) -> NoSuchList:
     """Return the refusal of a name that no list has."""
-    return NoSuchList(f"There is no list {name!r}: send it with PUT /v1/lists/{name}, or name one of GET /v1/lists.")
+    return NoSuchList(
+        f"There is no list {name!r}: send it with PUT /v1/lists/{name}, or name one of GET "
+        "/v1/lists."
+    )
 
 
 class NamedList(NamedTuple):
@@ -101,12 +119,14 @@ class LabelLists:
     """
 
     def __init__(self, store: Store, most_items: int) -> None:
-        self._store, self._most_items = store, most_items
+        self._store = store
+        self._most_items = most_items
         self._lock = threading.Lock()
         self._resident: OrderedDict[tuple[str, str], tuple[float, NamedList]] = OrderedDict()
         """Lists, and when the store was asked whether they are the newest."""
         self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        """Held while a list of a tenant is looked up in the store, so that what was replaced meanwhile is not kept."""
+        """Held while a list of a tenant is looked up in the store, so that what was replaced
+        meanwhile is not kept."""
 
     def known(self, tenant: str, name: str, age: float) -> NamedList | None:
         """Return a list if its version was looked up in the last `age` seconds and it is in memory: at once."""
@@ -122,7 +142,8 @@ class LabelLists:
         if known is not None:
             return known
         with self._asking[tenant]:
-            at, found = time.monotonic(), self.known(tenant, name, math.inf)
+            at = time.monotonic()
+            found = self.known(tenant, name, math.inf)
             try:
                 facts = self._store.lists(tenant).get(name)
                 if facts is None or found is None or found.version < facts.version:
@@ -139,7 +160,10 @@ class LabelLists:
         return found
 
     def changed(self, tenant: str, name: str, new: NamedList | None = None) -> None:
-        """Take note that a list was replaced or deleted: what was looked up before counts no more."""
+        """Take note that a list was replaced or deleted.
+
+        What was looked up before counts no more.
+        """
         with self._asking[tenant]:
             self._keep(tenant, name, new, time.monotonic())
 

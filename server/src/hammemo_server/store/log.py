@@ -1,23 +1,31 @@
-"""The log of a model: what was acknowledged, in the order in which it is applied, on a disk that can be trusted.
+"""The log of a model.
 
-Edits have positions 1, 2, 3, …: the position of an edit is the version of the model after it. The log keeps
+What was acknowledged, in the order in which it is applied, on a disk that can be trusted.
+
+Edits have positions 1, 2, 3, …: the position of an edit is the version of the model after it.
+The log keeps
 
 - **bodies** (rows and labels, documents, fitted weights), until a snapshot of the model holds them;
-- **ids** of operations with the position and the keyed digest of their body, for a longer time: as long as clients may
-  send an edit again. Their age is counted in seconds for which the model was open for writing, by a monotonic clock and
-  stored with every commit: a wall clock that is set wrong lets no old edit in again, and downtime does not count;
-- the **audit record** (:mod:`hammemo_server.store.audit`): one line for each edit, without its content, for years;
-- the newest **snapshot**: a model file and its position. To restore the model is to load it and to apply the bodies
-  after it.
+- **ids** of operations with the position and the keyed digest of their body, for a longer time:
+  as long as clients may send an edit again. Their age is counted in seconds for which the model
+  was open for writing, by a monotonic clock and stored with every commit: a wall clock that is
+  set wrong lets no old edit in again, and downtime does not count;
+- the **audit record** (:mod:`hammemo_server.store.audit`): one line for each edit, without its
+  content, for years;
+- the newest **snapshot**: a model file and its position. To restore the model is to load it and
+  to apply the bodies after it.
 
 What an implementation promises, and `server/tests/test_log_contract.py` checks:
 
-- `append` is one transaction. When it has returned, its entries survive a crash of process, machine and power, all of
-  them. When it raises `LogError`, they are there or not, all or none; `reopen` and `head` tell.
-- A position has one entry and is never used again. Readers see positions without a gap, in this order.
-- Only one writer appends: another one cannot open the log, or is fenced off when the first has lost it.
-- A new snapshot takes the place of the old one at once; bodies up to it are then deleted, so that no file holds them
-  (where the engine can do that).
+- `append` is one transaction. When it has returned, its entries survive a crash of process,
+  machine and power, all of them. When it raises `LogError`, they are there or not, all or none;
+  `reopen` and `head` tell.
+- A position has one entry and is never used again. Readers see positions without a gap, in this
+  order.
+- Only one writer appends: another one cannot open the log, or is fenced off when the first has
+  lost it.
+- A new snapshot takes the place of the old one at once; bodies up to it are then deleted, so
+  that no file holds them (where the engine can do that).
 
 All methods may be called by any thread.
 """
@@ -38,7 +46,10 @@ NEWEST_RECEIPT: Final = "newest receipt"
 
 
 class LogError(Exception):
-    """The log failed: what was to be written is in doubt. `reopen`, then look. The message holds no example."""
+    """The log failed: what was to be written is in doubt. `reopen`, then look.
+
+    The message holds no example.
+    """
 
 
 class LeaseLost(LogError):  # noqa: N818
@@ -95,7 +106,8 @@ class Entry(NamedTuple):
     digest: bytes
     body: bytes
     kind: str = ""
-    """What the audit record says of it, beside its version: its kind, how many rows it has, and the token's name."""
+    """What the audit record says of it, beside its version: its kind, how many rows it has, and
+    the token's name."""
     rows: int = 0
     token: str = ""
     journal: tuple[tuple[int, bytes], ...] = ()
@@ -116,7 +128,10 @@ class Seen(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A whole model as a store makes it; what is encrypted, is so under keys of the database that it is for."""
+    """A whole model as a store makes it.
+
+    What is encrypted, is so under keys of the database that it is for.
+    """
 
     settings: str
     key: bytes

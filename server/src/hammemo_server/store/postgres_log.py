@@ -1,22 +1,28 @@
-"""The logs of all models in PostgreSQL, for several nodes: one writes a model, others follow it or wait to take over.
+"""The logs of all models in PostgreSQL, for several nodes.
 
-**Order by commit.** The position of an edit is taken in the transaction that writes it, from the row of its model,
-which stays locked until the commit: positions have no gaps, and a reader never sees a later one before an earlier one.
-(A sequence would give out numbers that become visible in another order.)
+One writes a model, others follow it or wait to take over.
 
-**A fenced lease.** A writer holds a lease, which it prolongs with every commit and while it waits. Another one may take
-it when it has run out, or when the session that took it has ended. To take it is to count up the epoch of the model,
-and every commit asks, in its transaction, whether the epoch is still its own: a writer that was away and has lost the
-lease cannot write, whatever its clock says. Only the server's clock is read.
+**Order by commit.** The position of an edit is taken in the transaction that writes it, from
+the row of its model, which stays locked until the commit: positions have no gaps, and a reader
+never sees a later one before an earlier one. (A sequence would give out numbers that become
+visible in another order.)
 
-**Snapshots** are kept in the database, in parts, so that nodes need no common disk, and made in memory. A snapshot,
-the deletion of the bodies that it holds and the deletion of the snapshot before are one transaction.
+**A fenced lease.** A writer holds a lease, which it prolongs with every commit and while it
+waits. Another one may take it when it has run out, or when the session that took it has ended.
+To take it is to count up the epoch of the model, and every commit asks, in its transaction,
+whether the epoch is still its own: a writer that was away and has lost the lease cannot write,
+whatever its clock says. Only the server's clock is read.
 
-**Durability** is the server's: ``fsync`` on, and ``synchronous_commit`` at "on" or higher, which is set here where it
-is lower. With a synchronous standby an edit is acknowledged when both servers have it. What is deleted stays in the
-server's write-ahead log until that is recycled, and in dead rows until they are vacuumed. So the snapshots of a model
-with subjects are encrypted under a contents key (:mod:`hammemo_server.store.vault`), part by part: no file holds them
-in the clear.
+**Snapshots** are kept in the database, in parts, so that nodes need no common disk, and made in
+memory. A snapshot, the deletion of the bodies that it holds and the deletion of the snapshot
+before are one transaction.
+
+**Durability** is the server's: ``fsync`` on, and ``synchronous_commit`` at "on" or higher,
+which is set here where it is lower. With a synchronous standby an edit is acknowledged when
+both servers have it. What is deleted stays in the server's write-ahead log until that is
+recycled, and in dead rows until they are vacuumed. So the snapshots of a model with subjects
+are encrypted under a contents key (:mod:`hammemo_server.store.vault`), part by part: no file
+holds them in the clear.
 """
 
 from __future__ import annotations
@@ -81,8 +87,8 @@ create table if not exists hammemo_snapshots(
 _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
 """A process that is frozen in the middle of a transaction keeps no lock for longer than that.
 
-There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
-as done, although only one server has it.
+There is no time after which a statement is cancelled: a commit that waits for its standby and
+is cancelled is reported as done, although only one server has it.
 """
 
 
@@ -100,14 +106,20 @@ class PostgresLog(Log):
         Seconds for which the lease lasts.
     """
 
-    def __init__(self, address: str, tenant: str, name: str, *, replica: bool = False, lease: float = LEASE) -> None:
+    def __init__(
+        self, address: str, tenant: str, name: str, *, replica: bool = False, lease: float = LEASE
+    ) -> None:
         super().__init__(f"The log of {name!r}", failures, replica=replica)
-        self._address, self._name, self._lease, self._epoch = address, name, lease, -1
+        self._address = address
+        self._name = name
+        self._lease = lease
+        self._epoch = -1
         self._db = connected(address)
         try:
             with self._failing():
                 row = self._db.execute(
-                    "select id, settings, key from hammemo_models where tenant = %s and name = %s", (tenant, name)
+                    "select id, settings, key from hammemo_models where tenant = %s and name = %s",
+                    (tenant, name),
                 ).fetchone()
             if row is None:
                 raise NoSuchModel(f"There is no model {name!r}.")
@@ -127,13 +139,21 @@ class PostgresLog(Log):
         return self._octets("hammemo_snapshots", "data")
 
     def _octets(self, table: str, column: str) -> int:
-        return int(self._one(f"select coalesce(sum(octet_length({column})), 0) from {table} where model = %s")[0])
+        return int(
+            self._one(
+                f"select coalesce(sum(octet_length({column})), 0) from {table} where model = %s"
+            )[0]
+        )
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the position of the newest snapshot and its file, opened."""
-        query = "select data from hammemo_snapshots where model = %s and position = %s order by part"
+        query = (
+            "select data from hammemo_snapshots where model = %s and position = %s order by part"
+        )
         with self._failing():
-            base, has_snapshot = self._one("select base, has_snapshot from hammemo_models where id = %s")
+            base, has_snapshot = self._one(
+                "select base, has_snapshot from hammemo_models where id = %s"
+            )
             if not has_snapshot:
                 return None
             parts = [data for (data,) in self._each(query, base, at_a_time=4)]
@@ -155,20 +175,28 @@ class PostgresLog(Log):
         with failures(), connected(self._address) as db, db.transaction():
             _write_snapshot(db, self._id, position, data, self.vault)
             changed = db.execute(
-                "update hammemo_models set base = %s, has_snapshot = true where id = %s and epoch = %s and base <= %s",
+                "update hammemo_models set base = %s, has_snapshot = true where id = %s and "
+                "epoch = %s and base <= %s",
                 (position, self._id, self._epoch, position),
             )
             if changed.rowcount != 1:
                 raise LeaseLost("Another process writes this model now: the snapshot was dropped.")
-            db.execute("delete from hammemo_edits where model = %s and position <= %s", (self._id, position))
-            db.execute("delete from hammemo_snapshots where model = %s and position <> %s", (self._id, position))
+            db.execute(
+                "delete from hammemo_edits where model = %s and position <= %s",
+                (self._id, position),
+            )
+            db.execute(
+                "delete from hammemo_snapshots where model = %s and position <> %s",
+                (self._id, position),
+            )
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read one state of the log for the time of a block."""
         with self._failing(), self._db.transaction():
             self._db.execute("set transaction isolation level repeatable read read only")
-            self._db.execute("set local idle_in_transaction_session_timeout = 0")  # it may wait for a disk
+            # it may wait for a disk
+            self._db.execute("set local idle_in_transaction_session_timeout = 0")
             yield
 
     def is_current(self) -> bool:
@@ -194,7 +222,9 @@ class PostgresLog(Log):
         with self._lock:
             with suppress(LogError), failures():  # the lease runs out by itself
                 if not self._replica:
-                    statement = "update hammemo_models set lease_until = null where id = %s and epoch = %s"
+                    statement = (
+                        "update hammemo_models set lease_until = null where id = %s and epoch = %s"
+                    )
                     self._execute(statement, self._epoch)
             self._db.close()
 
@@ -202,22 +232,32 @@ class PostgresLog(Log):
         holder = f"process {os.getpid()} on {socket.gethostname()}"
         with self._failing():
             row = self._db.execute(
-                "update hammemo_models m set epoch = epoch + 1, holder = %s, backend_pid = pg_backend_pid(), "
-                "backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), "
-                "lease_until = clock_timestamp() + %s * interval '1 second' "
-                f"where id = %s and {_IS_FREE} returning epoch, ran",
+                "update hammemo_models m set epoch = epoch + 1, holder = %s, backend_pid = "
+                "pg_backend_pid(), backend_start = (select backend_start from pg_stat_activity "
+                "where pid = pg_backend_pid()), lease_until = clock_timestamp() + %s * interval "
+                f"'1 second' where id = %s and {_IS_FREE} returning epoch, ran",
                 (holder, self._lease, self._id),
             ).fetchone()
             if row is None:
                 found = self._rows("select holder, lease_until from hammemo_models where id = %s")
-                who = f"{found[0][0]} (until {found[0][1]:%H:%M:%S} or longer)" if found else "another process"
-                raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
-            self._epoch, self._began = int(row[0]), time.monotonic() - float(row[1])
+                who = (
+                    f"{found[0][0]} (until {found[0][1]:%H:%M:%S} or longer)"
+                    if found
+                    else "another process"
+                )
+                raise InUse(
+                    f"The model {self._name!r} is written by {who}: send edits to that one, or "
+                    "stop it."
+                )
+            self._epoch = int(row[0])
+            self._began = time.monotonic() - float(row[1])
 
     def _execute(self, statement: str, *values: Any) -> psycopg.Cursor[Any]:
         return self._db.execute(cast("Any", statement), (self._id, *values))
 
-    def _each(self, statement: str, *values: Any, at_a_time: int = 1_000) -> Iterator[tuple[Any, ...]]:
+    def _each(
+        self, statement: str, *values: Any, at_a_time: int = 1_000
+    ) -> Iterator[tuple[Any, ...]]:
         with self._db.cursor(name="hammemo_rows") as rows:
             rows.itersize = at_a_time
             rows.execute(cast("Any", statement), (self._id, *values))
@@ -231,8 +271,8 @@ class PostgresLog(Log):
         """Run a block as one durable transaction, in which the lease stays this writer's, and take positions."""
         with self._failing(), self._db.transaction():
             row = self._db.execute(
-                "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 second', "
-                "head = head + %s, ran = %s where id = %s and epoch = %s returning head",
+                "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 "
+                "second', head = head + %s, ran = %s where id = %s and epoch = %s returning head",
                 (self._lease, by, self._running(), self._id, self._epoch),
             ).fetchone()
             if row is None:
@@ -263,12 +303,15 @@ class PostgresStore(Store):
     """
 
     def __init__(self, address: str, lease: float = LEASE) -> None:
-        self._address, self._lease = address, lease
+        self._address = address
+        self._lease = lease
         make_tables(address)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
-        return self._column("select distinct tenant from hammemo_models where not starts_with(tenant, %s)", HIDDEN)
+        return self._column(
+            "select distinct tenant from hammemo_models where not starts_with(tenant, %s)", HIDDEN
+        )
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -282,12 +325,19 @@ class PostgresStore(Store):
         """Delete a log that no process writes."""
         with failures(), connected(self._address) as db:
             where = "m.tenant = %s and m.name = %s"
-            gone = db.execute(f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name))
+            gone = db.execute(
+                f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name)
+            )
             if gone.rowcount:
                 return True
-            held = db.execute(f"select holder from hammemo_models m where {where}", (tenant, name)).fetchone()
+            held = db.execute(
+                f"select holder from hammemo_models m where {where}", (tenant, name)
+            ).fetchone()
             if held is not None:
-                raise InUse(f"The model {name!r} is written by {held[0]}: delete it there, or stop that process.")
+                raise InUse(
+                    f"The model {name!r} is written by {held[0]}: delete it there, or stop "
+                    "that process."
+                )
             return False
 
     def receive(self, tenant: str, name: str, copied: Copied) -> bool:
@@ -298,7 +348,15 @@ class PostgresStore(Store):
             row = db.execute(
                 "insert into hammemo_models(tenant, name, settings, key, head, base, has_snapshot) "
                 "values(%s, %s, %s, %s, %s, %s, %s) on conflict do nothing returning id",
-                (tenant, name, copied.settings, copied.key, copied.head, copied.base, snapshot is not None),
+                (
+                    tenant,
+                    name,
+                    copied.settings,
+                    copied.key,
+                    copied.head,
+                    copied.base,
+                    snapshot is not None,
+                ),
             ).fetchone()
             if row is None:
                 return False
@@ -315,23 +373,33 @@ class PostgresStore(Store):
         until = time.monotonic() + wait
         with connected(self._address) as db:
             with failures():
-                while db.execute("select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)).fetchone() != (True,):
+                while db.execute(
+                    "select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)
+                ).fetchone() != (True,):
                     if time.monotonic() >= until:
-                        raise InUse("One restore runs at a time: another process restores into this database.")
+                        raise InUse(
+                            "One restore runs at a time: another process restores into this "
+                            "database."
+                        )
                     time.sleep(0.1)
             yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
         tenants = self._column("select distinct tenant from hammemo_models")
-        return [(tenant, name) for tenant in tenants if tenant.startswith(HIDDEN) for name in self.names(tenant)]
+        return [
+            (tenant, name)
+            for tenant in tenants
+            if tenant.startswith(HIDDEN)
+            for name in self.names(tenant)
+        ]
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log another tenant and name."""
         with failures(), connected(self._address) as db:
             changed = db.execute(
-                "update hammemo_models set tenant = %s, name = %s where tenant = %s and name = %s and not exists "
-                "(select from hammemo_models where tenant = %s and name = %s)",
+                "update hammemo_models set tenant = %s, name = %s where tenant = %s and name = "
+                "%s and not exists (select from hammemo_models where tenant = %s and name = %s)",
                 (*to, tenant, name, *to),
             )
             return changed.rowcount == 1
@@ -350,7 +418,9 @@ class PostgresStore(Store):
     def check_writable(self) -> None:
         """Ask the server whether it takes writes."""
         with failures(), connected(self._address) as db:
-            row = db.execute("select pg_is_in_recovery(), current_setting('transaction_read_only')").fetchone()
+            row = db.execute(
+                "select pg_is_in_recovery(), current_setting('transaction_read_only')"
+            ).fetchone()
         if row != (False, "off"):
             raise LogError("The server takes no writes.")
 
@@ -359,7 +429,9 @@ class PostgresStore(Store):
             return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
-def _write_snapshot(db: psycopg.Connection[Any], model: int, position: int, data: bytes, vault: Vault | None) -> None:
+def _write_snapshot(
+    db: psycopg.Connection[Any], model: int, position: int, data: bytes, vault: Vault | None
+) -> None:
     """Write a file in parts; with a vault their ciphertexts, each with the number of its key."""
     number = 0 if vault is None else vault.newest_contents()
     starts = range(0, len(data), _PART)
@@ -368,7 +440,9 @@ def _write_snapshot(db: psycopg.Connection[Any], model: int, position: int, data
         if vault is not None:
             sealed = vault.contents(number).sealed(kept, _place(vault, position, part, len(starts)))
             kept = number.to_bytes(_NUMBER, "big") + sealed
-        db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, kept))
+        db.execute(
+            "insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, kept)
+        )
 
 
 def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterator[bytes]:
@@ -385,9 +459,15 @@ def _place(vault: Vault, position: int, part: int, n_parts: int) -> bytes:
 def make_tables(address: str) -> None:
     """Make the tables where they are not there, or refuse those of another form."""
     with failures(), connected(address) as db, db.transaction():
-        db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
+        # two processes may start at once
+        db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
         db.execute(_MODELS + NAMED_TABLES)
-        db.execute(cast("Any", table_statements("bigint not null references hammemo_models on delete cascade")))
+        db.execute(
+            cast(
+                "Any",
+                table_statements("bigint not null references hammemo_models on delete cascade"),
+            )
+        )
         found = db.execute("select format, version from hammemo_about").fetchone()
         if found is None:  # just made, or without a note of its form: it is of this one
             db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
@@ -399,7 +479,11 @@ def connected(address: str) -> psycopg.Connection[Any]:
     """Return a connection whose commits are durable."""
     with failures():
         db: psycopg.Connection[Any] = psycopg.connect(
-            address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
+            address,
+            autocommit=True,
+            connect_timeout=10,
+            keepalives_idle=10,
+            tcp_user_timeout=30_000,
         )
         db.execute(_TIMES)
         try:
@@ -408,14 +492,18 @@ def connected(address: str) -> psycopg.Connection[Any]:
             if commits in ("off", "local"):
                 db.execute("set synchronous_commit to on")
             if flushes != "on":
-                _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
+                _logger.warning(
+                    "PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is"
+                )
         except BaseException:
             db.close()
             raise
         return db
 
 
-def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]) -> None:
+def insert_rows(
+    db: psycopg.Connection[Any], model: int, table: str, rows: Iterable[Sequence[Any]]
+) -> None:
     """Insert rows of a model into a table, within a transaction."""
     columns = list(zip(*rows, strict=True))
     if columns:
@@ -426,10 +514,17 @@ def insert_rows(db: psycopg.Connection[Any], model: int, table: str, rows: Itera
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what the driver raises into `LogError`. The detail of an error may hold a row: it is left out."""
+    """Turn what the driver raises into `LogError`. The detail of an error may hold a row.
+
+    It is left out.
+    """
     try:
         yield
     except psycopg.OperationalError as error:
-        raise LogError(f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from None
+        raise LogError(
+            f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        ) from None
     except psycopg.Error as error:
-        raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None
+        raise LogError(
+            f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()
+        ) from None

@@ -1,8 +1,11 @@
-"""Tables that both engines have: edits, the audit record, what belongs to subjects, and names of tenants.
+"""Tables that both engines have.
+
+Edits, the audit record, what belongs to subjects, and names of tenants.
 
 - ``hammemo_subjects``: the wrapped key of each subject, found by a keyed hash of the subject;
-- ``hammemo_journal``: the rows of each subject, one ciphertext for each edit that names it. This is the log body of the
-  edit, written once. The log has a reference to it, which goes when the log is trimmed; the ciphertext stays;
+- ``hammemo_journal``: the rows of each subject, one ciphertext for each edit that names it.
+  This is the log body of the edit, written once. The log has a reference to it, which goes when
+  the log is trimmed; the ciphertext stays;
 - ``hammemo_receipts``: receipts of edits that were sent with the request for one;
 - ``hammemo_erasures``: subjects that were forgotten, and the receipts.
 
@@ -13,14 +16,15 @@ from __future__ import annotations
 
 from typing import Final
 
-EDITS, IDS = "hammemo_edits", "hammemo_ids"
+EDITS = "hammemo_edits"
+IDS = "hammemo_ids"
 
 _COLUMNS: Final = {
     EDITS: "position bigint, body bytea",
     IDS: "op text, position bigint, digest bytea, ran double precision",
     "hammemo_audit": (
-        "number bigint, at double precision, token text, kind text, op bytea, n_rows bigint, before bigint, "
-        "after bigint, receipt bytea, link bytea"
+        "number bigint, at double precision, token text, kind text, op bytea, n_rows bigint, "
+        "before bigint, after bigint, receipt bytea, link bytea"
     ),
     "hammemo_marks": "name text, value bytea",
     "hammemo_receipts": "op text, position bigint, body bytea",
@@ -30,9 +34,11 @@ _COLUMNS: Final = {
 }
 
 TABLES: Final[dict[str, dict[str, str]]] = {
-    table: dict(column.split(" ", 1) for column in columns.split(", ")) for table, columns in _COLUMNS.items()
+    table: dict(column.split(" ", 1) for column in columns.split(", "))
+    for table, columns in _COLUMNS.items()
 }
-"""The columns of each table and their types; the first one, or as many as `_LONG_KEYS` says, are its key."""
+"""The columns of each table and their types; the first one, or as many as `_LONG_KEYS` says,
+are its key."""
 
 _LONG_KEYS: Final = {"hammemo_journal": 2}
 
@@ -61,5 +67,8 @@ def table_statements(model: str, ending: str = "") -> str:
     for name, columns in TABLES.items():
         listed = ", ".join(f"{column} {kind} not null" for column, kind in columns.items())
         key = ", ".join(["model", *list(columns)[: _LONG_KEYS.get(name, 1)]])
-        made.append(f"create table if not exists {name}(model {model}, {listed}, primary key ({key})){ending};")
+        made.append(
+            f"create table if not exists {name}(model {model}, {listed}, primary key "
+            f"({key})){ending};"
+        )
     return "\n".join(made) + _INDEXES

@@ -1,18 +1,21 @@
 """The log of a model in SQLite, for one node: a folder for each model, ``DIR/tenant/name``.
 
-- ``log.sqlite``: bodies and ids, in SQLite's write-ahead mode with ``synchronous=FULL``: a commit has returned when the
-  disk has it.
-- ``model.safetensors``: the newest snapshot, its position in the notes. It is replaced whole (`hammemo.files.atomic`),
-  and only then are the bodies up to it deleted, so that a crash between the two costs nothing.
+- ``log.sqlite``: bodies and ids, in SQLite's write-ahead mode with ``synchronous=FULL``: a
+  commit has returned when the disk has it.
+- ``model.safetensors``: the newest snapshot, its position in the notes. It is replaced whole
+  (`hammemo.files.atomic`), and only then are the bodies up to it deleted, so that a crash
+  between the two costs nothing.
 - ``writer.lock``: held by the process that writes.
 
-**Deletion.** ``secure_delete`` overwrites deleted bodies in the database file; the checkpoint copies the write-ahead
-log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
-may.
+**Deletion.** ``secure_delete`` overwrites deleted bodies in the database file; the checkpoint
+copies the write-ahead log into it and cuts that to nothing. Afterwards no file of the folder
+holds them. The file system, the disk and backups may.
 
-``DIR/tenant/.named.sqlite`` says which names stand for which models, and holds named lists of labels.
+``DIR/tenant/.named.sqlite`` says which names stand for which models, and holds named lists of
+labels.
 
-A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
+A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It
+goes the same way.
 """
 
 from __future__ import annotations
@@ -60,7 +63,8 @@ _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
 
 _OLDEST: Final = (3, 51, 3)
-"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
+"""Older versions of SQLite can damage a database when its write-ahead log restarts
+(sqlite.org/wal.html)."""
 
 
 class SqliteLog(Log):
@@ -86,7 +90,8 @@ class SqliteLog(Log):
             if not replica:
                 self._began = time.monotonic() - self._ends()[2]
                 found = self._newest(verify=False)
-                if found is not None and found[1] > self.base():  # a crash came before the bodies were deleted
+                # a crash came before the bodies were deleted
+                if found is not None and found[1] > self.base():
                     self.trim(found[1])
             self._opened = opened.pop_all()
 
@@ -99,7 +104,10 @@ class SqliteLog(Log):
         return _size(self.folder / MODEL)
 
     def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
+        """Return the position of the newest snapshot and its file.
+
+        It may be newer than the base, within `reading`.
+        """
         found = self._newest()
         return None if found is None else (found[1], iter([found[0].data.tobytes()]))
 
@@ -115,7 +123,9 @@ class SqliteLog(Log):
         except (FileError, OSError) as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
         if not position.isdecimal():
-            raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
+            raise LogDamaged(
+                f"{path} is not a snapshot of this service: its note {POSITION!r} says no position."
+            )
         return found, int(position)
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
@@ -136,14 +146,20 @@ class SqliteLog(Log):
         """Delete all bodies up to a position that the snapshot holds."""
         with self._writing():
             self._execute(f"delete from {EDITS} where model = %s and position <= %s", position)
-            self._db.execute("insert or replace into about values('base', ?)", (max(position, self.base()),))
+            self._db.execute(
+                "insert or replace into about values('base', ?)", (max(position, self.base()),)
+            )
         with self._failing():
-            self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
+            # a page for each row that is fetched
+            self._db.execute("pragma incremental_vacuum").fetchall()
             self._checkpoint()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
+        """Read one state of the log for the time of a block.
+
+        The write-ahead log cannot be cut meanwhile.
+        """
         with self._failing(), self._db:
             yield
 
@@ -156,7 +172,10 @@ class SqliteLog(Log):
     def _check_place(self) -> None:
         """Refuse to write where the folder was deleted or replaced: nothing would find it there."""
         if not self._replica and not self.is_current():
-            raise LogDamaged("The folder of the model was deleted or replaced: put it back, or restart the server.")
+            raise LogDamaged(
+                "The folder of the model was deleted or replaced: put it back, or restart the "
+                "server."
+            )
 
     def renew_lease(self) -> None:
         """Look whether the folder is there; the lock lasts as long as the process."""
@@ -165,8 +184,9 @@ class SqliteLog(Log):
     def reopen(self) -> None:
         """Connect again.
 
-        What is in the write-ahead log may be in the memory of the machine only, if it was a flush that failed: a writer
-        copies it into the database, which is flushed, before it believes it.
+        What is in the write-ahead log may be in the memory of the machine only, if it was a
+        flush that failed: a writer copies it into the database, which is flushed, before it
+        believes it.
         """
         self._check_place()
         with self._lock:
@@ -184,12 +204,17 @@ class SqliteLog(Log):
             self._opened.close()
 
     def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
+        """Copy the write-ahead log into the database and cut it.
+
+        Wait for readers that need it, within reason.
+        """
         for _ in range(3):
             with suppress(apsw.BusyError):
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 return
-        raise LogError("The write-ahead log could not be cut: another process reads it without end.")
+        raise LogError(
+            "The write-ahead log could not be cut: another process reads it without end."
+        )
 
     def _read_about(self) -> None:
         with self._failing():
@@ -198,7 +223,8 @@ class SqliteLog(Log):
         check_format(self.folder / LOG, about.get("format"), about.get("version"))
         if not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
-        self.settings, self.key = about["settings"], about["key"]
+        self.settings = about["settings"]
+        self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
     def _ends(self) -> tuple[int, int, float]:
@@ -218,7 +244,9 @@ class SqliteLog(Log):
         """Run a block as one durable transaction; positions are taken by writing them."""
         with self._failing(), self._db:
             if after not in (None, self.head()):
-                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
+                raise LogDamaged(
+                    f"{self._called} does not end at position {after}: another process wrote it."
+                )
             self._db.execute("insert or replace into about values('ran', ?)", (self._running(),))
             yield
         self._check_place()  # afterwards: what was written is then in the file that others find
@@ -237,7 +265,11 @@ class FolderStore(Store):
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a folder."""
-        return sorted(entry.name for entry in self.folder.iterdir() if NAME.fullmatch(entry.name) and entry.is_dir())
+        return sorted(
+            entry.name
+            for entry in self.folder.iterdir()
+            if NAME.fullmatch(entry.name) and entry.is_dir()
+        )
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
@@ -247,7 +279,9 @@ class FolderStore(Store):
             return []
         except OSError as error:
             raise LogError(f"The folder of the tenant cannot be read: {error.strerror}.") from error
-        return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
+        return sorted(
+            entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists()
+        )
 
     @contextmanager
     def _draft(self, tenant: str) -> Iterator[Path]:
@@ -307,7 +341,11 @@ class FolderStore(Store):
         with self._draft(tenant) as draft:
             make_log(draft / LOG, copied)
             if copied.snapshot is not None and copied.vault is None:
-                model = learner_of(copied.snapshot) if isinstance(copied.snapshot, bytes) else copied.snapshot
+                model = (
+                    learner_of(copied.snapshot)
+                    if isinstance(copied.snapshot, bytes)
+                    else copied.snapshot
+                )
                 _save_privately(model, draft / MODEL, copied.base)
             return self._placed(draft, tenant, name)
 
@@ -316,14 +354,18 @@ class FolderStore(Store):
         """Hold the lock of restores, or say who has it."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(self.folder / ".restores", wait=wait))  # the lock is .restores.lock
+                # the lock is .restores.lock
+                stack.enter_context(locked(self.folder / ".restores", wait=wait))
             except LockedError as error:
                 raise InUse(f"One restore runs at a time: {error}") from None
             yield
 
     def drafts(self) -> list[tuple[str, str]]:
         """Return models that are being restored."""
-        return [(path.parents[1].name, path.parent.name) for path in self.folder.glob(f"{HIDDEN}*/*/{LOG}")]
+        return [
+            (path.parents[1].name, path.parent.name)
+            for path in self.folder.glob(f"{HIDDEN}*/*/{LOG}")
+        ]
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Move a folder."""
@@ -346,7 +388,9 @@ class FolderStore(Store):
             raise LogError(f"The names cannot be written: {error.strerror}.") from error
         with failures(), closing(connected(path, writes=writes)) as db, db:
             db.execute(NAMED_TABLES)
-            yield lambda statement, *values: db.execute(statement.replace("%s", "?"), values).fetchall()
+            yield lambda statement, *values: db.execute(
+                statement.replace("%s", "?"), values
+            ).fetchall()
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
@@ -370,13 +414,19 @@ class FolderStore(Store):
         for pattern in (".probe-*", "*/.new-*", "*/.deleted-*"):
             for path in self.folder.glob(pattern):
                 with suppress(OSError):
-                    if not path.name.startswith(".new-") or path.stat().st_mtime < time.time() - 3600:
+                    if (
+                        not path.name.startswith(".new-")
+                        or path.stat().st_mtime < time.time() - 3600
+                    ):
                         shutil.rmtree(path, ignore_errors=True)
                         path.unlink(missing_ok=True)
 
 
 def _save_privately(model: Learner, path: Path, position: int) -> None:
-    """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
+    """Write a snapshot that only its owner may read.
+
+    Its folder is closed to others from the beginning.
+    """
     save(model, path, notes={POSITION: str(position)}, force=True)
     path.chmod(0o600)  # files that replace it keep this
 
@@ -392,7 +442,9 @@ def taken(folder: Path) -> Held:
     try:
         return take(folder / "writer")  # the lock is writer.lock
     except LockedError as error:
-        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+        raise InUse(
+            f"{error} One process writes a model: send edits to that one, or stop it."
+        ) from None
 
 
 def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
@@ -406,11 +458,18 @@ def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
     with failures():
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY)
-        db.pragma("auto_vacuum", "incremental")  # of a file without tables; others keep what they have
+        # of a file without tables; others keep what they have
+        db.pragma("auto_vacuum", "incremental")
         if db.pragma("journal_mode", "wal") != "wal":
             raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
-        safe = {"synchronous": "full", "secure_delete": True, "temp_store": "memory", "trusted_schema": False}
-        safe |= {"fullfsync": True, "checkpoint_fullfsync": True}  # macOS: past the cache of the disk
+        safe = {
+            "synchronous": "full",
+            "secure_delete": True,
+            "temp_store": "memory",
+            "trusted_schema": False,
+        }
+        # macOS: past the cache of the disk
+        safe |= {"fullfsync": True, "checkpoint_fullfsync": True}
         for name, value in safe.items():
             db.pragma(name, value)
         db.transaction_mode = "IMMEDIATE" if writes else "DEFERRED"
@@ -441,7 +500,8 @@ def failures() -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        raise LogError(f"SQLite: {type(error).__name__}: {error}") from None  # it names no value of a row
+        # it names no value of a row
+        raise LogError(f"SQLite: {type(error).__name__}: {error}") from None
 
 
 def identity(path: Path) -> tuple[int, int]:

@@ -1,18 +1,22 @@
 """The secrets of one model: what the key file holds for it, and what they encrypt.
 
-- **Wrapping keys** wrap the keys of subjects, at most 1,024 each. The wrapped keys lie in the database, so destroying
-  a subject's key is: wrap the other keys of its bucket under a new wrapping key, then drop the old one from the file.
-- **Contents keys** encrypt what holds rows of many subjects: snapshots in PostgreSQL, and bodies of refits. A new
-  one is made with every erasure; when the snapshot of the erasure is there, the older ones are dropped.
+- **Wrapping keys** wrap the keys of subjects, at most 1,024 each. The wrapped keys lie in the
+  database, so destroying a subject's key is: wrap the other keys of its bucket under a new
+  wrapping key, then drop the old one from the file.
+- **Contents keys** encrypt what holds rows of many subjects: snapshots in PostgreSQL, and
+  bodies of refits. A new one is made with every erasure; when the snapshot of the erasure is
+  there, the older ones are dropped.
 - **Keys of backups** have an expiry date (:mod:`hammemo_server.models.backups`).
-- **Records of erasures** lie in a file of their own for each model (:mod:`hammemo.receipts.erasure_records`).
+- **Records of erasures** lie in a file of their own for each model
+  (:mod:`hammemo.receipts.erasure_records`).
 - **Hashes** of subjects and operation ids are keyed with the hashing key of the file and the model.
 
-A model that was restored from a backup is another *database* of the same model: hashes and ciphertexts of journals stay
-as they are, and wrapping and contents keys have names of their own, so that none of the two drops keys of the other.
+A model that was restored from a backup is another *database* of the same model: hashes and
+ciphertexts of journals stay as they are, and wrapping and contents keys have names of their
+own, so that none of the two drops keys of the other.
 
-All encryption is AES-256-GCM with random nonces; what a ciphertext belongs to is authenticated with it. The key file is
-read again whenever it was replaced: nodes share it.
+All encryption is AES-256-GCM with random nonces; what a ciphertext belongs to is authenticated
+with it. The key file is read again whenever it was replaced: nodes share it.
 """
 
 from __future__ import annotations
@@ -28,7 +32,13 @@ from hammemo._lazy import needed
 from hammemo.files.atomic import delete_leftovers
 from hammemo.files.locks import locked
 from hammemo.receipts.backup_keys import BackupKey
-from hammemo.receipts.erasure_records import ErasedSubject, add_records, read_records, records_path, records_size
+from hammemo.receipts.erasure_records import (
+    ErasedSubject,
+    add_records,
+    read_records,
+    records_path,
+    records_size,
+)
 from hammemo.receipts.keys import Keys, NamedKey, change_keys, drop_expired, read_keys
 
 if TYPE_CHECKING:
@@ -97,7 +107,8 @@ class Vault:
         self.database = f"{self.model}.{database.hex()}" if database else self.model
         own = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
         self._subjects, self._ops, notes = (
-            blake2b(what, key=own, digest_size=32).digest() for what in (b"subjects", b"operations", b"notes")
+            blake2b(what, key=own, digest_size=32).digest()
+            for what in (b"subjects", b"operations", b"notes")
         )
         self.notes = Cipher(notes)
         """For what is kept as long as the key file: request ids and receipts."""
@@ -143,11 +154,17 @@ class Vault:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the key file holds no key of this database: there are no subjects yet, or its keys were dropped."""
+        """Whether the key file holds no key of this database.
+
+        There are no subjects yet, or its keys were dropped.
+        """
         return not self._own_names()
 
     def place(self, key: int, position: int) -> bytes:
-        """Return what a ciphertext belongs to: a subject's key, and the position of an edit; zeros for neither."""
+        """Return what a ciphertext belongs to: a subject's key, and the position of an edit.
+
+        Zeros for neither.
+        """
         return f"{self.model} {key} {position}".encode()
 
     # Contents keys
@@ -163,16 +180,25 @@ class Vault:
     def new_contents(self, erased: Sequence[ErasedSubject] = (), after: int = 0) -> int:
         """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
         with locked(self.path):
-            return self._new("contents", after, add_records(self.path, self.model, erased) if erased else 0)
+            return self._new(
+                "contents", after, add_records(self.path, self.model, erased) if erased else 0
+            )
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
         """Keep only these wrapping keys of the model, and no contents key before this one."""
         kept = {self._name("wrapping", number) for number in wrapping}
-        kept |= {self._name("contents", number) for number in self._numbers("contents") if number >= contents}
+        kept |= {
+            self._name("contents", number)
+            for number in self._numbers("contents")
+            if number >= contents
+        }
         self._drop(name for name in self._own_names() if name not in kept)
 
     def _drop(self, names: Iterable[str]) -> None:
-        """Drop keys, and temporary files that a killed process left beside the key file: they may hold some."""
+        """Drop keys, and temporary files that a killed process left beside the key file.
+
+        They may hold some.
+        """
         gone = list(names)
         with locked(self.path):
             delete_leftovers(self.path)
@@ -187,19 +213,28 @@ class Vault:
         self._drop(self._own_names())
         with locked(self.path):
             keys = self.keys()
-            if self.model in keys.erased and not keys.backups_of(self.model) and not self._names_of_model(keys):
+            if (
+                self.model in keys.erased
+                and not keys.backups_of(self.model)
+                and not self._names_of_model(keys)
+            ):
                 self._change(lambda keys: keys.with_erased(self.model, 0))
                 records_path(self.path, self.model).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
-        """Drop the keys of all other databases of the model: they are lost, and nothing may open them later."""
+        """Drop the keys of all other databases of the model.
+
+        They are lost, and nothing may open them later.
+        """
         self._drop(set(self._names_of_model(self.keys())).difference(self._own_names()))
 
     def _own_names(self) -> list[str]:
         return [name for name in self.keys().named if name.startswith(f"{self.database}/")]
 
     def _names_of_model(self, keys: Keys) -> list[str]:
-        return [name for name in keys.named if name.startswith((f"{self.model}/", f"{self.model}."))]
+        return [
+            name for name in keys.named if name.startswith((f"{self.model}/", f"{self.model}."))
+        ]
 
     # Backups
 
@@ -211,7 +246,9 @@ class Vault:
 
     def finish_backup(self, name: str, position: int) -> None:
         """Take note which version a backup holds."""
-        self._change(lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position)))
+        self._change(
+            lambda keys: keys.with_backup(name, replace(keys.backups[name], position=position))
+        )
 
     def drop_backup(self, name: str) -> None:
         """Drop the key of a backup that was not written."""
@@ -224,19 +261,27 @@ class Vault:
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
         """Return the backups that may hold a subject whose first row has this position, and when each expires."""
         backups = self.keys().backups.items()
-        held = [(name, key) for name, key in backups if key.model == self.model and key.may_hold(self.database, first)]
+        held = [
+            (name, key)
+            for name, key in backups
+            if key.model == self.model and key.may_hold(self.database, first)
+        ]
         return tuple(sorted((name, key.expires) for name, key in held))
 
     # Records of erasures
 
-    def record(self, op: str, subject: bytes, request: str, *, refit: bool, position: int) -> ErasedSubject:
+    def record(
+        self, op: str, subject: bytes, request: str, *, refit: bool, position: int
+    ) -> ErasedSubject:
         """Return the record of an erasure, by the hashes of its operation id and of the subject."""
         sealed = self.notes.sealed(request.encode(), b"record " + op.encode())
         return ErasedSubject(op, subject.hex(), sealed.hex(), refit, self.database, position)
 
     def request_of(self, record: ErasedSubject) -> str:
         """Return the operation id of an erasure that was recorded."""
-        return self.notes.opened(bytes.fromhex(record.request), b"record " + record.op.encode()).decode()
+        return self.notes.opened(
+            bytes.fromhex(record.request), b"record " + record.op.encode()
+        ).decode()
 
     def erased(self) -> dict[tuple[str, str], ErasedSubject]:
         """Return the newest records of erasures of the model, by operation and database."""
@@ -256,30 +301,43 @@ class Vault:
         """Record that this database, which was restored, holds all erasures of the model from a position on."""
         with locked(self.path):
             found = self.erased()
-            open_ops = {op: one for (op, _), one in found.items() if (op, self.database) not in found}
+            open_ops = {
+                op: one for (op, _), one in found.items() if (op, self.database) not in found
+            }
             if open_ops:
-                settled = [replace(one, database=self.database, position=position) for one in open_ops.values()]
+                settled = [
+                    replace(one, database=self.database, position=position)
+                    for one in open_ops.values()
+                ]
                 add_records(self.path, self.model, settled)
                 size = records_size(self.path, self.model)
                 self._change(lambda keys: keys.with_erased(self.model, size))
 
     def _cipher(self, kind: str, number: int) -> Cipher:
-        keys, name = self.keys(), self._name(kind, number)
+        keys = self.keys()
+        name = self._name(kind, number)
         if name not in keys.named:
-            raise KeyGone(f"The key file holds no {kind} key {number} of this model: it was destroyed.")
+            raise KeyGone(
+                f"The key file holds no {kind} key {number} of this model: it was destroyed."
+            )
         return Cipher(keys.named[name].secret)
 
     def _new(self, kind: str, after: int, records: int = 0) -> int:
         """Make a key; `records` is how many bytes of records of erasures were added before."""
         with locked(self.path):
             number = 1 + max([after, *self._numbers(kind)])
-            name, size = self._name(kind, number), self.keys().erased.get(self.model, 0) + records
-            self._change(lambda keys: keys.with_erased(self.model, size).with_key(name, NamedKey.new()))
+            name = self._name(kind, number)
+            size = self.keys().erased.get(self.model, 0) + records
+            self._change(
+                lambda keys: keys.with_erased(self.model, size).with_key(name, NamedKey.new())
+            )
         return number
 
     def _numbers(self, kind: str) -> list[int]:
         start = f"{self.database}/{kind}/"
-        return [int(name.removeprefix(start)) for name in self.keys().named if name.startswith(start)]
+        return [
+            int(name.removeprefix(start)) for name in self.keys().named if name.startswith(start)
+        ]
 
     def _name(self, kind: str, number: int) -> str:
         return f"{self.database}/{kind}/{number}"
@@ -292,5 +350,7 @@ class Vault:
 
 def drop_database(path: str | os.PathLike[str], database: str) -> None:
     """Drop the keys of a database that was being restored, by its mark in hexadecimal digits."""
-    if gone := [name for name in read_keys(path).named if name.partition("/")[0].endswith(f".{database}")]:
+    if gone := [
+        name for name in read_keys(path).named if name.partition("/")[0].endswith(f".{database}")
+    ]:
         change_keys(path, lambda keys: keys.without(*gone))
