@@ -314,7 +314,7 @@ class Growing(TableFiles):
         for batch in super().batches(shard, columns):
             few = slice(0, 100 + times)
             parts = tuple(column[few] for column in batch.columns)
-            yield type(batch)(batch.names, parts, batch.numbers[few], batch.where, batch.unit, batch.is_text)
+            yield type(batch)(batch.names, parts, batch.numbers[few], batch.where, batch.unit, batch.typing)
 
 
 def test_a_table_that_changes_between_the_passes_is_refused(tmp_path: Path) -> None:
