@@ -313,12 +313,14 @@ class Survey(Pass):
         for batch in batches:
             evidence = tuple(schema.found_evidence(batch, findings.evidence)) if self.is_open else findings.evidence
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
-            findings = replace(findings, evidence=evidence, truths=truths)
-            if self.is_right(evidence):
+            # Once some rows were not read, the rest are not either, though later rows may prove the reading right.
+            is_whole = findings.is_whole and self.is_right(evidence)
+            findings = replace(findings, evidence=evidence, truths=truths, is_whole=is_whole)
+            if is_whole:
                 findings = findings.with_rows(*_examples(schema, batch))
                 if schema.is_target:
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
-        if not self.is_right(findings.evidence):
+        if not findings.is_whole:
             findings = Findings(findings.evidence, is_whole=False)
         return findings.packed()
 
