@@ -151,6 +151,25 @@ def test_what_a_column_of_text_holds_is_decided_by_all_files(group_size: int, tm
     assert len(reports) == 2 * (2 if group_size == 1 else 1)  # the first pass is made twice, the second not at all
 
 
+@pytest.mark.filterwarnings("ignore:Column 'a' holds dates")
+@pytest.mark.parametrize("group_size", [1, 9])
+@pytest.mark.parametrize(("first", "more"), [("", "x"), ("01.02.2012", "02/13/2012")])
+def test_rows_that_contradict_each_other_but_not_the_first_look_are_learnt(
+    first: str, more: str, group_size: int, tmp_path: Path
+) -> None:
+    """The first rows say names, the second ones something else, and all together say names again."""
+
+    def part(values: list[str]) -> str:
+        return "".join(f"{value},{i}.5,{'no' if i % 2 else 'yes'}\n" for i, value in enumerate(values))
+
+    second = [f"{i % 7}.5" for i in range(40)] if not first else [f"{i % 9 + 13}.02.2012" for i in range(40)]
+    where = csv(tmp_path / "t", part([first] * 40), part(second), part([more] * 40))
+    frame = pd.concat([pd.read_csv(path, dtype={"a": str}) for path in sorted(Path(where).iterdir())])
+    model = learnt(where, group_size=group_size, shard_bytes=1)
+    assert model.state.columns.kinds == "sn"
+    check_equal(model, twin(frame), tmp_path)
+
+
 def test_columns_that_the_first_rows_tell_are_read_once(tmp_path: Path) -> None:
     text = "".join(f"{i % 7},x{i % 3},{'no' if i % 2 else 'yes'}\n" for i in range(60))
     reports: list[GroupReport] = []
@@ -314,7 +333,7 @@ class Growing(TableFiles):
         for batch in super().batches(shard, columns):
             few = slice(0, 100 + times)
             parts = tuple(column[few] for column in batch.columns)
-            yield type(batch)(batch.names, parts, batch.numbers[few], batch.where, batch.unit, batch.is_text)
+            yield type(batch)(batch.names, parts, batch.numbers[few], batch.where, batch.unit, batch.typing)
 
 
 def test_a_table_that_changes_between_the_passes_is_refused(tmp_path: Path) -> None:

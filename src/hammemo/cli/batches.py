@@ -130,6 +130,7 @@ def learn_batches(
     chosen = classes if isinstance(classes, list) else None
     seen = learnt = 0
     columns, kinds = None, ""
+    formats: tuple[tuple[int, str], ...] = ()
     with progress_bar("Learning") as tell:
         for batch in reading.examples():
             if isinstance(classes, int) and chosen is None:
@@ -145,6 +146,7 @@ def learn_batches(
             else:
                 model.partial_fit(X, y, choose=once)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
+            formats = batch.formats
             learnt += len(y)
             tell(learnt, None)
     if not learnt:
@@ -155,7 +157,7 @@ def learn_batches(
     elif fresh and layout is None and kept is not None:
         model.refit()
     if fresh and isinstance(schema, TableSchema):
-        schema = _as_learnt(schema, model, columns, kinds)
+        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
     elif fresh:
         schema = replace(schema, kinds=known_kinds(kinds))
     return schema, {"examples": learnt}
@@ -181,7 +183,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
         with numbers_of(model, kinds, _types_of(X, kinds)):
             model.fit(X, y)
-        schema = _as_learnt(schema, model, columns, kinds)
+        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=read[0].formats)
     return schema, {"examples": learnt}
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from hammemo._progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
@@ -31,7 +31,7 @@ NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 _ALIKE: Final = {
     name: f"--{name.replace('_', '-')}"
     for name in (
-        *("columns", "delimiter", "format", "label", "missing", "numeric", "target"),
+        *("columns", "date_format", "delimiter", "format", "label", "missing", "na", "numeric", "target"),
         *("case", "column", "end", "event", "h", "short", "time", "tokens"),
         *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
         *("address", "engine", "resume", "workers"),
@@ -87,6 +87,21 @@ def print_error(message: str) -> None:
     """Print what is wrong to standard error: one line, which a terminal breaks between words."""
     console = Console(stderr=True)
     console.print(f"Error: {message}", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def say_once() -> Callable[[str], None]:
+    """Return a function that prints a sentence of the library to standard error, unless it has done so before.
+
+    Files may be read more than once, and say the same each time.
+    """
+    sentences: set[str] = set()
+
+    def say(sentence: str) -> None:
+        if sentence not in sentences:
+            sentences.add(sentence)
+            typer.echo(as_options(sentence), err=True)
+
+    return say
 
 
 class UsageError(ValueError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
 
-from hammemo.cli.console import UsageError
+from hammemo.cli.console import UsageError, say_once
 from hammemo.cli.options import option, setting, switch
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PANEL: Final = "How the input is read (a model file remembers it)"
 
 _FOR_BOTH: Final = ("header", "delimiter", "time")
-_FOR_TABLES: Final = ("columns", "missing")
+_FOR_TABLES: Final = ("columns", "missing", "na", "date_format")
 _FOR_SEQUENCES: Final = ("tokens", "column", "case", "event")
 """Which parameters of a schema these options set, by the kind of input."""
 
@@ -42,6 +42,18 @@ class InputOptions:
     missing: str | None = setting(
         "WHAT", "Empty cells: token (a value of their own), empty (match nothing) or refuse.", "token"
     )
+    na: list[str] | None = setting(
+        "TEXT",
+        "A text that is a missing value in columns of numbers and dates (repeatable); '' for none.",
+        "NA, N/A, null, nan, ? and others",
+        "--na",
+    )
+    date_format: list[str] | None = setting(
+        "COLUMN=FORMAT",
+        "How a column of dates is written, as in 'when=%d.%m.%Y' (repeatable).",
+        "found by its values",
+        "--date-format",
+    )
     file_format: str | None = setting(
         "NAME", "csv, tsv, jsonl, parquet, arrow or text.", "by the file's ending", "--format"
     )
@@ -61,15 +73,23 @@ class InputOptions:
             for name in self._given(*_FOR_SEQUENCES):
                 raise UsageError(f"This model learnt rows of a table: --{name} is for sequences. Leave it out.")
             labelled: dict[str, Any] = {} if label is None else {"label": label}
-            return replace(schema, **self._given(*_FOR_BOTH, *_FOR_TABLES), **labelled)
+            return replace(schema, **self._given(*_FOR_BOTH, *_FOR_TABLES), **labelled, tell=say_once())
         if label is not None or self.columns is not None:
             raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
+        refuse({"na": self.na, "date-format": self.date_format}, "is for tables, and this model learnt sequences")
         return replace(schema, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
 
     def _given(self, *names: str) -> dict[str, Any]:
         """Return which of these parameters of a schema are given, and their values."""
-        columns = None if self.columns is None else column_list(self.columns)
-        values = {**vars(self), "columns": columns, "header": False if self.no_header else None}
+        from hammemo.sources.reading_notes import read_date_formats, read_na
+
+        values: dict[str, Any] = {
+            **vars(self),
+            "columns": None if self.columns is None else column_list(self.columns),
+            "header": False if self.no_header else None,
+            "na": None if self.na is None else read_na(self.na),
+            "date_format": None if self.date_format is None else read_date_formats(self.date_format),
+        }
         return {name: values[name] for name in names if values[name] is not None}
 
 
@@ -98,14 +118,15 @@ class ExampleOptions(InputOptions):
         if target is not None and (self.label is not None or self.h is not None):
             raise UsageError("--target predicts numbers, --label names and --h sequences: give one of them.")
         if self.h is not None:
-            for_tables = {**self._given(*_FOR_TABLES), "numeric": numeric}
+            for_tables = {name.replace("_", "-"): value for name, value in self._given(*_FOR_TABLES).items()}
+            for_tables["numeric"] = numeric
             refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
             return SequenceSchema(self.h, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
         refuse(self._given(*_FOR_SEQUENCES), _NOT_FOR_TABLES)
         listed: Any = "auto" if numeric is None else numeric
         if listed not in ("auto", "none"):
             listed = column_list(listed, "--numeric")
-        reading = {**self._given(*_FOR_BOTH, *_FOR_TABLES), "numeric": listed}
+        reading = {**self._given(*_FOR_BOTH, *_FOR_TABLES), "numeric": listed, "tell": say_once()}
         return TableSchema(self.label if target is None else target, **reading, is_target=target is not None)
 
 

@@ -35,7 +35,7 @@ from hammemo.edits.editing import edit
 from hammemo.engines.jobs import GroupJob, GroupObserver, GroupTally, described, open_checkpoint, prefixed, with_prefix
 from hammemo.estimators.classifiers import MemoryClassifier, state_of_layout
 from hammemo.estimators.regressor import MemoryRegressor, read_targets
-from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, UNKNOWN, known_kinds, merged_kinds
+from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.tasks.labels.settings import ModelSettings, NumberSettings
@@ -47,11 +47,12 @@ from hammemo.tokens.columns import ColumnKind, tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
     from hammemo.edits.state import ModelState
@@ -133,8 +134,8 @@ class Findings:
 
     Parameters
     ----------
-    found : str
-        What each column holds, as `TableSchema.found_kinds` says it.
+    evidence : tuple of TextEvidence
+        What the values of each column say about its kind.
     truths : str
         Whether it holds truth values, as `TableSchema.truths` says it.
     names : str
@@ -147,9 +148,11 @@ class Findings:
     n_rows : int
     kept : ModelStore or None
         What is stored of the rows: those with the lowest hashes, or digests of all.
+    is_whole : bool
+        Whether all rows were read as the pass reads them; if not, it is repeated.
     """
 
-    found: str
+    evidence: tuple[TextEvidence, ...]
     truths: str = ""
     names: str = ""
     noted: str = ""
@@ -157,11 +160,20 @@ class Findings:
     dtype: str = ""
     n_rows: int = 0
     kept: ModelStore | None = None
+    is_whole: bool = True
 
     def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
         """Return what is known after some more rows."""
         noted = TokenTypes.of(examples.contexts).letters
-        fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))
+        fresh = Findings(
+            evidence=(NO_EVIDENCE,) * len(self.evidence),
+            truths=self.truths,
+            names=names,
+            noted=noted,
+            labels=examples.labels,
+            dtype=labels.dtype.str,
+            n_rows=len(labels),
+        )
         kept = None if self.kept is None else self.kept.changed(examples, 1)
         return replace(self.plus(fresh), kept=kept)
 
@@ -172,16 +184,23 @@ class Findings:
             noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
         ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
         dtype = common_label_dtype(*ends).str if ends else ""
-        found = merged_kinds(self.found, other.found, ColumnKind.NAMES)
-        truths = merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths
-        names = merged_kinds(self.names, other.names) if other.names else self.names
-        kept = None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1)
-        labels, n_rows = self.labels.union(other.labels), self.n_rows + other.n_rows
-        return Findings(found, truths, names, noted, labels, dtype, n_rows, kept)
+        pairs = zip(self.evidence, other.evidence, strict=True)
+        return Findings(
+            evidence=tuple(mine.plus(theirs) for mine, theirs in pairs),
+            truths=merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths,
+            names=merged_kinds(self.names, other.names) if other.names else self.names,
+            noted=noted,
+            labels=self.labels.union(other.labels),
+            dtype=dtype,
+            n_rows=self.n_rows + other.n_rows,
+            kept=None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1),
+            is_whole=self.is_whole and other.is_whole,
+        )
 
     def packed(self) -> Arrays:
         """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
-        told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows])
+        evidence = [one.packed() for one in self.evidence]
+        told = json.dumps([evidence, self.truths, self.names, self.noted, self.dtype, self.n_rows, self.is_whole])
         kept = {} if self.kept is None else self.kept.packed()
         arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
         return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
@@ -189,11 +208,19 @@ class Findings:
     @classmethod
     def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
-        found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
+        evidence, truths, names, noted, dtype, n_rows, is_whole = json.loads(np.asarray(arrays["told"]).tobytes())
         kept = with_prefix(_KEPT, arrays)
-        vocabulary = Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays)))
-        rows = empty.unpacked(kept) if empty is not None and kept else None
-        return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
+        return cls(
+            evidence=tuple(TextEvidence.from_packed(one) for one in evidence),
+            truths=truths,
+            names=names,
+            noted=noted,
+            labels=Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays))),
+            dtype=dtype,
+            n_rows=n_rows,
+            kept=empty.unpacked(kept) if empty is not None and kept else None,
+            is_whole=is_whole,
+        )
 
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
@@ -270,31 +297,50 @@ class Survey(Pass):
     ----------
     source, schema, checkpoint
         As in `Pass`.
-    known : str
-        What some rows of the table say about each column.
+    known : tuple of TextEvidence
+        What some rows of the table say about each column, because of which it is read as `schema` says.
     empty : ModelStore or None
         What rows are stored in.
     """
 
-    known: str
+    known: tuple[TextEvidence, ...]
     empty: ModelStore | None
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
-        schema, findings = self.schema, Findings(self.known, kept=self.empty)
+        schema = self.schema
+        findings = Findings(self.nothing_found, kept=self.empty)
         for batch in batches:
-            found = schema.found_kinds(batch, findings.found)
+            evidence = tuple(schema.found_evidence(batch, findings.evidence)) if self.is_open else findings.evidence
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
-            findings = replace(findings, found=found, truths=truths)
-            if self.is_right(found):
+            # Once some rows were not read, the rest are not either, though later rows may prove the reading right.
+            is_whole = findings.is_whole and self.is_right(evidence)
+            findings = replace(findings, evidence=evidence, truths=truths, is_whole=is_whole)
+            if is_whole:
                 findings = findings.with_rows(*_examples(schema, batch))
                 if schema.is_target:
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
-        return (findings if self.is_right(findings.found) else Findings(findings.found)).packed()
+        if not findings.is_whole:
+            findings = Findings(findings.evidence, is_whole=False)
+        return findings.packed()
 
-    def is_right(self, found: str) -> bool:
-        """Return whether columns have the kinds with which this pass reads them."""
-        return found == self.known or self.schema.with_kinds(found).kinds == self.schema.kinds
+    @property
+    def is_open(self) -> bool:
+        """Whether values decide the kinds of the columns."""
+        return bool(self.known)
+
+    @property
+    def nothing_found(self) -> tuple[TextEvidence, ...]:
+        """What no row says about each column."""
+        return (NO_EVIDENCE,) * len(self.known)
+
+    def is_right(self, evidence: Sequence[TextEvidence]) -> bool:
+        """Return whether columns are what this pass reads them as, now that some rows were read."""
+        if not self.is_open:
+            return True
+        both = [known.plus(one) for known, one in zip(self.known, evidence, strict=True)]
+        schema = self.schema.with_evidence(both)
+        return (schema.kinds, schema.learned_formats) == (self.schema.kinds, self.schema.learned_formats)
 
 
 def fit_rows(
@@ -319,6 +365,8 @@ def fit_rows(
     if schema.is_target and machines.segments is not None:
         raise ValueError("segments= cuts a table of counts, and a model of numbers has none: leave it out.")
     groups = machines.groups(source)
+    say = schema.tell
+    schema = replace(schema, tell=None)  # workers say nothing
     tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
     model: Front = clone(estimator)
     schema, known = _first_look(source, schema)
@@ -331,12 +379,18 @@ def fit_rows(
             edit(model, lambda _: fit.learn_numbers(schema, findings))
         else:
             edit(model, lambda _: fit.learn(schema, findings, classes))
+    schema = replace(schema, tell=say)
+    schema.say_doubts(findings.evidence)
+    schema.say_missing(findings.evidence)
     machines.finish(model, fit.work)
     return model, replace(schema, kinds=known_kinds(findings.names))
 
 
-def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, str]:
-    """Return how rows are read, given the first ones of a source, and what these say about each column."""
+def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, tuple[TextEvidence, ...]]:
+    """Return how rows are read, given the first ones of a source, and what these say about each column.
+
+    They say nothing where the kinds of columns are given.
+    """
     if schema.label is None:
         raise ValueError("The column with the labels is not known: name it with label=.")
     wanted = None if schema.columns is None else schema.wanted
@@ -346,11 +400,13 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, s
         raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
     schema = replace(schema, columns=schema.named(batch))
     check_column_names(schema.known_columns)
-    all_names = ColumnKind.NAMES * len(schema.known_columns)
-    if len(schema.kinds) == len(all_names) + 1:
-        return schema, all_names  # nothing is to be found out
-    known = all_names if schema.numeric == "none" else schema.found_kinds(batch)
-    return schema.with_kinds(known), known
+    schema.check_dated(schema.known_columns)
+    if len(schema.kinds) == len(schema.known_columns) + 1:
+        return schema, ()
+    if schema.numeric == "none":
+        return schema.with_evidence([NAMES_ONLY] * len(schema.known_columns)), ()
+    known = tuple(schema.found_evidence(batch))
+    return schema.with_evidence(known), known
 
 
 @dataclass
@@ -367,21 +423,22 @@ class _TableFit:
     work: SegmentsJob | None = None
     """What has made segments, if any."""
 
-    def survey(self, schema: TableSchema, known: str) -> tuple[TableSchema, Findings]:
+    def survey(self, schema: TableSchema, known: tuple[TextEvidence, ...]) -> tuple[TableSchema, Findings]:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
-            empty = self._room(ColumnSchema(len(known), kinds=schema.cell_kinds))
+            empty = self._room(ColumnSchema(len(schema.known_columns), kinds=schema.cell_kinds))
             survey = Survey(self.source.without_files(), schema, known, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
-            findings = Findings(known, kept=empty)
+            findings = Findings(survey.nothing_found, kept=empty)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(survey.read, enumerate(self.groups)):
                     findings = findings.plus(Findings.unpacked(arrays, empty))
                     self.tell(report)
-            if survey.is_right(findings.found):
+            # Two groups can each mislead a reading that is right for both together, so both are asked.
+            if findings.is_whole and survey.is_right(findings.evidence):
                 return schema, findings
-            known = findings.found
-            schema = schema.with_kinds(known)
+            known = findings.evidence
+            schema = schema.with_evidence(known)
             self.tell.expect(len(self.groups))
         raise _changed()
 
@@ -451,8 +508,16 @@ class _TableFit:
     def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
         """Return what must be the same for a group's result to be used again."""
         schema, kept = work.schema, work.empty if isinstance(work, Survey) else None
-        reading = {"label": schema.label, "is_target": schema.is_target, "columns": list(schema.known_columns)}
-        return described(self.source, self.groups, kept, **reading, kinds=schema.cell_kinds, missing=schema.missing)
+        reading: dict[str, Any] = {
+            "label": schema.label,
+            "is_target": schema.is_target,
+            "columns": list(schema.known_columns),
+            "kinds": schema.cell_kinds,
+            "formats": [list(pair) for pair in schema.learned_formats],
+            "na": list(schema.na),
+            "missing": schema.missing,
+        }
+        return described(self.source, self.groups, kept, **reading)
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
         """Return what remembers the first pass: with segments, their folder, where all workers see it."""

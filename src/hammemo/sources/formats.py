@@ -17,13 +17,14 @@ import bz2
 import gzip
 import io
 import json
+import os
 import sys
 import tempfile
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from hammemo._lazy import needed
 
@@ -234,6 +235,38 @@ def seekable(stream: Any) -> Iterator[Any]:
             copy.write(piece)
         copy.seek(0)
         yield copy
+
+
+Copies: TypeAlias = "dict[Any, IO[bytes]]"
+"""Copies of what can be read only once, by its name."""
+
+_COPY_IN_MEMORY: Final = 2**26
+"""Bytes of a copy up to which it stays in memory; a larger one is a temporary file without a name."""
+
+
+@contextmanager
+def copied_streams(places: Iterable[Any]) -> Iterator[Copies]:
+    """Copy standard input and pipes among some places, so that they can be read twice; yield the copies."""
+    copies: Copies = {}
+    with ExitStack() as stack:
+        for where in places:
+            if not isinstance(where, str) or not _is_stream(where):
+                continue
+            if where in copies:
+                shown = "Standard input" if where == STANDARD_INPUT else where
+                raise ValueError(f"{shown} can be read only once, and it is named twice: name it once.")
+            copies[where] = stack.enter_context(tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY))
+            with opened(where) as stream:
+                while piece := stream.read(PIECE_BYTES):
+                    copies[where].write(piece)
+        yield copies
+
+
+def _is_stream(where: str) -> bool:
+    """Return whether a place can be read only once."""
+    if where == STANDARD_INPUT:
+        return True
+    return not is_address(where) and os.path.exists(where) and not os.path.isfile(where) and not os.path.isdir(where)
 
 
 # ---------------------------------------------------------------- text and JSON

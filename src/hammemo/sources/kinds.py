@@ -5,14 +5,15 @@ model cuts into cells (:mod:`hammemo.tokens.columns`), or one of the kinds of na
 file are read the same way: in a column of numbers or of whole numbers the text ``3`` is the number 3; in one of strings
 the number 3 is the text.
 
-Some rows of a column without any value say nothing about its kind, which is unknown until others are read.
+What a column of a text file holds follows from all of its rows (:mod:`hammemo.tokens.text_evidence`). Some rows without
+any value say nothing about it.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import datetime
+from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,32 +22,25 @@ from hammemo._arrays.integers import object_array
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING, is_missing
+from hammemo.tokens.text_evidence import NAMES_ONLY, UNKNOWN, TextEvidence
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection, Sequence
 
     from hammemo._arrays.types import Array
 
 ORDERED: Final = (ColumnKind.NUMBERS, ColumnKind.DATES)
 """The kinds of columns that the model cuts into cells."""
 
-_DATE: Final = re.compile(
-    r"[ \t]*[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?[ \t]*",
-    re.ASCII,
-)
-STRINGS, WHOLE_NUMBERS, MIXED, UNKNOWN = "s", "i", "m", "?"
-"""The kinds of names: MIXED for something else or both, UNKNOWN while no value is known. Notes hold these letters."""
+STRINGS, WHOLE_NUMBERS, MIXED = "s", "i", "m"
+"""The kinds of names: MIXED for something else or both; UNKNOWN while no value is known. Notes hold these letters."""
 
 ONLY_TRUTHS, OTHERS = "t", "f"
 """Whether a column holds truth values only; UNKNOWN without values."""
 
-_NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
-_WHOLE: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
 """How text files write truth values, which are learnt as the numbers 1 and 0."""
-_LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
 
 
 def merged_kinds(before: str, after: str, other: str = MIXED) -> str:
@@ -111,91 +105,8 @@ def ordered_columns(kinds: str) -> list[int]:
     return [place for place, kind in enumerate(kinds[:-1]) if kind in ORDERED]
 
 
-def number_in(text: str) -> float | None:
-    """Return the finite number that a text is, in plain or exponent form; None for any other text.
-
-    A whole number that a float does not hold is an int.
-
-    Examples
-    --------
-    >>> from hammemo.sources.kinds import number_in
-    >>> [number_in(text) for text in ("-2.50", "1e3", " 7", "007", "", "1e999", "inf", "1_000")]
-    [-2.5, 1000.0, 7.0, 7.0, None, None, None, None]
-    >>> number_in("9007199254740993")
-    9007199254740993
-    """
-    number = float(text) if _NUMBER.fullmatch(text) else math.inf
-    if 2**53 <= abs(number) <= 2**63 and _WHOLE.fullmatch(text):
-        whole = int(text)
-        return whole if -(2**63) < whole < 2**63 else number
-    return number if math.isfinite(number) else None
-
-
-def with_numbers(texts: Array) -> Array:
-    """Return a column of a text file as floats if it holds numbers only, and as it is otherwise.
-
-    None is a missing value. A number that begins with a zero, such as 007, is a code, so its column stays as it is; so
-    does a column without any value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.sources.kinds import with_numbers
-    >>> with_numbers(np.array(["1", None, "2.5"], object)).tolist()
-    [1.0, nan, 2.5]
-    >>> with_numbers(np.array(["007", "1"], object)).tolist()
-    ['007', '1']
-    """
-    found = _read_all(texts, lambda text: None if _LEADING_ZERO.match(text) else number_in(text))
-    return texts if found is None else np.array(found, np.float64)
-
-
-def _read_all(texts: Array, read: Callable[[Any], Any]) -> list[Any] | None:
-    """Return what each text says, None where it is missing; None if one says nothing, or if all are missing."""
-    found = []
-    for text in texts.tolist():
-        value = None if text is None else read(text)
-        if value is None and text is not None:
-            return None
-        found.append(value)
-    return found if any(value is not None for value in found) else None
-
-
-def date_in(text: str) -> datetime | None:
-    """Return the date, with or without a time of day, that a text is as ISO 8601 writes it; None for any other text.
-
-    Examples
-    --------
-    >>> from hammemo.sources.kinds import date_in
-    >>> [str(date_in(text)) for text in ("2024-01-31", " 2024-01-31T12:00:05.25Z", "2024-02-30", "20240131", "May")]
-    ['2024-01-31 00:00:00', '2024-01-31 12:00:05.250000+00:00', 'None', 'None', 'None']
-    """
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-
-
-def with_dates(texts: Array) -> Array:
-    """Return a column of a text file as dates if it holds dates only, None where one is missing; else as it is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.sources.kinds import with_dates
-    >>> with_dates(np.array(["2024-01-31", None, "soon"], object)).tolist()
-    ['2024-01-31', None, 'soon']
-    """
-    if texts.dtype.kind != "O":
-        return texts
-    found = _read_all(texts, lambda text: date_in(text) if isinstance(text, str) else None)
-    return texts if found is None else object_array(found)
-
-
 def found_kind(values: Array) -> str:
-    """Return what some values of a column say: n, d, s for all else, or that there is none.
+    """Return what some values with types say: n, d, s for all else, or that there is none.
 
     Examples
     --------
@@ -207,6 +118,42 @@ def found_kind(values: Array) -> str:
     if values.dtype.kind == "O" and all(map(is_missing, values.tolist())):
         return UNKNOWN
     return column_kinds([values], "auto", None, has_types=True)
+
+
+class Typing(StrEnum):
+    """What a format says about the types of its values."""
+
+    TEXTS = "texts"
+    """Nothing, as CSV and TSV: what a text means follows from all texts of its column."""
+    NO_DATES = "no dates"
+    """Numbers and strings, as JSON: dates and missing values may be written as strings."""
+    ALL = "all"
+    """Everything, as Parquet and databases: a string is a string."""
+
+
+def evidence_of_values(values: Array, typing: Typing, na: Collection[str]) -> TextEvidence:
+    """Return what some values of a column say about it; texts of `na` may stand for missing values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.sources.kinds import Typing, evidence_of_values
+    >>> days = np.array(["2024-01-31", "NA"], object)
+    >>> [str(evidence_of_values(days, typing, ("NA",)).kind) for typing in Typing]
+    ['d', 'd', 's']
+    """
+    if typing == Typing.TEXTS:
+        return TextEvidence.of_texts(values.tolist(), na)
+    listed = values.tolist() if values.dtype.kind == "O" else []
+    strings = [value for value in listed if isinstance(value, str)]
+    if not strings:
+        return TextEvidence.of_kind(found_kind(values))
+    others = [value for value in listed if not isinstance(value, str) and not is_missing(value)]
+    of_strings = TextEvidence.of_texts(strings, na)
+    if typing == Typing.ALL:
+        return NAMES_ONLY if others else replace(of_strings, is_typed=True)
+    of_others = TextEvidence.of_kind(found_kind(object_array(others)))
+    return of_strings.without_numbers().plus(of_others)
 
 
 def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:

@@ -10,8 +10,10 @@ Examples come in two shapes:
 A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
 (`schema_from_notes`), so it need not be said again how the input of the model is read.
 
-A schema knows for each column what the model learnt there: numbers, dates, or names that are strings or whole numbers
-(:mod:`hammemo.sources.kinds`). Which columns are numbers is settled by the first rows that are learnt.
+A schema knows for each column what the model learned there: numbers, dates, or names that are strings or whole numbers
+(:mod:`hammemo.sources.kinds`). All rows that a new model learns decide which columns are numbers or dates, so files are
+read once for that and once to be learned; a table that fits into one batch is kept meanwhile. The format of dates is
+decided with the kind, and kept with it: a later file, or one row alone, is read as the first files were.
 
 Examples and queries: what a schema makes of the rows and documents of files, some at a time.
 """
@@ -19,23 +21,38 @@ Examples and queries: what a schema makes of the rows and documents of files, so
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+import json
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources import kinds as column_kinds
+from hammemo.sources import tables
 from hammemo.sources.documents import open_source, stream_source
-from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
-from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, kinds_of_model, merged_kinds
-from hammemo.sources.tables import Batch, moments_of, read_table, shown_names
+from hammemo.sources.formats import STANDARD_INPUT, copied_streams, format_of, opened
+from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, as_kind, kind_of, kinds_of_model
+from hammemo.sources.reading_notes import (
+    describe_doubts,
+    describe_missing_texts,
+    formats_of_note,
+    joined_note,
+    na_of_note,
+    places_by_format,
+    split_note,
+)
+from hammemo.sources.tables import Batch, OrderedReading, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import document
+from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -43,6 +60,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.sources.databases import RowSource
+    from hammemo.sources.formats import Copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +79,8 @@ class Labelled:
         The rows of the table that they are; None for sequences.
     first : int
         The number of the first example of a sequence among all that were read.
+    formats : tuple of (int, str)
+        The formats of columns of dates, as `TableSchema.learned_formats`.
     """
 
     X: Array
@@ -69,6 +89,7 @@ class Labelled:
     kinds: str
     batch: Batch | None = None
     first: int = 1
+    formats: tuple[tuple[int, str], ...] = ()
 
     def place(self, row: int) -> str:
         """Return where an example is found, for an error message."""
@@ -126,6 +147,15 @@ class TableSchema:
         ones named. With "auto", dates of Parquet files are dates; a text is a number in CSV and TSV files only.
     is_target : bool
         Whether the label is a number that is to be predicted.
+    na : tuple of str
+        The texts that are missing values in columns of numbers and of dates.
+    date_format : tuple of (str, str)
+        Columns of dates and their formats, as the user says them.
+    learned_formats : tuple of (int, str)
+        The places of columns of dates with formats other than ISO 8601, as the rows showed them.
+    tell : callable, optional
+        Called with sentences about how columns are read; without it, those about columns that are probably misread
+        are warnings.
 
     Examples
     --------
@@ -149,9 +179,14 @@ class TableSchema:
     time: str | None = None
     numeric: str | tuple[str, ...] = "none"
     is_target: bool = False
+    na: tuple[str, ...] = NA_TEXTS
+    date_format: tuple[tuple[str, str], ...] = ()
+    learned_formats: tuple[tuple[int, str], ...] = ()
+    tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
+        self._check_date_format()
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:
@@ -159,28 +194,81 @@ class TableSchema:
         if not isinstance(self.numeric, str) and self.label in self.numeric:
             raise ValueError(f"numeric= holds the label {self.label!r}, not a column of the context: leave it out.")
 
+    def _check_date_format(self) -> None:
+        """Refuse formats that are not known, or that go with another parameter that says the opposite."""
+        for name, written in self.date_format:
+            check_format(written)
+            if name == self.label:
+                raise ValueError(f"date_format= names the label {name!r}, not a column of the context: leave it out.")
+            if self.numeric == "none" and not self.kinds:
+                raise ValueError(
+                    f"numeric='none' reads every column as names, and date_format= says that {name!r} holds dates: "
+                    "leave one of them out."
+                )
+            if not isinstance(self.numeric, str) and name not in self.numeric and name != self.time:
+                raise ValueError(f"numeric= lacks {name!r}, which has a date_format=: add it to the list.")
+
     def examples(self, files: Sequence[str | RowSource], file_format: str | None = None) -> Iterator[Labelled]:
         """Yield the examples in files, or of what a database returns, some at a time."""
         if self.label is None:
             raise ValueError("The column with the labels is not known: name it with label=.")
-        schema = self
-        for where in files:
-            for batch in schema._batches(where, file_format, labelled=True):
-                schema = schema._settled(batch)
-                yield schema.labelled(batch)
+        missing = MissingTexts()
+        with copied_streams(() if self.kinds else files) as copies:
+            settled = self._settle(files, file_format, copies)
+            schema = settled.schema
+            for batch in settled.batches:
+                schema = schema.with_names(batch)
+                labelled = schema.labelled(batch)
+                missing.count(schema, batch, schema.known_columns, schema.kinds)
+                yield labelled
+        schema.say_all(missing.sentences())
+
+    def _settle(self, files: Sequence[str | RowSource], file_format: str | None, copies: Copies) -> _Settled:
+        """Return the schema with the kinds that all rows decide, and the rows to be learned."""
+
+        def read(schema: TableSchema) -> Iterator[Batch]:
+            for where in files:
+                yield from schema._batches(where, file_format, labelled=True, copies=copies)
+
+        batches = read(self)
+        first = next(batches, None)
+        if first is None:
+            return _Settled(self, batches)
+        schema = self.with_names(first)
+        if len(schema.kinds) == len(schema.known_columns) + 1:
+            return _Settled(schema, chain([first], batches))
+        evidence: list[TextEvidence] = []
+        kept: list[Batch] = []
+        n_rows = 0
+        for batch in chain([first], batches):
+            schema = schema.with_names(batch)
+            if schema.numeric != "none":
+                evidence = schema.found_evidence(batch, evidence)
+            n_rows += len(batch)
+            # One batch is kept, so that small tables are read once; more would be held as texts, which are large.
+            kept = [*kept, batch] if n_rows <= tables.BATCH_ROWS else []
+        schema = schema.with_evidence(evidence or [NAMES_ONLY] * len(schema.known_columns))
+        schema.say_doubts(evidence)
+        return _Settled(schema, iter(kept) if kept else read(schema))
 
     def labelled(self, batch: Batch) -> Labelled:
         """Return the examples of some rows; the columns and their kinds are known."""
         X, y, kinds = self.read(batch)
-        return Labelled(side_by_side(X), y, self.known_columns, kinds, batch)
+        return Labelled(side_by_side(X), y, self.known_columns, kinds, batch, formats=self.learned_formats)
 
     def read(self, batch: Batch) -> tuple[list[Array], Array, str]:
         """Return the columns of the context and the labels of some rows as the model learns them, and their kinds."""
         assert self.label is not None
         X = self._contexts(batch, self.known_columns, self.kinds[:-1])
-        y = batch.targets(self.label) if self.is_target else as_kind(batch.tokens(self.label), self.kinds[-1])
+        y = self._read_labels(batch)
         kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
         return X, y, "".join(kinds)
+
+    def _read_labels(self, batch: Batch) -> Array:
+        assert self.label is not None
+        if self.is_target:
+            return batch.targets(self.label, self.na)
+        return as_kind(batch.tokens(self.label), self.kinds[-1])
 
     @property
     def known_columns(self) -> tuple[str, ...]:
@@ -203,16 +291,21 @@ class TableSchema:
     def moments(self, batch: Batch) -> list[Any]:
         """Return the time of each row of a batch."""
         assert self.time is not None
-        return moments_of(batch, self.time)
+        return moments_of(batch, self.time, dict(self.date_format).get(self.time))
 
     def queries(
         self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
     ) -> Iterator[Queries]:
         """Yield the contexts in files; `whole` keeps every column of each row, for a table with answers beside it."""
+        missing = MissingTexts()
+        kinds = self.kinds[:h] or MIXED * h
         for where in files:
             for batch in self._batches(where, file_format, labelled=False, whole=whole):
-                X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or MIXED * h)
+                columns = self._query_columns(batch, h)
+                X = self._contexts(batch, columns, kinds)
+                missing.count(self, batch, columns, kinds)
                 yield Queries(side_by_side(X), batch.names, batch.columns)
+        self.say_all(missing.sentences())
 
     def context(self, texts: Sequence[str], h: int) -> Array:
         """Return the context whose values these texts are, as a table of one row."""
@@ -229,10 +322,21 @@ class TableSchema:
         """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
         notes = {"reads": "table", "header": "yes" if self.header else "no", "missing": self.missing}
         optional = {"label": self.label, "delimiter": self.delimiter, "kinds": column_kinds.packed_kinds(self.kinds)}
-        return {**notes, **{name: value for name, value in optional.items() if value}}
+        notes.update((name, value) for name, value in optional.items() if value)
+        if self.na != NA_TEXTS:
+            notes.update(split_note("na", json.dumps(self.na)))
+        if self.learned_formats:
+            notes.update(split_note("dates", json.dumps(places_by_format(self.learned_formats))))
+        return notes
 
     def _batches(
-        self, where: str | RowSource, file_format: str | None, *, labelled: bool, whole: bool = False
+        self,
+        where: str | RowSource,
+        file_format: str | None,
+        *,
+        labelled: bool,
+        whole: bool = False,
+        copies: Copies | None = None,
     ) -> Iterator[Batch]:
         wanted = None
         if self.columns is not None and not whole:
@@ -240,13 +344,17 @@ class TableSchema:
             wanted = [*self.columns, *(name for name in named if name is not None and name not in self.columns)]
         if not isinstance(where, str):
             return where.batches(wanted)
-        return read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=wanted)
+        copy = None if copies is None else copies.get(where)
+        reading: dict[str, Any] = {"format": file_format, "header": self.header, "delimiter": self.delimiter}
+        return read_table(where, **reading, columns=wanted, copy=copy)
 
-    def _settled(self, batch: Batch) -> TableSchema:
-        """Return the schema with its columns named, and the numbers among them found, by the first rows."""
-        named = replace(self, columns=self.named(batch))
-        has_kinds = len(self.kinds) == len(named.known_columns) + 1
-        return named if has_kinds else named.with_kinds(named.found_kinds(batch))
+    def with_names(self, batch: Batch) -> TableSchema:
+        """Return the schema with its columns named, given some rows."""
+        if self.columns is not None and self.label in batch.names:
+            return self
+        schema = replace(self, columns=self.named(batch))
+        schema.check_dated(schema.known_columns)
+        return schema
 
     def named(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns of the context, given some rows."""
@@ -259,51 +367,94 @@ class TableSchema:
             raise ValueError(f"{batch.where} has the column {self.label!r} only: a context needs at least one more.")
         return columns
 
-    def found_kinds(self, batch: Batch, known: str = "") -> str:
-        """Return what rows say about each column of the context: n, d, s for other values, ? where there is none.
-
-        With `known`, what rows before them have said is added.
-        """
-        before = known or UNKNOWN * len(self.known_columns)
-        found = ""
-        for name, kind in zip(self.known_columns, before, strict=True):
-            if kind != ColumnKind.NAMES:  # which no further value changes
-                said = column_kinds.found_kind(self._read(batch, name))
-                kind = merged_kinds(kind, said, ColumnKind.NAMES)
-            found += kind
+    def found_evidence(self, batch: Batch, known: Sequence[TextEvidence] = ()) -> list[TextEvidence]:
+        """Return what rows say about each column of the context, added to what rows before them have said."""
+        found = []
+        dated = dict(self.date_format)
+        for place, name in enumerate(self.known_columns):
+            before = known[place] if known else NO_EVIDENCE
+            if not before.is_closed:  # else no further value changes it
+                evidence = batch.evidence(name, self.na)
+                before = before.plus(evidence.as_dates() if name in dated else evidence)
+            found.append(before)
         return found
-
-    def _read(self, batch: Batch, name: str) -> Array:
-        """Return a column; what a text file says in it is a number or a date where all of its values are."""
-        values = batch.column(name)
-        if not batch.is_text or self.numeric == "none":
-            return values
-        return column_kinds.with_dates(column_kinds.with_numbers(values) if self.numeric == "auto" else values)
 
     def truths(self, batch: Batch) -> str:
         """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
         columns = [batch.column(name) for name in self.known_columns]
-        if batch.is_text:
+        if batch.typing == column_kinds.Typing.TEXTS:
             return "".join(OTHERS if any(text is not None for text in column) else UNKNOWN for column in columns)
         shown = Evidence.of_columns(columns, has_types=True)
         truths = [column_kinds.ONLY_TRUTHS if how == HowGiven.CATEGORIES else OTHERS for how in shown.types]
         pairs = zip(truths, shown.contents, strict=True)
         return "".join(UNKNOWN if content == Holds.NOTHING else truth for truth, content in pairs)
 
-    def with_kinds(self, found: str) -> TableSchema:
-        """Return the schema with the kinds of its columns, given what their values say."""
+    def with_evidence(self, evidence: Sequence[TextEvidence]) -> TableSchema:
+        """Return the schema with the kinds of its columns and the formats of dates, given what all values say."""
         columns = self.known_columns
+        found = "".join(one.kind for one in evidence)
         kinds = kinds_of_model(column_kinds.ordered_kinds(found, self.numeric, columns), len(columns))
-        return replace(self, kinds=kinds[:-1] + ColumnKind.NUMBERS if self.is_target else kinds)
+        formats = tuple(
+            (place, one.date_format)
+            for place, one in enumerate(evidence)
+            if kinds[place] == ColumnKind.DATES and one.date_format not in (None, ISO)
+        )
+        said = {name: written for name, written in self.date_format if written != ISO}
+        formats += tuple((place, said[name]) for place, name in enumerate(columns) if name in said)
+        if self.is_target:
+            kinds = kinds[:-1] + ColumnKind.NUMBERS
+        return replace(self, kinds=kinds, learned_formats=tuple(sorted(formats)))
+
+    def say_doubts(self, evidence: Sequence[TextEvidence]) -> None:
+        """Say which columns are probably misread; without `tell`, in one warning."""
+        wanted = self.known_columns if isinstance(self.numeric, str) else self.numeric
+        named = zip(self.known_columns, evidence, strict=False)  # there is none with numeric="none"
+        sentences = describe_doubts((name, one) for name, one in named if name in wanted)
+        if self.tell is None and sentences:
+            warnings.warn(" ".join(sentences), UserWarning, stacklevel=2)
+        self.say_all(sentences)
+
+    def say_missing(self, evidence: Sequence[TextEvidence]) -> None:
+        """Say which texts are missing values, given what all rows say; nothing where the kinds were given."""
+        pairs = zip(self.known_columns, evidence, self.kinds, strict=False)  # the label has a kind, too
+        counts = {name: dict(one.missing) for name, one, kind in pairs if kind in ORDERED and one.missing}
+        self.say_all(describe_missing_texts(counts))
+
+    def say_all(self, sentences: Iterable[str]) -> None:
+        """Say how columns are read, to what the caller has given for it."""
+        if self.tell is not None:
+            for sentence in sentences:
+                self.tell(sentence)
+
+    def check_dated(self, columns: Sequence[str]) -> None:
+        """Refuse a format for a column that is not there, or that the model has not learned as dates."""
+        for name, _ in self.date_format:
+            if name not in columns and name != self.time:
+                raise ValueError(
+                    f"date_format= names the column {name!r}, which is none of the context: {shown_names(columns)}."
+                )
+            kind = self.kinds[list(columns).index(name)] if name in columns and self.kinds else ColumnKind.DATES
+            if kind != ColumnKind.DATES:
+                learned = "numbers" if kind == ColumnKind.NUMBERS else "names"
+                raise ValueError(
+                    f"date_format= names the column {name!r}, which was learned as {learned}: leave it out, or fit "
+                    "again with it."
+                )
 
     def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
-        """Return columns of a batch as the model learnt them."""
-        return [
-            batch.ordered(name, kind, self.missing)
-            if kind in ORDERED
-            else as_kind(batch.tokens(name, self.missing), kind)
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        """Return columns of a batch as the model learned them."""
+        self.check_dated(names)
+        formats = {names[place]: written for place, written in self.learned_formats if place < len(names)}
+        formats.update(self.date_format)
+        na = frozenset(self.na)
+        columns = []
+        for name, kind in zip(names, kinds, strict=True):
+            if kind in ORDERED:
+                reading = OrderedReading(kind, self.missing, na, formats.get(name, ISO))
+                columns.append(batch.ordered(name, reading))
+            else:
+                columns.append(as_kind(batch.tokens(name, self.missing), kind))
+        return columns
 
     @staticmethod
     def _check_count(columns: Sequence[str], h: int) -> None:
@@ -328,6 +479,35 @@ class TableSchema:
                 f"{shown_names(self.columns)}): give it a table of these {h}."
             )
         return self.columns
+
+
+class _Settled(NamedTuple):
+    """A schema whose kinds are known, and the rows that are read with it."""
+
+    schema: TableSchema
+    batches: Iterator[Batch]
+
+
+class MissingTexts:
+    """Which texts were read as missing values, and how often, by column."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def count(self, schema: TableSchema, batch: Batch, columns: Sequence[str], kinds: str) -> None:
+        """Count those of some rows."""
+        if schema.tell is None:
+            return
+        na = frozenset(schema.na)
+        for name, kind in zip(columns, kinds, strict=False):  # kinds may have the label, too
+            if kind in ORDERED:
+                counts = batch.count_missing_texts(name, na)
+                if counts:
+                    self._counts.setdefault(name, Counter()).update(counts)
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each column that has some."""
+        return describe_missing_texts(self._counts)
 
 
 @dataclass(frozen=True)
@@ -512,9 +692,17 @@ def schema_from_notes(
         return SequenceSchema(h, tokens, short=short, chosen=chosen, **optional)
     if len(kinds) != h + 1:
         kinds = known_kinds()
-    names = None if columns is None else tuple(map(str, columns))
-    reading = (header, delimiter, notes.get("missing", "token"), kinds)
-    return TableSchema(notes.get("label"), names, *reading, is_target=kinds[-1:] == ColumnKind.NUMBERS)
+    return TableSchema(
+        label=notes.get("label"),
+        columns=None if columns is None else tuple(map(str, columns)),
+        header=header,
+        delimiter=delimiter,
+        missing=notes.get("missing", "token"),
+        kinds=kinds,
+        is_target=kinds[-1:] == ColumnKind.NUMBERS,
+        na=na_of_note(joined_note("na", notes)),
+        learned_formats=formats_of_note(joined_note("dates", notes), kinds),
+    )
 
 
 def _last_tokens(documents: list[Array], h: int) -> Array:

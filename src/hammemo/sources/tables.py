@@ -30,6 +30,8 @@ import csv
 import io
 import os
 import re
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
@@ -40,16 +42,19 @@ import numpy as np
 from hammemo._arrays.integers import object_array
 from hammemo.sources import formats
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
-from hammemo.sources.kinds import date_in, number_in
+from hammemo.sources.kinds import Typing, evidence_of_values
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
+from hammemo.tokens.date_formats import ISO, choose_format, formats_of, read_date
 from hammemo.tokens.missing import filled_column, is_missing
+from hammemo.tokens.text_evidence import NA_TEXTS, is_blank_or_na, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.tokens.text_evidence import TextEvidence
 
 BATCH_ROWS: Final = 2**16
 """Rows that are read at a time."""
@@ -57,6 +62,35 @@ BATCH_ROWS: Final = 2**16
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _SHOWN_COLUMNS: Final = 20
 _TOKEN_TYPES: Final = {str, int, float, bool, type(None)}
+
+
+@dataclass(frozen=True)
+class OrderedReading:
+    """How the texts of a column of numbers or of dates are read.
+
+    Parameters
+    ----------
+    kind : str
+        `ColumnKind.NUMBERS` or `ColumnKind.DATES`.
+    missing : {"token", "empty", "refuse"}
+        Whether missing values are refused.
+    na : collection of str
+        The texts that are missing values.
+    date_format : str
+        How dates are written (:mod:`hammemo.tokens.date_formats`).
+    """
+
+    kind: str
+    missing: str = "token"
+    na: Collection[str] = NA_TEXTS
+    date_format: str = ISO
+
+    def read(self, text: str) -> Any:
+        """Return the value of a text: None if it is missing, the text itself if it is no number or date."""
+        if is_blank_or_na(text, self.na):
+            return None
+        value = number_in(text) if self.kind == ColumnKind.NUMBERS else read_date(text, self.date_format)
+        return text if value is None else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +108,8 @@ class Batch:
     where : str
         The file.
     unit : {"line", "row"}
-    is_text : bool
-        Whether the file has texts only, so that numbers are texts, too.
+    typing : Typing
+        What the format says about the types of values.
     """
 
     names: tuple[str, ...]
@@ -83,7 +117,7 @@ class Batch:
     numbers: Ints
     where: str
     unit: str
-    is_text: bool = False
+    typing: Typing = Typing.ALL
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -120,44 +154,77 @@ class Batch:
             self._refuse_missing(name, int(np.flatnonzero(lacking)[0]), missing)
         return filled_column(values, lacking, missing)
 
-    def ordered(self, name: str, kind: str, missing: str) -> Array:
+    def ordered(self, name: str, reading: OrderedReading) -> Array:
         """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
 
         Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
-        ones if `missing` is "refuse".
+        ones if the reading refuses them.
         """
-        values, found = self._ordered(name, kind)
-        for row in np.flatnonzero(np.isnan(found)).tolist():
+        values = self._read_texts(name, reading)
+        is_text = np.fromiter((isinstance(value, str) for value in values), bool, len(values))
+        plain = values
+        if is_text.any():  # a text of another format is no date here, though it may be one elsewhere
+            plain = values.copy()
+            plain[is_text] = None
+        numbers = ordered_values(plain, reading.kind, f"Column {name!r}")
+        lacking = np.isnan(numbers)
+        for row in np.flatnonzero(lacking).tolist():
             if not is_missing(values[row]):
-                raise ValueError(
-                    f"{self.place(row)}: column {name!r} holds {ColumnKind(kind).word}, and {values[row]!r} is not "
-                    "one. Leave the value empty if it is missing, or fit again with numeric= and a list without this "
-                    "column."
-                )
-            if missing == "refuse":
-                self._refuse_missing(name, row, missing)
-        if kind != ColumnKind.NUMBERS:
+                self._refuse_other(name, row, values[row], reading)
+            if reading.missing == "refuse":
+                self._refuse_missing(name, row, reading.missing)
+        if reading.kind != ColumnKind.NUMBERS:
             return values
-        return with_large_numbers(found, values, np.isnan(found), f"Column {name!r}")
+        return with_large_numbers(numbers, values, lacking, f"Column {name!r}")
 
-    def targets(self, name: str) -> Floats:
+    def _refuse_other(self, name: str, row: int, value: Any, reading: OrderedReading) -> NoReturn:
+        """Refuse a value that a column of numbers or of dates cannot hold."""
+        learned = ColumnKind(reading.kind).word
+        ways = "Leave the value empty if it is missing"
+        if reading.kind == ColumnKind.DATES and isinstance(value, str):
+            if reading.date_format != ISO:
+                learned += f" written as {reading.date_format}"
+            other = f"{name}={choose_format(formats_of(value)) or 'FORMAT'}"
+            ways += f", or say how this file writes its dates: date_format={other!r}"
+            raise ValueError(f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. {ways}.")
+        if isinstance(value, str):
+            ways += f", or name the text with na={value!r}"
+        raise ValueError(
+            f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. {ways}, or fit again with "
+            "numeric= and a list without this column."
+        )
+
+    def targets(self, name: str, na: Collection[str]) -> Floats:
         """Return a column of numbers that are to be predicted: every row needs one."""
-        values, found = self._ordered(name, ColumnKind.NUMBERS)
-        for row in np.flatnonzero(~np.isfinite(found)).tolist():
+        values = self._read_texts(name, OrderedReading(ColumnKind.NUMBERS, na=na))
+        numbers = ordered_values(values, ColumnKind.NUMBERS, f"Column {name!r}")
+        for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
             if is_missing(values[row]):
                 self._refuse_missing(name, row, None)
             raise ValueError(
                 f"{self.place(row)}: the target {name!r} is {values[row]!r}, which is not a finite number. Correct it, "
                 "drop the row, or predict names with label=."
             )
-        return found
+        return numbers
 
-    def _ordered(self, name: str, kind: str) -> tuple[Array, Floats]:
-        """Return the values of a column, texts read as its kind, and the same as floats: NaN for all others."""
+    def _read_texts(self, name: str, reading: OrderedReading) -> Array:
+        """Return the values of a column, its texts as the numbers or dates that they say."""
         values = self.column(name)
-        if values.dtype.kind == "O":
-            values = object_array([_read(value, kind) if isinstance(value, str) else value for value in values])
-        return values, ordered_values(values, kind, f"Column {name!r}")
+        if values.dtype.kind != "O":
+            return values
+        return object_array([reading.read(value) if isinstance(value, str) else value for value in values])
+
+    def evidence(self, name: str, na: Collection[str]) -> TextEvidence:
+        """Return what the values of a column say about its kind; texts of `na` may stand for missing values."""
+        return evidence_of_values(self.column(name), self.typing, na)
+
+    def count_missing_texts(self, name: str, na: Collection[str]) -> Counter[str]:
+        """Return how often a column holds which of some texts."""
+        values = self.column(name)
+        if values.dtype.kind != "O":
+            return Counter()
+        texts = (value.strip() for value in values if isinstance(value, str))
+        return Counter(text for text in texts if text in na)
 
     def _refuse_missing(self, name: str, row: int, missing: str | None) -> NoReturn:
         ways = "Give it one, or drop the row."
@@ -175,14 +242,6 @@ class Batch:
         )
 
 
-def _read(text: str, kind: str) -> Any:
-    """Return the value of a text in a column of numbers or dates: None if it is blank, itself if it is none."""
-    if not text.strip():
-        return None
-    value = number_in(text) if kind == ColumnKind.NUMBERS else date_in(text)
-    return text if value is None else value
-
-
 def shown_names(names: Sequence[str]) -> str:
     """Return the names of columns for an error message, not too many of them."""
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
@@ -197,6 +256,7 @@ def read_table(
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
+    copy: IO[bytes] | None = None,
 ) -> Iterator[Batch]:
     r"""Yield the rows of a table, some at a time.
 
@@ -215,6 +275,8 @@ def read_table(
         With JSON lines and Parquet: the columns to read; by default those of the first object, or all.
     batch_rows : int
         Rows a batch.
+    copy : file object, optional
+        What the file holds, decompressed, to be read from its start instead.
 
     Examples
     --------
@@ -228,7 +290,9 @@ def read_table(
     (('colour', 'size'), [['red'], ['007']], [2])
     """
     shown = "standard input" if where == formats.STANDARD_INPUT else where
-    with formats.opened(where) as stream:
+    with formats.opened(where) if copy is None else nullcontext(copy) as stream:
+        if copy is not None:
+            copy.seek(0)
         kind = format or formats.format_of(where, "csv" if where == formats.STANDARD_INPUT else None)
         check_table_format(kind, shown)
         yield from stream_batches(stream, shown, kind, header, delimiter, columns, batch_rows)
@@ -309,7 +373,7 @@ def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where:
             )
     numbers, texts = zip(*rows, strict=True)
     columns = tuple(object_array([value or None for value in column]) for column in zip(*texts, strict=True))
-    return Batch(names, columns, np.array(numbers, np.int64), where, "line", is_text=True)
+    return Batch(names, columns, np.array(numbers, np.int64), where, "line", typing=Typing.TEXTS)
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -350,7 +414,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         if columns is None:
             _refuse_new_keys(held, names, where)
         values = [column_array([row.get(name) for _, row in held]) for name in names]
-        yield Batch(names, tuple(values), np.array([number for number, _ in held], np.int64), where, "line")
+        numbers = np.array([number for number, _ in held], np.int64)
+        yield Batch(names, tuple(values), numbers, where, "line", typing=Typing.NO_DATES)
 
 
 def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, ...], where: str) -> None:
@@ -447,16 +512,24 @@ def moment_of(value: Any) -> float | int | None:
     return value if is_number else None
 
 
-def moments_of(batch: Batch, name: str) -> list[Any]:
-    """Return the times of a column, or refuse a value that is none and name its place."""
-    moments = [moment_of(value) for value in batch.column(name).tolist()]
-    for row, moment in enumerate(moments):
+def moments_of(batch: Batch, name: str, date_format: str | None = None) -> list[Any]:
+    """Return the times of a column, or refuse a value that is none and name its place.
+
+    With `date_format`, texts are dates in this format only.
+    """
+    moments = []
+    for row, value in enumerate(batch.column(name).tolist()):
+        if date_format is not None and isinstance(value, str):
+            moment = moment_of(read_date(value, date_format))
+        else:
+            moment = moment_of(value)
         if moment is None:
-            value = batch.column(name)[row]
-            found = "has no value" if value is None else f"holds {value!r}, which is not a time"
-            raise ValueError(
-                f"{batch.place(row)}: column {name!r} {found}. Write times as 2024-01-31 12:00:00 or as numbers."
-            )
+            what = "has no value" if value is None else f"holds {value!r}, which is not a time"
+            ways = "Write times as 2024-01-31 12:00:00 or as numbers."
+            if date_format is not None:
+                ways = f"Write times as {date_format}."
+            raise ValueError(f"{batch.place(row)}: column {name!r} {what}. {ways}")
+        moments.append(moment)
     return moments
 
 

@@ -12,7 +12,6 @@ here; an infinite one is the largest number that there is.
 
 from __future__ import annotations
 
-import re
 import warnings
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -60,10 +59,6 @@ _FEW_ROWS: Final = 100
 """Rows of a question up to which columns of numbers are read at once: calls then take more time than values."""
 _MANY_ROWS: Final = 50
 _DISTINCT_SHARE: Final = 0.9
-_MANY_TEXTS: Final = 20
-_MANY_CODES: Final = 100
-"""From so many different fractions, or whole numbers, on: fewer strings may be codes, such as days of a month."""
-_NUMBER_TEXT: Final = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def dense(X: Any) -> Any:
@@ -179,30 +174,6 @@ def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *
             continue
         warnings.warn(f"{where} holds whole numbers that nearly all differ; {advice}", UserWarning, stacklevel=2)
         return
-
-
-def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> None:
-    """Warn of the first column of names whose values are numbers as strings: as names, near ones are not alike."""
-    for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
-        if kind == ColumnKind.NAMES and column.dtype.kind in "OU" and _holds_texts_of_numbers(column):
-            where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-            advice = "convert it with astype(float), or say numeric='none' if names are meant."
-            words = f"{where} holds numbers as strings, which are read as names: {advice}"
-            warnings.warn(words, UserWarning, stacklevel=2)
-            return
-
-
-def _holds_texts_of_numbers(column: Array) -> bool:
-    """Return whether all values are numbers as strings, too many different ones for a code and none like 007."""
-    if len(column) < _MANY_ROWS:
-        return False
-    texts = set()
-    for value in column.tolist():
-        if isinstance(value, str) and _NUMBER_TEXT.fullmatch(value):
-            texts.add(value)
-        elif value != "" if isinstance(value, str) else not is_missing(value):
-            return False
-    return len(texts) >= (_MANY_CODES if all(text.isdecimal() for text in texts) else _MANY_TEXTS)
 
 
 def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[Any] | None, *, learning: bool) -> Array:

@@ -25,7 +25,6 @@ from hammemo.tokens.columns import (
     table_columns,
     tokens_of,
     warn_of_ids,
-    warn_of_texts,
 )
 from hammemo.tokens.contexts import (
     Contexts,
@@ -39,6 +38,7 @@ from hammemo.tokens.contexts import (
 )
 from hammemo.tokens.labels import common_label_dtype, label_array
 from hammemo.tokens.missing import filled
+from hammemo.tokens.text_warnings import warn_of_texts
 from hammemo.tokens.vocabulary import as_token
 
 if TYPE_CHECKING:

@@ -1,0 +1,213 @@
+"""What is said and what is stored about how columns of files are read.
+
+Sentences name the column, the values and the way out; parameters in them are those of the library, which a command
+turns into its options. Notes of a model file hold the texts that are missing values and the formats of dates, so that a
+later file is read alike.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.date_formats import check_format
+from hammemo.tokens.text_evidence import NA_TEXTS, Doubt, describe_missing, quote_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hammemo.tokens.text_evidence import TextEvidence
+
+_NOTE_LENGTH: Final = 4096
+"""A note of a model file has at most so many characters; a longer text becomes several notes."""
+
+_MAX_PARTS: Final = 24
+_SHOWN_COLUMNS: Final = 10
+_SHOWN_FORMATS: Final = 3
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def describe_missing_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a sentence for each column in which texts were read as missing values, and one for all after the tenth.
+
+    Examples
+    --------
+    >>> from hammemo.sources.reading_notes import describe_missing_texts
+    >>> describe_missing_texts({"age": {"NA": 2}})
+    ["Column 'age': 2 values 'NA' are read as missing."]
+    """
+    listed = list(counts.items())
+    sentences = [f"Column {name!r}: {describe_missing(texts)}." for name, texts in listed[:_SHOWN_COLUMNS]]
+    rest = listed[_SHOWN_COLUMNS:]
+    if rest:
+        total = sum(sum(texts.values()) for _, texts in rest)
+        columns = "1 more column" if len(rest) == 1 else f"{len(rest):,} more columns"
+        values = "1 value is" if total == 1 else f"{total:,} values are"
+        sentences.append(f"In {columns}, {values} read as missing.")
+    return sentences
+
+
+def describe_doubts(columns: Iterable[tuple[str, TextEvidence]]) -> list[str]:
+    """Return a sentence for each column that is probably misread, and one for all after the tenth."""
+    doubtful = [(name, evidence) for name, evidence in columns if evidence.doubt is not None]
+    sentences = [_describe_doubt(name, evidence) for name, evidence in doubtful[:_SHOWN_COLUMNS]]
+    if len(doubtful) > _SHOWN_COLUMNS:
+        sentences.append(f"So are probably {len(doubtful) - _SHOWN_COLUMNS:,} more columns.")
+    return sentences
+
+
+def _describe_doubt(name: str, evidence: TextEvidence) -> str:
+    """Return what is doubtful in a column, with its values, and how the user settles it."""
+    start = f"Column {name!r} holds"
+    such_as = f"such as {quote_texts(evidence.shown)}"
+    ways = " or ".join(f"date_format={f'{name}={written}'!r}" for written in _likely_formats(evidence))
+    as_names = "they are read as names."
+    if evidence.doubt == Doubt.ORDER:
+        return f"{start} dates, {such_as}, that do not say which number is the day: {as_names} Use {ways}."
+    if evidence.doubt == Doubt.CENTURY:
+        return f"{start} dates with two-digit years, {such_as}: {as_names} If they are dates, use {ways}."
+    if evidence.doubt == Doubt.FORMATS:
+        return f"{start} dates in more than one format, {such_as}: {as_names} Write all of them alike."
+    if evidence.doubt == Doubt.COMPACT:
+        return (
+            f"{start} whole numbers that are all dates as eight digits, {such_as}: they are read as numbers. If they "
+            f"are dates, use {ways}."
+        )
+    if evidence.doubt == Doubt.DATE_STRINGS:
+        return f"{start} dates as strings, {such_as}: {as_names} Convert it to dates, or use {ways}."
+    if evidence.doubt == Doubt.NUMBER_STRINGS:
+        return f"{start} numbers as strings: {as_names} Convert it to numbers if numbers are meant."
+    strays = evidence.others or ()
+    texts = sorted({*strays, *dict(evidence.missing)})
+    options = " ".join(f"na={text!r}" for text in texts)
+    return (
+        f"{start} {evidence.n_numbers:,} numbers, but also {quote_texts(strays)}: they are all read as names. Correct "
+        f"these values, or use {options} if they are missing ones."
+    )
+
+
+def _likely_formats(evidence: TextEvidence) -> list[str]:
+    """Return the formats between which the user decides, as commands take them."""
+    if evidence.doubt == Doubt.DATE_STRINGS:
+        return [evidence.date_format or ""]
+    return sorted(evidence.readings - {"number"})[:_SHOWN_FORMATS]
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def read_na(na: Any) -> tuple[str, ...]:
+    """Return the texts that are missing values as a parameter says them: None for `NA_TEXTS`, "" for none.
+
+    Examples
+    --------
+    >>> from hammemo.sources.reading_notes import read_na
+    >>> read_na(["-", "unknown"]), read_na("-"), read_na("")
+    (('-', 'unknown'), ('-',), ())
+    """
+    if na is None:
+        return NA_TEXTS
+    texts = [na] if isinstance(na, str) else list(na)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"na={na!r} is not a list of texts: write numbers in quotes, as the file has them.")
+    return tuple(sorted({text.strip() for text in texts} - {""}))
+
+
+def read_date_formats(date_format: Any) -> tuple[tuple[str, str], ...]:
+    """Return columns and their formats as a parameter says them: a mapping, or texts such as ``"when=%d.%m.%Y"``.
+
+    Examples
+    --------
+    >>> from hammemo.sources.reading_notes import read_date_formats
+    >>> read_date_formats("when=%d.%m.%Y"), read_date_formats({"when": "ISO8601"})
+    ((('when', '%d.%m.%Y'),), (('when', 'ISO8601'),))
+    """
+    if date_format is None:
+        return ()
+    if hasattr(date_format, "items"):
+        pairs = [(str(name), str(written)) for name, written in date_format.items()]
+    else:
+        pairs = [_split_pair(text) for text in ([date_format] if isinstance(date_format, str) else date_format)]
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"date_format= names the column {twice!r} twice: leave one out.")
+    return tuple((name, check_format(written)) for name, written in pairs)
+
+
+def _split_pair(text: str) -> tuple[str, str]:
+    name, equals, written = text.rpartition("=")
+    if not equals or not name:
+        raise ValueError(f"date_format={text!r} names no column: write COLUMN=FORMAT, as in 'when=%d.%m.%Y'.")
+    return name, written
+
+
+# ---------------------------------------------------------------- notes
+
+
+def split_note(name: str, text: str) -> dict[str, str]:
+    """Return a text as a note, or as several where it is long: ``dates``, ``dates-2`` and so on."""
+    parts = [text[start : start + _NOTE_LENGTH] for start in range(0, len(text), _NOTE_LENGTH)]
+    if len(parts) > _MAX_PARTS:
+        raise ValueError(f"The model cannot be saved: its {name} need {len(text):,} characters of notes. Name fewer.")
+    return {name if number == 1 else f"{name}-{number}": part for number, part in enumerate(parts, 1)}
+
+
+def joined_note(name: str, notes: Mapping[str, str]) -> str:
+    """Return the text that `split_note` split; empty if there is none."""
+    parts = [notes.get(name if number == 1 else f"{name}-{number}") for number in range(1, _MAX_PARTS + 1)]
+    return "".join(part for part in parts if part is not None)
+
+
+def na_of_note(text: str) -> tuple[str, ...]:
+    """Return the texts that are missing values from their note; `NA_TEXTS` without one."""
+    texts = _json_of_note(text)
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        return NA_TEXTS
+    return tuple(texts)
+
+
+def places_by_format(formats: Sequence[tuple[int, str]]) -> dict[str, list[list[int]]]:
+    """Return the columns of each format as ranges of places, which are short where many columns are alike.
+
+    Examples
+    --------
+    >>> from hammemo.sources.reading_notes import places_by_format
+    >>> places_by_format([(1, "%d.%m.%Y"), (2, "%d.%m.%Y"), (5, "%d.%m.%Y")])
+    {'%d.%m.%Y': [[1, 2], [5, 5]]}
+    """
+    ranges: dict[str, list[list[int]]] = {}
+    for place, written in formats:
+        of_format = ranges.setdefault(written, [])
+        if of_format and of_format[-1][1] == place - 1:
+            of_format[-1][1] = place
+        else:
+            of_format.append([place, place])
+    return ranges
+
+
+def formats_of_note(text: str, kinds: str) -> tuple[tuple[int, str], ...]:
+    """Return the formats of columns from their note; none where it does not fit to columns of these kinds."""
+    ranges = _json_of_note(text)
+    formats: list[tuple[int, str]] = []
+    try:
+        for written, of_format in (ranges or {}).items():
+            check_format(written)
+            for first, last in of_format:
+                places = range(max(int(first), 0), min(int(last) + 1, len(kinds)))
+                formats += [(place, written) for place in places if kinds[place] == ColumnKind.DATES]
+    except (AttributeError, TypeError, ValueError) as error:
+        shown = text[:40]
+        raise ValueError(f"The note 'dates' of the model file is damaged ({shown!r}): fit the model again.") from error
+    return tuple(sorted(formats))
+
+
+def _json_of_note(text: str) -> Any:
+    """Return the value of a note; None for one that is not there, or that nobody wrote as JSON."""
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
