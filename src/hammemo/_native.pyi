@@ -364,12 +364,19 @@ def halved_cuts(
     band_rows: int,
     found: NDArray[np.float64],
 ) -> None: ...
+def add_products(
+    places: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    times: NDArray[np.int64],
+    sums: NDArray[np.uint64],
+) -> None: ...
+def round_sums(sums: NDArray[np.uint64], out: NDArray[np.float64]) -> None: ...
 def number_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],
     cells: NDArray[np.int32],
     counts: NDArray[np.int64],
-    sums: NDArray[np.int64],
+    sums: NDArray[np.int64] | NDArray[np.uint64],
     numbers: NDArray[np.int64],
     amounts: NDArray[np.float64],
     out: NDArray[np.float64],
@@ -504,6 +511,13 @@ class AdditiveRows:
         targets: NDArray[np.int64],
         gram: NDArray[np.int64],
         products: NDArray[np.int64],
+    ) -> None: ...
+    def add_wide_gram(
+        self,
+        counts: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        gram: NDArray[np.int64],
+        products: NDArray[np.uint64],
     ) -> None: ...
     def curvature(
         self,

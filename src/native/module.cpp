@@ -26,6 +26,7 @@
 #include "table.hpp"
 #include "answers/answers_module.hpp"
 #include "parts/additive_module.hpp"
+#include "sums/sums_module.hpp"
 #include "trees/trees_module.hpp"
 
 namespace nb = nanobind;
@@ -413,5 +414,6 @@ NB_MODULE(_native, m) {
     bind_answers(m);
     bind_log_ratios(m);
     bind_additive(m);
+    bind_sums(m);
     bind_dense_weights(m);
 }

@@ -116,6 +116,15 @@ def test_sanitizers_find_nothing_in_the_scan_of_sites(tmp_path: Path) -> None:
     assert int(run(tmp_path / "driver", "2000")) > 2000
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler")
+def test_portable_sums_of_two_words_are_those_of_the_compiler(tmp_path: Path) -> None:
+    checks = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    native = ROOT / "src/native"
+    driver = ROOT / "tests/support/wide_sums_driver.cpp"
+    run("g++", *checks, "-I", native, driver, "-o", tmp_path / "driver")
+    assert int(run(tmp_path / "driver", "200000")) == 200_000
+
+
 @pytest.mark.slow
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     libraries = runtime_libraries("libasan.so", "libubsan.so")

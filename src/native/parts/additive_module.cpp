@@ -9,6 +9,7 @@
 #include "../bound_arrays.hpp"
 #include "../released.hpp"
 #include "../selection/symmetric.hpp"
+#include "../sums/wide_sums.hpp"
 #include "additive_rows.hpp"
 #include "step_scores.hpp"
 
@@ -104,10 +105,25 @@ void scores(const AdditiveRows& rows, const Matrix<int64_t>& coefficients, Outpu
     rows.scores(coefficients.data(), coefficients.shape(1), out.data());
 }
 
-void gram(const AdditiveRows& rows, const Vector<int64_t>& counts, const Vector<int64_t>& targets, Output<int64_t> sums, Output<int64_t> products) {
-    require_size(counts, rows.n()), require_size(targets, rows.n()), require_size(sums, rows.p() * rows.p()), require_size(products, rows.p());
+void add_gram(const AdditiveRows& rows, const Vector<int64_t>& counts, const Vector<int64_t>& targets, Output<int64_t> gram,
+              Output<int64_t> products) {
+    require_size(counts, rows.n());
+    require_size(targets, rows.n());
+    require_size(gram, rows.p() * rows.p());
+    require_size(products, rows.p());
     const Released released;
-    rows.add_gram(counts.data(), targets.data(), sums.data(), products.data());
+    rows.add_gram(counts.data(), targets.data(), gram.data(), NarrowSums(products.data()));
+}
+
+// The same with sums of 128 bits: products are (2, p), all low words and then all high words.
+void add_wide_gram(const AdditiveRows& rows, const Vector<int64_t>& counts, const Vector<int64_t>& targets, Output<int64_t> gram,
+                   nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> products) {
+    require_size(counts, rows.n());
+    require_size(targets, rows.n());
+    require_size(gram, rows.p() * rows.p());
+    require_size(products, 2 * rows.p());
+    const Released released;
+    rows.add_gram(counts.data(), targets.data(), gram.data(), WideSums(products.data(), products.data() + rows.p()));
 }
 
 ClassRows make_classes(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, size_t outputs) {
@@ -250,7 +266,8 @@ void bind_additive(nb::module_& m) {
         .def_prop_ro("n_entries", [](const AdditiveRows& rows) { return rows.index().size(); })
         .def("entries", &entries, array("starts"), array("index"), array("value"))
         .def("scores", &scores, array("coefficients"), array("out"))
-        .def("add_gram", &gram, array("counts"), array("targets"), array("gram"), array("products"))
+        .def("add_gram", &add_gram, array("counts"), array("targets"), array("gram"), array("products"))
+        .def("add_wide_gram", &add_wide_gram, array("counts"), array("targets"), array("gram"), array("products"))
         .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), array("out"))
         .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverse"), array("penalties"), nb::arg("steps"),
              nb::arg("tolerance"), array("phi"));

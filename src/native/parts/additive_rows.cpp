@@ -7,6 +7,7 @@
 #include "../selection/label_weights.hpp"
 #include "../selection/lanes.hpp"
 #include "../selection/portable_math.hpp"
+#include "../sums/wide_sums.hpp"
 
 namespace hammemo {
 namespace {
@@ -303,17 +304,21 @@ void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* 
     }
 }
 
-void AdditiveRows::add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, int64_t* products) const {
+template <class Sums>
+void AdditiveRows::add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, Sums products) const {
     for (size_t i = 0; i < n(); ++i) {
         if (counts[i] == 0) continue;
         for (int64_t a = starts_[i]; a < starts_[i + 1]; ++a) {
-            const int64_t weight = counts[i] * value_[a];
-            products[index_[a]] += weight * targets[i];
+            const int64_t weight = counts[i] * value_[a];  // below 2^51
+            products.add_product(index_[a], targets[i], weight);
             int64_t* line = gram + index_[a] * p_;
             for (int64_t b = a; b < starts_[i + 1]; ++b) line[index_[b]] += weight * value_[b];
         }
     }
 }
+
+template void AdditiveRows::add_gram(const int64_t*, const int64_t*, int64_t*, NarrowSums) const;
+template void AdditiveRows::add_gram(const int64_t*, const int64_t*, int64_t*, WideSums) const;
 
 void AdditiveRows::add_products(size_t row, double weight, double* out) const {
     for (int64_t a = starts_[row]; a < starts_[row + 1]; ++a) {

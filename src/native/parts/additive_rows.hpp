@@ -54,8 +54,11 @@ class AdditiveRows {
 
     // The nearest whole number to the sum over coordinates: coefficients (p, outputs), out (n, outputs).
     void scores(const int64_t* coefficients, size_t outputs, int64_t* out) const;
-    // Adds products of coordinates, upper half (p, p), and of coordinates and targets (p,), both times counts.
-    void add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, int64_t* products) const;
+    // Adds products of coordinates, upper half (p, p), and of coordinates and targets (p,), both times counts. A coordinate of a row
+    // is at most 2 HAT = 2^11 and counts add up to less than 2^40, so the matrix stays below 2^62. Products with targets stay below
+    // 2^11 times the sum of absolute targets: the caller takes `NarrowSums` where that is below 2^63, else `WideSums`.
+    template <class Sums>
+    void add_gram(const int64_t* counts, const int64_t* targets, int64_t* gram, Sums products) const;
     // Adds products of coordinates times the weight of the row: upper half, (p, p), in units of 1 / HAT^2.
     void add_products(size_t row, double weight, double* out) const;
 

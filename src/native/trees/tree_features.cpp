@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "../sums/wide_sums.hpp"
+
 namespace hammemo {
 
 void TreeFeatures::write(float* out) const {
@@ -41,6 +43,22 @@ void TreeFeatures::write(float* out) const {
 }
 
 void NumberFeatures::write(double* out) const {
+    if (words == nullptr) {
+        // Both are below 2^62 (`NumberCells`), so the difference is below 2^63.
+        const auto narrow = [this](size_t cell, int64_t number) { return static_cast<double>(sums[cell] - number); };
+        write_with(narrow, out);
+    } else {
+        const auto wide = [this](size_t cell, int64_t number) {
+            const WideSum sum = {words[cell], static_cast<int64_t>(words[n_cells + cell])};
+            return as_double(add(sum, widen(-number)));
+        };
+        write_with(wide, out);
+    }
+}
+
+// sum_without(cell, number): the sum of a cell without a number.
+template <class SumWithout>
+void NumberFeatures::write_with(const SumWithout& sum_without, double* out) const {
     const size_t per_kind = n_levels * n_amounts, n_features = n_kinds * per_kind;
     std::vector<int64_t> seen(n_kinds);
     for (size_t i = 0; i < n_rows; ++i, out += n_features) {
@@ -54,7 +72,7 @@ void NumberFeatures::write(double* out) const {
             for (size_t level = 0; level < n_levels; ++level) {
                 const auto cell = static_cast<size_t>(cells[level * n_nodes + node]);
                 const auto count = static_cast<double>(std::max<int64_t>(counts[cell] - 1, 0));
-                const auto sum = static_cast<double>(sums[cell] - numbers[i]);
+                const double sum = sum_without(cell, numbers[i]);
                 double* at = out + kind * per_kind + level * n_amounts;
                 for (size_t j = 0; j < n_amounts; ++j) at[j] += sum / (count + amounts[j]);
             }

@@ -35,13 +35,18 @@ struct NumberFeatures {
     const uint8_t* is_out;   // (rows, trees): whether the row did not grow the tree
     const int32_t* cells;    // (levels, nodes): a cell
     const int64_t* counts;   // (cells,)
-    const int64_t* sums;     // (cells,)
+    const int64_t* sums;     // (cells,); null where sums have two words
+    const uint64_t* words;   // (2, cells): all low words, then all high words; null where sums have one
     const int64_t* numbers;  // (rows,): what the row adds to sums
     const double* amounts;   // (amounts,)
-    size_t n_rows, n_trees, n_levels, n_nodes, n_kinds, n_amounts;  // tree t is of kind t % n_kinds
+    size_t n_rows, n_trees, n_levels, n_nodes, n_cells, n_kinds, n_amounts;  // tree t is of kind t % n_kinds
 
     // out: (rows, kinds * levels * amounts), zeros where a kind has no tree.
     void write(double* out) const;
+
+   private:
+    template <class SumWithout>
+    void write_with(const SumWithout& sum_without, double* out) const;
 };
 
 }  // namespace hammemo

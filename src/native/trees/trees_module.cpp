@@ -2,6 +2,7 @@
 #include "trees_module.hpp"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/tuple.h>
 
 #include <cmath>
@@ -228,22 +229,48 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
 
 // Writes out: (rows, kinds * levels * amounts).
 void write_number_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out, const Matrix<int32_t>& cells,
-                           const Vector<int64_t>& counts, const Vector<int64_t>& sums, const Vector<int64_t>& numbers,
+                           const Vector<int64_t>& counts, const std::variant<Vector<int64_t>, Matrix<uint64_t>>& sums,
+                           const Vector<int64_t>& numbers,
                            const Vector<double>& amounts, nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
     require_aligned(leaves), require_aligned(cells), require_aligned(out);
-    const std::vector<int64_t> own_counts = copied<int64_t>(counts), own_sums = copied<int64_t>(sums), own_numbers = copied<int64_t>(numbers);
+    const std::vector<int64_t> own_counts = copied<int64_t>(counts), own_numbers = copied<int64_t>(numbers);
+    std::vector<int64_t> own_sums;
+    std::vector<uint64_t> own_words;
+    if (const auto* narrow = std::get_if<Vector<int64_t>>(&sums)) {
+        own_sums = copied<int64_t>(*narrow);
+        require(own_sums.size() == own_counts.size(), "one count and one sum for each cell");
+    } else {
+        const auto& wide = std::get<Matrix<uint64_t>>(sums);
+        require_aligned(wide);
+        require(wide.shape(0) == 2 && wide.shape(1) == own_counts.size(), "one count and two words of a sum for each cell");
+        own_words.assign(wide.data(), wide.data() + wide.size());
+    }
     const std::vector<double> own_amounts = copied<double>(amounts);
     const size_t n = leaves.shape(0), n_trees = leaves.shape(1), per_kind = cells.shape(0) * own_amounts.size();
     require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_numbers.size() == n, "one number and one bag for each row");
-    require(own_counts.size() == own_sums.size() && per_kind > 0, "one count and one sum for each cell");
+    require(per_kind > 0, "levels and amounts");
     require(out.shape(0) == n && out.shape(1) > 0 && out.shape(1) % per_kind == 0, "the features need room");
     for (double amount : own_amounts) require(amount > 0, "amounts are above zero");
     for (size_t i = 0; i < leaves.size(); ++i)
         require(leaves.data()[i] >= 0 && static_cast<size_t>(leaves.data()[i]) < cells.shape(1), "a leaf is outside the trees");
     for (size_t i = 0; i < cells.size(); ++i)
         require(cells.data()[i] >= 0 && static_cast<size_t>(cells.data()[i]) < own_counts.size(), "a cell has no counts");
-    const NumberFeatures features{leaves.data(), is_out.data(), cells.data(), own_counts.data(), own_sums.data(), own_numbers.data(),
-                                  own_amounts.data(), n, n_trees, cells.shape(0), cells.shape(1), out.shape(1) / per_kind, own_amounts.size()};
+    NumberFeatures features{};
+    features.leaves = leaves.data();
+    features.is_out = is_out.data();
+    features.cells = cells.data();
+    features.counts = own_counts.data();
+    features.sums = own_sums.data();
+    features.words = own_words.empty() ? nullptr : own_words.data();
+    features.numbers = own_numbers.data();
+    features.amounts = own_amounts.data();
+    features.n_rows = n;
+    features.n_trees = n_trees;
+    features.n_levels = cells.shape(0);
+    features.n_nodes = cells.shape(1);
+    features.n_cells = own_counts.size();
+    features.n_kinds = out.shape(1) / per_kind;
+    features.n_amounts = own_amounts.size();
     const Released released;
     features.write(out.data());
 }

@@ -14,6 +14,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.threads import in_threads
+from hammemo._arrays.wide_sums import (
+    add_sums,
+    as_floats,
+    as_wide,
+    exact_square_sum,
+    exact_sum,
+    first_value,
+    in_form,
+    largest_size,
+    needs_words,
+    no_sums,
+    number_of,
+    stored_sums,
+    words_of,
+)
 from hammemo.kernels.additive.additive import (
     MAX_PAIRS,
     NAT,
@@ -30,12 +45,18 @@ from hammemo.kernels.additive.penalties import group_sums, inverse_of, next_pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Floats, Ints, Words
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo._native import AdditiveRows
     from hammemo.kernels.cells.codes import ColumnCodes
 
 MAX_TARGET: Final = 2**40
-_HALF_BITS: Final = 20
+MAX_ROWS: Final = 2**40
+"""Rows of a model of numbers stay below this, multiplicities counted: a product of two coordinates has 22 bits, so that
+the sums of the matrix stay below 2^62."""
+_MOST_COORDINATE: Final = 2 * HAT
+"""No coordinate of a row is larger: lines go on behind the outer knots for one more range."""
+_SQUARE_BYTES: Final = 16
 _OF_CONSTANT: Final = 1e-8
 _FIRST_PENALTY, _PAIR_PENALTY = 1.0, 10.0
 _FIRST_ROUNDS, _NEXT_ROUNDS, _FOLD_ROUNDS = 12, 6, 3
@@ -43,6 +64,15 @@ _LEAST_GAIN: Final = 0.005
 _ROWS_OF_A_PAIR: Final = 100
 _OWN_PENALTY_ROWS: Final = 1000
 _PAIR_SHRINKAGE: Final = 5.0
+
+
+def check_row_total(held: int, added: int) -> None:
+    """Refuse to hold `MAX_ROWS` rows and more."""
+    if held + added >= MAX_ROWS:
+        raise ValueError(
+            f"The model holds {held:,} rows and {added:,} are to be added, sample_weight counted: its sums are exact "
+            f"below 2^40 = {MAX_ROWS:,} rows, so nothing was changed. Divide all sample_weight by a common factor."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,56 +83,128 @@ class Gram:
     ----------
     products : ndarray of int64, shape (p, p)
         Products of coordinates, in 1/1024 each: the upper half.
-    targets : ndarray of int64, shape (p,)
-        Products of coordinates and targets.
+    targets : ndarray, shape (p,) or (2, p)
+        Products of coordinates and targets: the form of `hammemo._arrays.wide_sums` that belongs to `targets_bound`.
     squares : int
         The sum of the squares of targets.
+    size : int
+        The sum of the absolute targets.
     n : int
         How many rows there are.
     """
 
     products: Ints
-    targets: Ints
+    targets: Array
     squares: int
+    size: int
     n: int
 
     @classmethod
     def empty(cls, p: int) -> Gram:
         """Return the memory of no rows."""
-        return cls(np.zeros((p, p), np.int64), np.zeros(p, np.int64), 0, 0)
+        return cls(np.zeros((p, p), np.int64), no_sums(p), squares=0, size=0, n=0)
 
     @classmethod
     def of_rows(cls, rows: AdditiveRows, p: int, targets: Ints, counts: Ints) -> Gram:
-        """Return the memory of rows with these targets, each so often; negative counts subtract."""
-        total, top = int(np.abs(counts).sum()), int(np.abs(targets).max(initial=0))
-        if top > MAX_TARGET or total * max(top, HAT) * 16 * HAT >= 2**63:
-            raise OverflowError(
-                f"the sum of {total} targets up to {top} does not fit into 64 bits: choose a larger unit"
-            )
-        found = cls.empty(p)
-        rows.add_gram(counts, targets, found.products.reshape(-1), found.targets)
-        high, low = targets >> _HALF_BITS, targets & (2**_HALF_BITS - 1)
-        parts = (int((counts * one * other).sum()) for one, other in ((high, high), (high, low), (low, low)))
-        squares = sum(part << shift for part, shift in zip(parts, (2 * _HALF_BITS, _HALF_BITS + 1, 0), strict=True))
-        return replace(found, squares=squares, n=int(counts.sum()))
+        """Return the memory of rows with these targets, each so often."""
+        n = int(counts.sum())
+        if n >= MAX_ROWS or largest_size(targets) > MAX_TARGET:  # callers have refused them with a better message
+            raise OverflowError(f"{n} rows are too many for exact sums, or a target is above 2^40 units")
+        size = exact_sum(np.abs(targets), counts)
+        products = np.zeros((p, p), np.int64)
+        if needs_words(_MOST_COORDINATE * size):
+            sums = as_wide(no_sums(p))
+            rows.add_wide_gram(counts, targets, products.reshape(-1), sums)
+        else:
+            sums = no_sums(p)
+            rows.add_gram(counts, targets, products.reshape(-1), sums)
+        return cls(products, sums, squares=exact_square_sum(targets, counts), size=size, n=n)
+
+    @property
+    def targets_bound(self) -> int:
+        """What no absolute value in `targets` exceeds."""
+        return _MOST_COORDINATE * self.size
 
     def __add__(self, other: Gram) -> Gram:
-        products, targets = self.products + other.products, self.targets + other.targets
-        return Gram(products, targets, self.squares + other.squares, self.n + other.n)
+        return self._combined(other, 1)
 
     def __sub__(self, other: Gram) -> Gram:
-        products, targets = self.products - other.products, self.targets - other.targets
-        return Gram(products, targets, self.squares - other.squares, self.n - other.n)
+        return self._combined(other, -1)
+
+    def _combined(self, other: Gram, sign: int) -> Gram:
+        size = self.size + sign * other.size
+        products = self.products + other.products if sign > 0 else self.products - other.products
+        # A difference may be one of rows that were never there: until `is_possible` has looked, both bounds count.
+        is_wide = needs_words(self.targets_bound + other.targets_bound)
+        targets = add_sums(self.targets, other.targets, sign=sign, is_wide=is_wide)
+        if is_wide:
+            targets = in_form(targets, max(_MOST_COORDINATE * size, largest_size(targets)))
+        return Gram(
+            products,
+            targets,
+            squares=self.squares + sign * other.squares,
+            size=size,
+            n=self.n + sign * other.n,
+        )
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there may be rows with these sums: a difference of rows that are not in it goes beyond a bound."""
+        most = self.n * _MOST_COORDINATE**2
+        return (
+            0 <= self.n < MAX_ROWS
+            and 0 <= self.size <= self.n * MAX_TARGET
+            and 0 <= self.squares <= self.size * MAX_TARGET
+            and largest_size(self.products.reshape(-1)) <= most
+            and int(self.products.diagonal().min()) >= 0
+            and int(self.products[0, 0]) == self.n * HAT**2
+            and largest_size(self.targets) <= self.targets_bound
+        )
 
     @property
     def scale(self) -> float:
         """The standard deviation of targets, or 1."""
-        mean_square = self.squares * self.n * HAT**2 - int(self.targets[0]) ** 2  # coordinate 0 is constant
+        mean_square = self.squares * self.n * HAT**2 - self.target_sum**2
         return math.sqrt(mean_square) / (self.n * HAT) if mean_square > 0 else 1.0
+
+    @property
+    def target_sum(self) -> int:
+        """The sum of the targets, in 1/1024: coordinate 0 is constant."""
+        return first_value(self.targets)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the memory as arrays, with sums in their narrowest form."""
+        squares = self.squares.to_bytes(_SQUARE_BYTES, "little")
+        return {
+            "products": self.products[np.triu_indices(len(self.products))],
+            "targets": self.targets,
+            "squares": np.frombuffer(squares, np.uint8),
+            "sizes": np.array([self.n, *words_of(self.size)], np.uint64),
+        }
+
+    @classmethod
+    def restored(cls, p: int, stored: StoredArrays) -> Gram:
+        """Return the memory of a file, checked: undo `arrays`."""
+        products = np.zeros((p, p), np.int64)
+        upper = np.triu_indices(p)
+        products[upper] = stored.take("products", "int64", (len(upper[0]),))
+        squares = int.from_bytes(stored.take("squares", "uint8", (_SQUARE_BYTES,)).tobytes(), "little")
+        sizes = stored.take("sizes", "uint64", (None,)).tolist()
+        if len(sizes) not in (2, 3):
+            raise ValueError("its matrix is not that of any rows")
+        n = sizes[0]
+        size = number_of(sizes[1:])
+        if n >= MAX_ROWS or size > n * MAX_TARGET:
+            raise ValueError("its matrix is not that of any rows")
+        targets = stored_sums(stored, "targets", p, _MOST_COORDINATE * size)
+        gram = cls(products, targets, squares=squares, size=size, n=n)
+        if not gram.is_possible:
+            raise ValueError("its matrix is not that of any rows")
+        return gram
 
 
 def gram_of(design: AdditiveDesign, values: Floats, name_codes: NDArray[np.uint8], targets: Ints, counts: Ints) -> Gram:
-    """Return the memory of rows with these targets, each so often; negative counts subtract."""
+    """Return the memory of rows with these targets, each so often."""
     return Gram.of_rows(design.rows(values, name_codes), design.p, targets, counts)
 
 
@@ -169,7 +271,7 @@ class _Equations:
         q, scale = len(design.groups), gram.scale
         products, targets = np.empty((q, q)), np.empty(q)
         design.modes.turn(gram.products / HAT**2, products.reshape(-1))
-        design.modes.apply_turned(gram.targets / (HAT * scale), targets)
+        design.modes.apply_turned(as_floats(gram.targets) / (HAT * scale), targets)
         return cls(design, products, targets, gram.squares / scale**2, gram.n, scale)
 
     def solved(self, penalties: Floats) -> tuple[Floats, Floats]:

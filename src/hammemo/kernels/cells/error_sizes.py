@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.wide_sums import exact_sum
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.forest import (
@@ -79,7 +80,7 @@ class ErrorSizes:
         codes : (m, columns); errors, counts, words : (m,)
         """
         whole = np.minimum(np.rint(np.abs(errors)), _LARGEST).astype(np.int64)
-        mean = int((whole * counts).sum()) // max(int(counts.sum()), 1)
+        mean = exact_sum(whole, counts) // max(int(counts.sum()), 1)  # 31 bits, and up to 2^40 rows
         left, m = whole - mean, min(len(codes), GROWING_ROWS)
         columns = np.ascontiguousarray(codes[:m].T)
         forest = grown_forest(columns, is_name, left[:m], counts[:m], words[:m], len(columns), seed, SIZE_TREES)

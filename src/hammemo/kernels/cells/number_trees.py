@@ -20,6 +20,20 @@ import numpy as np
 from hammemo import _native
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo._arrays.wide_sums import (
+    NARROW_BITS,
+    add_sums,
+    as_floats,
+    as_wide,
+    exact_sum,
+    in_form,
+    largest_size,
+    needs_words,
+    no_sums,
+    number_of,
+    stored_sums,
+    words_of,
+)
 from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, Forest, cut_shares
 from hammemo.kernels.cells.nonnegative import nonnegative_solution
 
@@ -34,8 +48,6 @@ if TYPE_CHECKING:
 AMOUNTS: Final = (1.0, 10.0)
 N_FEATURES: Final = len(KINDS) * len(LEVELS) * len(AMOUNTS)
 
-_LARGEST: Final = 2**63
-"""Sums stay below this."""
 _UNIT: Final = 2.0**14
 """Parts of the scale that features are rounded to."""
 _MOST: Final = 2**19
@@ -53,24 +65,26 @@ class NumberCells:
 
     Parameters
     ----------
-    counts, sums : ndarray of int64
-        How many rows each cell holds, and the sum of their numbers; in the order of `Forest.cell_rows`.
+    counts : ndarray of int64, shape (n,)
+        How many rows each cell holds, in the order of `Forest.cell_rows`: below 2^40, as the rows of a model are.
+    sums : ndarray, shape (n,) or (2, n)
+        The sums of their numbers: the form of `hammemo._arrays.wide_sums` that belongs to `size`.
     size : int
         The sum over all rows of the absolute number: no sum of a cell is larger.
     """
 
     counts: Ints
-    sums: Ints
+    sums: Array
     size: int = 0
 
     @classmethod
     def empty(cls, forest: Forest) -> NumberCells:
         """Return cells without rows."""
         n = int(forest.cell_sizes.sum())
-        return cls(np.zeros(n, np.int64), np.zeros(n, np.int64))
+        return cls(np.zeros(n, np.int64), no_sums(n))
 
     def changed(self, forest: Forest, leaves: NDArray[np.int32], numbers: Ints, times: Ints) -> NumberCells:
-        """Return the cells with rows added so many times or, below zero, subtracted.
+        """Return the cells with rows added so many times or, where all times are below zero, subtracted.
 
         Rows are added at their leaves; a cell holds what its leaves hold.
 
@@ -78,7 +92,11 @@ class NumberCells:
         ------
         leaves : (m, trees); numbers, times : (m,)
         """
-        size = checked_sum(self.size + exact_sum(np.abs(numbers), times))
+        more = exact_sum(np.abs(numbers), times)
+        # A difference may be one of rows that were never there: until `is_possible` has looked, both sizes count.
+        if needs_words(self.size + abs(more)):
+            return self._changed_widely(forest, leaves, numbers, times, self.size + more)
+        size = self.size + more
         counts, sums = self.counts.copy(), self.sums.copy()
         if len(leaves) * forest.n_trees < len(forest.column):  # few rows: only their cells are touched
             cells = forest.cell_rows[:, leaves]
@@ -96,41 +114,59 @@ class NumberCells:
             np.add.at(sums, cells, at_nodes[1, nodes])
         return NumberCells(counts, sums, size)
 
+    def _changed_widely(
+        self, forest: Forest, leaves: NDArray[np.int32], numbers: Ints, times: Ints, size: int
+    ) -> NumberCells:
+        """Return the cells with rows added, and sums with two words, row by row: a rare case may be slower."""
+        counts = self.counts.copy()
+        sums = as_wide(self.sums)
+        for part in row_pieces(len(leaves), forest.n_trees):
+            often = np.repeat(times[part], forest.n_trees)
+            added = np.repeat(numbers[part], forest.n_trees)
+            for cells in forest.cell_rows:
+                places = cells[leaves[part].ravel()].astype(np.int64)
+                np.add.at(counts, places, often)
+                _native.add_products(places, added, often, sums)
+        return NumberCells(counts, in_form(sums, max(size, largest_size(sums))), size)
+
     def plus(self, other: NumberCells, sign: int) -> NumberCells:
         """Return the cells with those of other rows added or, with sign -1, subtracted."""
-        size = checked_sum(self.size + sign * other.size)
-        return NumberCells(self.counts + sign * other.counts, self.sums + sign * other.sums, size)
+        is_wide = needs_words(self.size + other.size)
+        sums = add_sums(self.sums, other.sums, sign=sign, is_wide=is_wide)
+        size = self.size + sign * other.size
+        if is_wide:
+            sums = in_form(sums, max(size, largest_size(sums)))
+        return NumberCells(self.counts + sign * other.counts, sums, size)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there may be rows with these sums: a difference of rows that are not in it goes beyond a bound."""
+        return self.size >= 0 and int(self.counts.min()) >= 0 and largest_size(self.sums) <= self.size
 
     def arrays(self) -> dict[str, Array]:
-        """Return the cells as arrays."""
-        return {"counts": self.counts, "sums": self.sums, "size": np.array([self.size], np.uint64)}
+        """Return the cells as arrays, with sums in their narrowest form."""
+        return {"counts": self.counts, "sums": self.sums, "size": np.array(words_of(self.size), np.uint64)}
 
     @classmethod
-    def restored(cls, forest: Forest, stored: StoredArrays) -> NumberCells:
-        """Return the cells of a file, checked: undo `arrays`."""
+    def restored(cls, forest: Forest, stored: StoredArrays, n_rows: int) -> NumberCells:
+        """Return the cells of a file that hold so many rows, checked: undo `arrays`."""
         n = int(forest.cell_sizes.sum())
-        counts, sums = stored.take("counts", "int64", (n,)), stored.take("sums", "int64", (n,))
-        size = int(stored.take("size", "uint64", (1,))[0])
-        if (counts < 0).any() or size >= _LARGEST or max(-int(sums.min()), int(sums.max())) > size:
+        counts = stored.take("counts", "int64", (n,))
+        words = stored.take("size", "uint64", (None,)).tolist()
+        if len(words) not in (1, 2) or (counts < 0).any() or (counts > n_rows).any():
             raise ValueError("its cells hold sums that no rows have")
+        size = number_of(words)
+        if size > n_rows << NARROW_BITS:
+            raise ValueError("its cells hold sums that no rows have")
+        sums = stored_sums(stored, "sums", n, size)
+        sizes = forest.cell_sizes.ravel()
+        starts = np.cumsum(sizes) - sizes
+        # Each count is at most n_rows < 2^40, so sums of 2^22 cells are exact; floats see larger ones.
+        in_trees = np.add.reduceat(counts, starts)
+        about = np.add.reduceat(counts.astype(np.float64), starts)
+        if (in_trees != n_rows).any() or (about > 2.0 * n_rows).any():
+            raise ValueError("its cells do not hold all rows")
         return cls(counts, sums, size)
-
-
-def exact_sum(numbers: Ints, times: Ints) -> int:
-    """Return the sum of numbers, each so often, however large it is."""
-    if float(np.abs(times).sum()) * float(np.abs(numbers).max(initial=0)) < 2.0**62:
-        return int((numbers * times).sum())
-    return sum(number * often for number, often in zip(numbers.tolist(), times.tolist(), strict=True))
-
-
-def checked_sum(size: int, bits: int = 0) -> int:
-    """Return the sum of absolute numbers, or refuse it where it has more than 63 bits, with so many more."""
-    if size << bits >= _LARGEST:
-        raise ValueError(
-            "The targets are too large, or too many, for the exact sums of this model: fit a new model with all rows, "
-            "whose unit is larger, or with fewer rows."
-        )
-    return size
 
 
 def number_features(
@@ -162,7 +198,8 @@ def fitted_weights(features: Floats, numbers: Ints, counts: Ints, ridge: float) 
     features : (m, `N_FEATURES`); numbers, counts : (m,); returned : (`N_FEATURES`,)
     """
     counts = np.maximum(counts >> max(int(counts.sum() // _COPIES).bit_length(), 0), 1)
-    scale = max(int(np.abs(numbers).sum()) / max(len(numbers), 1), 1.0)  # a whole number up to this division
+    size = exact_sum(np.abs(numbers), np.ones(len(numbers), np.int64))
+    scale = max(size / max(len(numbers), 1), 1.0)  # a whole number up to this division
     both = np.column_stack([features, numbers]) * (_UNIT / scale)
     whole = np.clip(np.rint(both), -_MOST, _MOST).astype(np.int64)
     products = (whole.T @ (whole * counts[:, None])).astype(np.float64)  # without BLAS, exact
@@ -213,8 +250,9 @@ def _level_values(forest: Forest, cells: NumberCells, weights: Floats) -> Iterat
     """Yield what the cells around each node say, level by level and amount by amount: its level, sum and count."""
     by_kind = weights.reshape(len(KINDS), len(LEVELS), len(AMOUNTS)) / (forest.n_trees // len(KINDS))
     kinds = np.repeat(forest.kinds, np.diff(forest.starts))
+    all_sums = as_floats(cells.sums)
     for level, places in enumerate(forest.cell_rows):
-        counts, sums = cells.counts[places].astype(float), cells.sums[places].astype(float)
+        counts, sums = cells.counts[places].astype(float), all_sums[places]
         for amount, weight in zip(AMOUNTS, by_kind[:, level].T, strict=True):
             share = weight[kinds] / (counts + amount)
             yield level, share * sums, share * counts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.wide_sums import exact_sum
 from hammemo._progress import progress_bar
 from hammemo.edits.column_changes import (
     decided_by_rows,
@@ -30,6 +31,7 @@ from hammemo.edits.refit import pairs_of
 from hammemo.edits.state import EVERYTHING_FITTED, WEIGHTS_FITTED
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.additive import Gram, number_base
+from hammemo.kernels.additive.fit_numbers import check_row_total
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
@@ -38,7 +40,6 @@ from hammemo.kernels.cells.nonnegative import nonnegative_solution
 from hammemo.kernels.cells.number_trees import (
     FITTED_ROWS,
     N_FEATURES,
-    exact_sum,
     fitted_weights,
     number_features,
     weighted,
@@ -95,6 +96,7 @@ def _fit_examples(
     settings: NumberSettings, columns: ColumnSchema, examples: Examples, seed: int, kept: KeptRows | None = None
 ) -> NumberState:
     """Choose by examples, count them and fit the vote; `kept` are these rows, where they are kept already."""
+    check_row_total(0, int(examples.multiplicity.sum()))
     room = settings.empty_store(columns.n, seed)
     if kept is None or kept.most != room.most:
         kept = room.changed(examples, 1)

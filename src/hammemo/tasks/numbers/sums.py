@@ -21,7 +21,7 @@ from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
 from hammemo.edits.state import RowsState, Witness
 from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
-from hammemo.kernels.additive.fit_numbers import Gram, gram_of, solved
+from hammemo.kernels.additive.fit_numbers import Gram, check_row_total, gram_of, solved
 from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.cells.cells import restored_codes
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
@@ -30,9 +30,7 @@ from hammemo.kernels.cells.forest import Forest, ForestRules, forest_arrays, res
 from hammemo.kernels.cells.number_trees import (
     N_FEATURES,
     NumberCells,
-    checked_sum,
     column_values,
-    exact_sum,
     leaf_sums,
     leaf_values,
 )
@@ -59,9 +57,6 @@ BITS: Final = 26
 """Targets of the rows that choose the unit have this many bits."""
 _MORE_BITS: Final = 10
 """How many more a later one may have."""
-_GRAM_BITS: Final = 14
-"""By which sums in the matrix may be larger than those of targets."""
-_SQUARE_BYTES: Final = 16
 _MOST_EXPONENT: Final = 2000
 
 
@@ -210,75 +205,65 @@ class NumberMemory:
     ----------
     gram : Gram
         The matrix that the live base is solved from; it knows how many rows there are.
-    size : int
-        The sum of the absolute targets: a bound for sums in the matrix.
     cells : tuple of NumberCells
         What the cells of the trees of each part hold.
     """
 
     gram: Gram
-    size: int
     cells: tuple[NumberCells, ...]
 
     @classmethod
     def empty(cls, layout: NumberLayout) -> NumberMemory:
         """Return a memory without rows."""
-        return cls(Gram.empty(layout.base.design.p), 0, tuple(map(NumberCells.empty, layout.forests)))
+        return cls(Gram.empty(layout.base.design.p), tuple(map(NumberCells.empty, layout.forests)))
 
     def changed(self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None) -> NumberMemory:
         """Return the memory with rows added or, with sign -1, subtracted; NotStoredError where they cannot be in it.
 
         `known` is the matrix of these rows, if it was made before.
         """
+        more = int(rows.counts.sum())
+        if sign > 0:
+            check_row_total(self.gram.n, more)
+        elif more > self.gram.n:
+            raise never_stored()
         times = sign * rows.counts
-        size = checked_sum(self.size + exact_sum(np.abs(rows.whole), times), _GRAM_BITS)
         parts = zip(self.cells, layout.forests, rows.leaves, rows.left, strict=True)
         cells = tuple(held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts)
         if known is None:
             known = gram_of(layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts)
-        return _checked(NumberMemory(self.gram + known if sign > 0 else self.gram - known, size, cells))
+        gram = self.gram + known if sign > 0 else self.gram - known
+        return _checked(NumberMemory(gram, cells), sign)
 
     def plus(self, other: NumberMemory, sign: int) -> NumberMemory:
         """Return the memory with all rows of another one of the same layout added or, with sign -1, subtracted."""
-        size = checked_sum(self.size + sign * other.size, _GRAM_BITS)
+        if sign > 0:
+            check_row_total(self.gram.n, other.gram.n)
         gram = self.gram + other.gram if sign > 0 else self.gram - other.gram
         cells = (mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True))
-        return _checked(NumberMemory(gram, size, tuple(cells)))
+        return _checked(NumberMemory(gram, tuple(cells)), sign)
 
     def arrays(self) -> dict[str, Array]:
         """Return the memory as arrays."""
-        squares = np.frombuffer(self.gram.squares.to_bytes(_SQUARE_BYTES, "little"), np.uint8)
-        sizes = np.array([self.gram.n, self.size], np.uint64)
-        upper = self.gram.products[np.triu_indices(len(self.gram.targets))]
-        gram: dict[str, Array] = {"products": upper, "targets": self.gram.targets, "squares": squares, "sizes": sizes}
-        return {**gram, **numbered("cells", [cells.arrays() for cells in self.cells])}
+        return {**self.gram.arrays(), **numbered("cells", [cells.arrays() for cells in self.cells])}
 
     @classmethod
     def restored(cls, layout: NumberLayout, stored: StoredArrays) -> NumberMemory:
         """Return the memory of a file, checked: undo `arrays`."""
-        p = layout.base.design.p
-        products, upper = np.zeros((p, p), np.int64), np.triu_indices(p)
-        products[upper] = stored.take("products", "int64", (len(upper[0]),))
-        squares = int.from_bytes(stored.take("squares", "uint8", (_SQUARE_BYTES,)).tobytes(), "little")
-        n, size = stored.take("sizes", "uint64", (2,)).tolist()
-        gram = Gram(products, stored.take("targets", "int64", (p,)), squares, n)
-        diagonal, most = np.diag(products), n * (2 * HAT) ** 2
-        if n * HAT**2 != int(products[0, 0]) or size << _GRAM_BITS >= 2**63 or (diagonal < 0).any():
-            raise ValueError("its matrix is not that of any rows")
-        if max(map(abs, (int(products.min()), int(products.max())))) > most:
-            raise ValueError("its matrix is not that of any rows")
-        cells = []
-        for part, forest in enumerate(layout.forests):
-            cells.append(NumberCells.restored(forest, stored.part(f"cells.{part}")))
-            sizes = forest.cell_sizes.ravel()
-            if (np.add.reduceat(cells[-1].counts, np.cumsum(sizes) - sizes) != n).any():
-                raise ValueError("its cells do not hold all rows")
-        return cls(gram, size, tuple(cells))
+        gram = Gram.restored(layout.base.design.p, stored)
+        cells = (
+            NumberCells.restored(forest, stored.part(f"cells.{part}"), gram.n)
+            for part, forest in enumerate(layout.forests)
+        )
+        return cls(gram, tuple(cells))
 
 
-def _checked(memory: NumberMemory) -> NumberMemory:
-    is_negative = any(cells.size < 0 or (cells.counts < 0).any() for cells in memory.cells)
-    if memory.gram.n < 0 or memory.size < 0 or is_negative:
+def _checked(memory: NumberMemory, sign: int) -> NumberMemory:
+    """Return a memory after an edit, or refuse to have removed rows that cannot have been in it.
+
+    Sums that rows are added to keep their bounds: the bounds grow with them.
+    """
+    if sign < 0 and not (memory.gram.is_possible and all(cells.is_possible for cells in memory.cells)):
         raise never_stored()
     return memory
 
@@ -382,7 +367,7 @@ class NumberState(RowsState):
             exponent=layout.exponent,
             design=layout.base.design,
             coefficients=np.hstack([live, layout.base.coefficients]),
-            means=(int(gram.targets[0]) / (HAT * gram.n), float(layout.mean)),
+            means=(gram.target_sum / (HAT * gram.n), float(layout.mean)),
             forests=layout.forests,
             leaves=tuple(map(leaf_values, layout.forests, self.memory.cells, vote.weights)),
             blend=vote.blend,

@@ -1,0 +1,188 @@
+r"""Exact sums of whole numbers that can pass 2^63: two words where they must, one word where that is enough.
+
+An array of sums is *narrow*, int64 of shape (n,), or *wide*, uint64 of shape (2, n): all low words, then all high
+words, in two's complement. A bound for the absolute values of the sums is stored with them, and decides the form:
+`needs_words(bound)`. So the form is a function of what was summed, and files of small sums stay as they were.
+
+A narrow sum is below 2^62, so that one more number of 62 bits can be added or subtracted without a second check; a wide
+one is below 2^126. NumPy has no words of 128 bits, so products are added by compiled code (``src/native/sums``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo import _native
+
+if TYPE_CHECKING:
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo._arrays.types import Array, Floats, Ints
+
+NARROW_BITS: Final = 62
+"""Narrow sums stay below two to this."""
+WIDE_BITS: Final = 126
+"""Wide sums stay below two to this."""
+_WORD: Final = 2**64
+
+
+def needs_words(bound: int) -> bool:
+    """Return whether sums up to this bound need two words; OverflowError where two are not enough.
+
+    Callers limit rows and numbers so that it is never raised: it is a guard, not a limit of a model.
+    """
+    if bound >> WIDE_BITS:
+        raise OverflowError(f"a sum of whole numbers may have {bound.bit_length()} bits, and {WIDE_BITS} are exact")
+    return bool(bound >> NARROW_BITS)
+
+
+def no_sums(n: int) -> Ints:
+    """Return n narrow sums of nothing."""
+    return np.zeros(n, np.int64)
+
+
+def as_wide(sums: Array) -> Array:
+    """Return sums with two words: always an array of its own."""
+    if sums.ndim == 2:
+        return sums.copy()
+    return np.stack([sums, sums >> 63]).view(np.uint64)
+
+
+def in_form(sums: Array, bound: int) -> Array:
+    """Return sums whose absolute values are at most a bound in the form that belongs to it."""
+    if needs_words(bound):
+        return sums if sums.ndim == 2 else as_wide(sums)
+    return sums if sums.ndim == 1 else sums[0].view(np.int64)
+
+
+def add_sums(left: Array, right: Array, *, sign: int, is_wide: bool) -> Array:
+    """Return the sums of two arrays or, with sign -1, the differences: narrow ones where the caller has checked bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.wide_sums import add_sums, exact_values
+    >>> large = np.array([2**61])
+    >>> exact_values(add_sums(large, 3 * large, sign=1, is_wide=True)) == [2**63]
+    True
+    """
+    if not is_wide:
+        return left + right if sign > 0 else left - right
+    one = as_wide(left)
+    other = as_wide(right)
+    if sign > 0:
+        low = one[0] + other[0]
+        carry = (low < other[0]).astype(np.uint64)
+        high = one[1] + other[1] + carry
+    else:
+        low = one[0] - other[0]
+        borrow = (one[0] < other[0]).astype(np.uint64)
+        high = one[1] - other[1] - borrow
+    return np.stack([low, high])
+
+
+def exact_values(sums: Array) -> list[int]:
+    """Return sums as Python's whole numbers."""
+    if sums.ndim == 1:
+        return [int(value) for value in sums.tolist()]
+    low, high = sums[0].tolist(), sums[1].view(np.int64).tolist()
+    return [above * _WORD + below for above, below in zip(high, low, strict=True)]
+
+
+def first_value(sums: Array) -> int:
+    """Return the first sum as a whole number of Python."""
+    return exact_values(sums[..., :1])[0]
+
+
+def as_floats(sums: Array) -> Floats:
+    """Return the double that is nearest to each sum."""
+    if sums.ndim == 1:
+        return sums.astype(np.float64)
+    found = np.empty(sums.shape[1])
+    _native.round_sums(np.ascontiguousarray(sums), found)
+    return found
+
+
+def largest_size(sums: Array) -> int:
+    """Return the largest absolute value; 0 for no sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.wide_sums import as_wide, largest_size
+    >>> largest_size(np.array([3, -7])), largest_size(as_wide(np.array([3, -7])))
+    (7, 7)
+    """
+    if not sums.size:
+        return 0
+    if sums.ndim == 1:
+        return max(int(sums.max()), -int(sums.min()))
+    high = sums[1].view(np.int64)
+    largest = 0
+    for end in (high.min(), high.max()):  # the smallest and the largest sum have one of these high words
+        low = sums[0][high == end]
+        for word in (low.min(), low.max()):
+            largest = max(largest, abs(int(end) * _WORD + int(word)))
+    return largest
+
+
+def exact_sum(numbers: Ints, times: Ints) -> int:
+    """Return the sum of numbers, each so often, however large it is; a negative number of times subtracts.
+
+    A number is cut into pieces of so few bits that the sum of one piece of all of them stays below 2^62: the caller
+    sees to it that the numbers of times add up to less than 2^61.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.wide_sums import exact_sum
+    >>> exact_sum(np.array([2**62, -1]), np.array([2**40, 5])) == 2**102 - 5
+    True
+    """
+    total = int(np.abs(times).sum())
+    bits = NARROW_BITS - total.bit_length()
+    largest = largest_size(numbers)
+    if not largest >> bits:
+        return int((numbers * times).sum())
+    found = 0
+    n_pieces = -(-(largest.bit_length() + 1) // bits)
+    for piece in range(n_pieces):
+        shifted = numbers >> (piece * bits)
+        if piece < n_pieces - 1:  # the highest piece has the sign
+            shifted &= (1 << bits) - 1
+        found += int((shifted * times).sum()) << (piece * bits)
+    return found
+
+
+def exact_square_sum(numbers: Ints, times: Ints) -> int:
+    """Return the sum of the squares of numbers below 2^62, each so often, however large it is.
+
+    With a number :math:`h 2^{31} + l`, the three products of its halves have at most 62 bits.
+    """
+    high = numbers >> 31
+    low = numbers & (2**31 - 1)
+    squares = exact_sum(high * high, times) << 62
+    squares += exact_sum(high * low, times) << 32
+    return squares + exact_sum(low * low, times)
+
+
+def words_of(number: int) -> list[int]:
+    """Return a number of at most 128 bits as words for files: one word where that is enough, the low one first."""
+    return [number] if number < _WORD else [number % _WORD, number // _WORD]
+
+
+def number_of(words: list[int]) -> int:
+    """Return the number of one word or two: undo `words_of`, or refuse what it does not give."""
+    if len(words) == 2 and not words[1]:
+        raise ValueError("a number is not in its narrowest form")
+    return sum(word << (64 * place) for place, word in enumerate(words))
+
+
+def stored_sums(stored: StoredArrays, name: str, n: int, bound: int) -> Array:
+    """Return n sums of a file in the form that belongs to their bound, or refuse those that are larger."""
+    is_wide = needs_words(bound)
+    sums = stored.take(name, "uint64" if is_wide else "int64", (2, n) if is_wide else (n,))
+    if largest_size(sums) > bound:
+        raise ValueError(f"the array {name} holds sums that no rows have")
+    return sums
