@@ -29,7 +29,7 @@ from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.learn_one import change_one
 from hammemo.models.names import is_auto
-from hammemo.models.predictor import Predictor, compiled
+from hammemo.models.predictor import Predictor, compile_state
 from hammemo.models.report import Report, report_of
 from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
@@ -885,7 +885,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        return compiled(self.state, self.settings().missing, form, tokens, effective_n_jobs(n_jobs))
+        threads = effective_n_jobs(n_jobs)
+        return compile_state(self.state, self.settings(), form, vocabulary=tokens, threads=threads)
 
     @overload
     def digest(self, parts: Literal[False] = False) -> str: ...

@@ -19,7 +19,7 @@ from hammemo.models.column_changes import check_names
 from hammemo.models.column_values import plot_means
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
-from hammemo.models.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
+from hammemo.models.number_predictor import NumberPredictor, checked_levels, compile_numbers, interval_levels
 from hammemo.models.number_report import NumberReport, importances
 from hammemo.models.settings import NumberSettings
 from hammemo.models.sync import Synced, TableEdits
@@ -347,7 +347,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         state = self.state
         if state.holds_nothing:
             raise ValueError(_NO_ROWS)
-        return compiled_numbers(state, self.settings().missing)
+        return compile_numbers(state, self.settings().missing)
 
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what each column of each row adds to the prediction, and the prediction without them.
