@@ -16,6 +16,7 @@ from hammemo.memories import Exact
 from hammemo.memories.exact import Live, SignedSum, SparseCounts
 from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.questions import QuestionForm
 from hammemo.votes import LogLinear, Mean, Sum, Vote
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class TwoReaders:
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
         """Return what answers from one of the readers."""
-        return Predictor(reader, self.model.label_dtype_, self.model.sites_, vote).prepare()
+        form = QuestionForm(self.model.state.columns, self.model.missing)
+        return Predictor(reader, self.model.label_dtype_, self.model.sites_, vote, form=form).prepare()
 
 
 class Counters:

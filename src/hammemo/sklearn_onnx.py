@@ -38,7 +38,7 @@ from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
-from hammemo.portable.graph import Search
+from hammemo.portable.graph import Graph, Search
 from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
@@ -116,6 +116,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     asked = container.get_options(model).get("tokens")
     if isinstance(model, MemoryRegressor):
         numbers = model.compile().graph(tokens=asked)
+        _check_columns(model, operator.inputs)
         ops = _Added(scope, container, numbers.constants)
         ops.rename(_of_numbers(ops, numbers, operator.inputs), operator.outputs[0].full_name)
         return
@@ -123,23 +124,43 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if asked is None and predictor.cells is None:
         tokens = carried_tokens(predictor.compiled)
     graph = predictor.graph(tokens)
+    _check_columns(model, operator.inputs)
     ops = _Added(scope, container, graph.constants)
     if isinstance(graph, TreeGraph):
         scores = _of_numbers(ops, graph, operator.inputs)
     else:
-        parts = [_numbers(ops, given, tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
+        assert isinstance(graph, Graph)
+        parts = [_numbers(ops, given, graph.tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
         scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))
     answers = [ops.winner(scores, graph.classes), _second(ops, scores, predictor.vote, len(graph.classes))]
     for answer, output in zip(answers, operator.outputs, strict=True):
         ops.rename(answer, output.full_name)
 
 
+def _check_columns(model: Learner, inputs: Sequence[Any]) -> None:
+    """Refuse inputs of another number of columns, or with the names of the model's columns in another order.
+
+    Only a graph with one input per column has names to compare: a matrix, or what a step before makes, comes in order.
+    """
+    columns = model.state.columns
+    widths = [one.type.shape[1] for one in inputs]
+    if sum(widths) != columns.n:
+        raise ValueError(f"The model was fitted on {columns.n} columns; the graph is given {sum(widths)}.")
+    learned = columns.listed()
+    given = [one.raw_name for one in inputs]
+    if learned is None or set(widths) != {1} or not set(given) & set(learned):
+        return
+    if given != learned:
+        raise ValueError(
+            f"The inputs of the graph are {given}, and the model was fitted to the columns {learned}: name these, in "
+            "this order, in initial_types."
+        )
+
+
 def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> OnnxValue:
     """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
     parts = [(given, j) for given in inputs for j in range(given.type.shape[1])]
     columns = [(given, ops.given(given.full_name)[:, j]) for given, j in parts]
-    if len(columns) != len(graph.rows.kinds):
-        raise ValueError(f"The model was fitted on {len(graph.rows.kinds)} columns; the graph is given {len(columns)}.")
     values, places = [], []
     for (given, column), kind in zip(columns, graph.rows.kinds, strict=True):
         if isinstance(given.type, kinds.StringTensorType) != (kind == ColumnKind.NAMES):

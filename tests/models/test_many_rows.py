@@ -18,7 +18,7 @@ from hammemo.kernels.additive.fit_numbers import MAX_ROWS, MAX_TARGET, Gram, gra
 from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.cells import number_trees
 from hammemo.kernels.cells.number_trees import NumberCells, number_features
-from hammemo.models.number_state import NumberMemory, NumberRows
+from hammemo.tasks.numbers.sums import NumberMemory, NumberRows
 
 
 def table(n: int = 400, seed: int = 0) -> tuple[Any, Any]:

@@ -113,6 +113,78 @@ def test_sparse_exact_counts(data: Any, kernel: Any, vote: Any, strings: bool, f
         expect_same(model.compile(), asked, folder, tokens="abcdefgh")
 
 
+MISSING_VALUES = [None, float("nan"), np.nan]
+
+
+def lacking(rng: np.random.Generator, values: list[Any], n: int = 60) -> Any:
+    """Return rows of three names of which some are missing."""
+    X = rng.choice(np.array(values, object), (n, 3))
+    X[rng.random(X.shape) < 0.2] = None
+    return X
+
+
+@pytest.mark.parametrize("missing", ["token", "empty"])
+@pytest.mark.parametrize("learned", [True, False], ids=["learned missing values", "learned none"])
+@pytest.mark.parametrize("memory", [Exact(), Hashed(16, 4), Gaussian(d=32)], ids=str)
+def test_missing_values_are_answered_as_by_the_model(memory: Any, learned: bool, missing: str, folder: Path) -> None:
+    rng, words = np.random.default_rng(0), list("abcd")
+    X = lacking(rng, words) if learned else rng.choice(np.array(words, object), (60, 3))
+    y = [str(row[0]) for row in X]
+    vote = "sum" if isinstance(memory, Gaussian) else LogLinear(steps=3)
+    model = MemoryClassifier(PositionalHamming(), memory, vote, missing=missing, numeric="none").fit(X, y)
+    predictor = model.compile()
+    tokens = words if isinstance(memory, Hashed) else None
+    asked = lacking(rng, [*words, "never seen"] if isinstance(memory, Exact) else words)
+    asked[:3, 0] = MISSING_VALUES
+    module = predictor.to_torch(tokens)
+    assert module.predict(asked).tolist() == model.predict(asked).tolist()
+    rtol = 1e-4 if isinstance(memory, Gaussian) else 0
+    np.testing.assert_allclose(module(module.numbers(asked)).numpy(), model.class_scores(asked), rtol=rtol, atol=rtol)
+    is_missing = np.array([[not isinstance(value, str) for value in row] for row in asked])
+    texts = np.where(is_missing, "<missing>", asked)
+    for tensor in (texts, asked):  # ONNX Runtime makes the texts "None" and "nan" of missing values
+        label, scores = in_onnx(predictor, tensor, folder / "missing.onnx", tokens)
+        assert label.tolist() == model.predict(asked).tolist()
+        np.testing.assert_allclose(scores, model.class_scores(asked), rtol=rtol, atol=rtol)
+
+
+def test_a_name_that_is_spelled_like_a_missing_value_stays_a_name(folder: Path) -> None:
+    X = np.array([["None"], [None], ["nan"], ["a"]], object)
+    predictor = MemoryClassifier("positional", Exact(), "sum").fit(X, ["w", "x", "y", "z"]).compile()
+    asked = np.array([["None"], ["<missing>"], ["nan"], ["a"], ["<NA>"]], object)
+    assert in_onnx(predictor, asked, folder / "names.onnx")[0].tolist() == ["w", "x", "y", "z", "x"]
+
+
+@pytest.mark.parametrize("learned", [True, False], ids=["learned missing values", "learned none"])
+@pytest.mark.parametrize("missing", ["token", "empty"])
+def test_missing_values_among_integers(learned: bool, missing: str, folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = lacking(rng, [1, 2, 3]) if learned else rng.integers(1, 4, (60, 3))
+    y, asked = [str(row[0]) for row in X], lacking(rng, [1, 2, 3, 4])
+    exact = MemoryClassifier("positional", Exact(), "sum", missing=missing, numeric="none").fit(X, y)
+    assert exact.compile().to_torch().predict(asked).tolist() == exact.predict(asked).tolist()
+    hashed = MemoryClassifier("positional", Hashed(16, 4), "sum", missing=missing, numeric="none").fit(X, y)
+    listed = hashed.compile().to_torch(tokens=[1, 2, 3, 4])
+    assert listed.predict(asked).tolist() == hashed.predict(asked).tolist()
+    plain = hashed.compile().to_torch()
+    if missing == "empty":
+        assert plain.predict(asked).tolist() == hashed.predict(asked).tolist()
+    else:
+        with pytest.raises(ValueError, match=r"X holds missing values: list the tokens .* to_torch\(tokens=…\)"):
+            plain.numbers(asked)
+    whole = rng.integers(1, 5, (20, 3))
+    label, _ = in_onnx(hashed.compile(), whole, folder / "integers.onnx", [1, 2, 3, 4])
+    assert label.tolist() == hashed.predict(whole).tolist()
+
+
+def test_missing_values_are_refused_where_the_model_refuses_them() -> None:
+    model = MemoryClassifier("positional", Exact(), "sum", missing="refuse").fit([["a"], ["b"]], ["x", "y"])
+    with pytest.raises(ValueError, match="None is not a token"):
+        model.predict([[None]])
+    with pytest.raises(ValueError, match="None is not a token"):
+        model.compile().to_torch().predict([[None]])
+
+
 def test_weights_that_were_not_fitted_tie_labels_as_the_model_does(folder: Path) -> None:
     """With equal weights, labels whose tokens are swapped between positions have sums of the same numbers."""
     rng = np.random.default_rng(0)

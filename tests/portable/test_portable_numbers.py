@@ -39,13 +39,18 @@ def some_columns(X: pd.DataFrame, which: str) -> pd.DataFrame:
     return {"all": X, "numbers": X[["a", "b", "c"]], "names": X[["town", "kind"]]}[which]
 
 
+def listed(X: pd.DataFrame) -> list[list[Any]]:
+    """Return the rows of a frame without the names of its columns."""
+    rows: list[list[Any]] = X.astype(object).to_numpy().tolist()
+    return rows
+
+
 def asked_rows(seed: int, which: str) -> list[list[Any]]:
     """Return rows with names never seen, with infinity and with missing values."""
     asked = table(seed + 1)[0]
     asked.loc[0, "town"] = "never seen"
     asked.loc[[1, 2, 3], "a"] = [np.inf, -np.inf, -0.0]
-    rows: list[list[Any]] = some_columns(asked, which).astype(object).to_numpy().tolist()
-    return rows
+    return listed(some_columns(asked, which))
 
 
 def in_onnx(predictor: NumberPredictor, rows: list[list[Any]], path: Path) -> tuple[Any, Any]:
@@ -78,10 +83,10 @@ def test_answers_are_those_of_the_model(
     torch = pytest.importorskip("torch")
     X, y = table(seed)
     X, rows = some_columns(X, which), asked_rows(seed, which)
-    model = MemoryRegressor(missing=missing).fit(X[:120].astype(object).to_numpy().tolist(), y[:120])
+    model = MemoryRegressor(missing=missing).fit(listed(X[:120]), y[:120])
     if edited:  # the live base and the live mean are not the frozen ones
-        model.forget(X[:9].astype(object).to_numpy().tolist(), y[:9])
-        model.partial_fit(X[120:].astype(object).to_numpy().tolist(), y[120:] + y.std(), choose=False)
+        model.forget(listed(X[:9]), y[:9])
+        model.partial_fit(listed(X[120:]), y[120:] + y.std(), choose=False)
     predictor = model.compile()
     numbers, quantiles = model.predict(rows), model.predict_quantiles(rows, LEVELS)
     for one in (predictor, pickle.loads(pickle.dumps(predictor))):  # noqa: S301
@@ -101,7 +106,7 @@ def test_answers_are_those_of_the_model(
 @pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_units_beyond_the_powers_of_two_of_one_number(scale: float, tmp_path: Path) -> None:
     X, _ = table(3)
-    model = MemoryRegressor().fit(X, X["a"] * scale)
+    model = MemoryRegressor().fit(listed(X), X["a"] * scale)
     predictor, rows = model.compile(), asked_rows(3, "all")
     assert np.array_equal(in_onnx(predictor, rows, tmp_path / "m")[0], predictor.predict(rows))
 
@@ -116,7 +121,7 @@ def test_a_predictor_holds_no_rows_and_stays_as_it_is() -> None:
     model.partial_fit(X, y + y.std(), choose=False)
     assert np.array_equal(predictor.predict(X), before)
     assert not np.array_equal(model.predict(X), before)
-    with pytest.raises(ValueError, match="X has 2"):
+    with pytest.raises(ValueError, match="X has 2"), pytest.warns(UserWarning, match="valid feature names"):
         predictor.predict([[1.0, "Ulm"]])
     with pytest.raises(ValueError, match="holds no rows"):
         MemoryRegressor().fit([[1.0]], [2.0]).forget([[1.0]], [2.0]).compile()
@@ -145,7 +150,7 @@ def test_what_has_no_graph_says_so(tmp_path: Path) -> None:
         MemoryRegressor().fit(X.assign(day=pd.Timestamp("2026-01-01")), y).compile().to_onnx(tmp_path / "m")
     with pytest.raises(ValueError, match="names that are strings"):
         MemoryRegressor(numeric="none").fit(np.arange(150)[:, None] % 9, y).compile().graph()
-    keyless = MemoryRegressor(keep=False).fit(X, y).compile()
+    keyless = MemoryRegressor(keep=False).fit(listed(X), y).compile()
     with pytest.raises(ValueError, match="tokens="):
         keyless.graph()
     rows = asked_rows(0, "all")

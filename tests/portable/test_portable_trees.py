@@ -55,11 +55,10 @@ def test_the_scores_are_those_of_the_library(seed: int, names: bool, tmp_path_fa
     if names:
         asked.loc[0, "town"] = "never seen"
     asked.loc[[1, 2, 3], "a"] = [np.inf, -np.inf, -0.0]
-    rows = asked.astype(object).to_numpy().tolist()
-    expected, labels = predictor.class_scores(rows), predictor.predict(rows).tolist()
+    expected, labels = predictor.class_scores(asked), predictor.predict(asked).tolist()
     module = predictor.to_torch()
-    assert np.array_equal(module(module.numbers(rows)).numpy(), expected)
-    assert module.predict(rows).tolist() == labels
+    assert np.array_equal(module(module.numbers(asked)).numpy(), expected)
+    assert module.predict(asked).tolist() == labels
     label, scores = in_onnx(predictor, asked, tmp_path_factory.mktemp("onnx") / "model.onnx")
     assert np.array_equal(scores, expected)
     assert label.tolist() == labels
@@ -81,6 +80,10 @@ def test_a_pipeline_of_a_frame_is_exported_whole() -> None:
         skl2onnx.convert_sklearn(model, initial_types=[(name, types.DoubleTensorType([None, 1])) for name in X])
     with pytest.raises(ValueError, match="fitted on 5 columns; the graph is given 2"):
         skl2onnx.convert_sklearn(model, initial_types=inputs[:2])
+    with pytest.raises(ValueError, match=r"inputs of the graph are .* in this order"):
+        skl2onnx.convert_sklearn(model, initial_types=inputs[::-1])
+    anonymous = [(f"input{place}", kind) for place, (_, kind) in enumerate(inputs)]
+    skl2onnx.convert_sklearn(model, initial_types=anonymous)  # these are taken in order
 
 
 def test_what_has_no_graph_says_so(tmp_path: Path) -> None:
@@ -103,7 +106,6 @@ def test_tuples_of_names_are_found_beside_numbers(tmp_path: Path) -> None:
     assert max(map(len, predictor.cells.tuples)) > 2
     asked = X[700:].copy()
     asked.loc[asked.index[:20], "n1"] = "never seen"
-    rows = asked.astype(object).to_numpy().tolist()
     labels, scores = in_onnx(predictor, asked, tmp_path / "model.onnx")
-    np.testing.assert_array_equal(scores, predictor.class_scores(rows))
-    assert labels.tolist() == predictor.predict(rows).tolist() == predictor.to_torch().predict(rows).tolist()
+    np.testing.assert_array_equal(scores, predictor.class_scores(asked))
+    assert labels.tolist() == predictor.predict(asked).tolist() == predictor.to_torch().predict(asked).tolist()

@@ -63,8 +63,10 @@ def test_a_question_is_converted_and_checked_once() -> None:
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
     with pytest.raises(ValueError, match="does not fit in 64 bits"):
         model.predict([[2**70] * X.shape[1]])
-    calls = _calls(lambda: model.compile().predict(X))
-    assert calls["token_array"] == calls["check_table"] == 1
+    predictor = model.compile()
+    for asked, times in ((X, 0), (X.astype(str), 1)):  # as by the model
+        calls = _calls(lambda asked=asked: predictor.predict(asked))  # type: ignore[misc]
+        assert calls["token_array"] == calls["check_table"] == times
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])

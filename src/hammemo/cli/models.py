@@ -118,7 +118,11 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     """Load a model file and how its input is read."""
     notes = _notes_of(path)
     model = load(path, key=key)
-    columns = name_columns(model, None) if isinstance(model, Learner) else None
+    if isinstance(model, Predictor):
+        columns = model.form.columns.names
+        model = model.with_column_names(None)
+    else:
+        columns = name_columns(model, None)
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     return opened

@@ -25,7 +25,7 @@ from hammemo.edits.column_changes import check_names
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.edits.learn_one import change_one
-from hammemo.estimators.predictor import Predictor, compiled
+from hammemo.estimators.predictor import Predictor, compile_state
 from hammemo.tasks.labels import streams, weigh
 from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tasks.labels.automatic import parts_for, resolved_vote
@@ -886,7 +886,8 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        return compiled(self.state, self.settings().missing, form, tokens, effective_n_jobs(n_jobs))
+        threads = effective_n_jobs(n_jobs)
+        return compile_state(self.state, self.settings(), form, vocabulary=tokens, threads=threads)
 
     @overload
     def digest(self, parts: Literal[False] = False) -> str: ...

@@ -13,7 +13,7 @@ from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.labels.answer import row_slices
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
+from hammemo.tokens.questions import QuestionForm, ReadsQuestions
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.number_answers import SeenRows
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from hammemo.votes.number_answers import NumberAnswers
 
 
-class NumberPredictor:
+class NumberPredictor(ReadsQuestions):
     """A read-only model that `MemoryRegressor.compile` returns. Its answers are those of the model, to the bit.
+
+    It reads questions as its model does: where the model knows the names of columns, tables with other columns, or with
+    the same in another order, are refused.
 
     Examples
     --------
@@ -39,47 +42,52 @@ class NumberPredictor:
     (2.0, [1.0])
     """
 
-    def __init__(self, answers: NumberAnswers, kinds: str | None, missing: str, names: Vocabulary) -> None:
+    def __init__(self, answers: NumberAnswers, form: QuestionForm, names: Vocabulary) -> None:
         self.answers = answers
-        self.missing = missing
+        self.form = form
         self.names = names
-        self._kinds = kinds
 
     def __repr__(self) -> str:
         return f"<NumberPredictor of numbers from {self.n_columns} columns, {self.nbytes / 2**20:.2f} MiB>"
 
     def __call__(self, row: Sequence[Any]) -> float:
-        """Return the expected target of one row."""
-        listed = row if type(row) is list else list(one_context(row, call="a predictor"))
-        return float(self.predict([listed])[0])
+        """Return the expected target of one row: a list of values in order, or a row of a table with these columns."""
+        values = one_context(row, self.form.columns.names, call="a predictor")
+        contexts = self.form.read_rows_in_order([values])
+        return float(self.answers.expected(SeenRows(self.answers.codes, contexts))[0])
+
+    @property
+    def missing(self) -> str:
+        """What takes the place of missing values."""
+        return self.form.missing
 
     @property
     def n_columns(self) -> int:
         """How many columns a row has."""
-        return len(self.answers.codes.kinds)
+        return self.form.columns.n
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row."""
-        return self._answered(X, self.answers.expected)
+        return self._answer(X, self.answers.expected)
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
         asked = checked_levels(levels)
-        return self._answered(X, lambda rows: self.answers.quantiles(asked, rows))
+        return self._answer(X, lambda rows: self.answers.quantiles(asked, rows))
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
         return self.predict_quantiles(X, interval_levels(coverage))
 
-    def _answered(self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
-        found = []
-        for some in row_slices(X):
-            if self._kinds is None:
-                contexts = contexts_of_length(some, self.n_columns, self.missing)
-            else:
-                contexts = contexts_with_numbers(some, self._kinds, self.missing)
-            found.append(ask(SeenRows(self.answers.codes, contexts)))
-        return found[0] if len(found) == 1 else np.concatenate(found)
+    def _answer(self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the answers to all rows, some rows at a time."""
+        answers = [ask(SeenRows(self.answers.codes, self.read(rows))) for rows in row_slices(X)]
+        return answers[0] if len(answers) == 1 else np.concatenate(answers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        state.pop("_columns_warned_of", None)  # copies warn again
+        return state
 
     def to_torch(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> TorchPredictor:
         """Return the predictor as a torch module, whose output is the prediction and then quantiles of these levels.
@@ -92,7 +100,7 @@ class NumberPredictor:
             The names that it shall know: all on which the model depends. By default, those of the rows that the model
             kept when it was compiled.
         """
-        return torch_module(self.graph(levels, tokens))
+        return torch_module(self.graph(levels, tokens), self.form)
 
     def to_onnx(
         self, path: str | os.PathLike[str], levels: ArrayLike = (), tokens: Iterable[str] | None = None
@@ -108,12 +116,12 @@ class NumberPredictor:
         levels, tokens
             As in `to_torch`.
         """
-        write_onnx(self.graph(levels, tokens), path)
+        write_onnx(self.graph(levels, tokens), self.form, path)
 
     def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
         """Return what torch and ONNX compute."""
         names = self.names if tokens is None else Vocabulary.of(tokens)
-        return number_graph(self.answers, self.missing, names, checked_levels(levels))
+        return number_graph(self.answers, names, checked_levels(levels))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
@@ -132,17 +140,22 @@ class NumberPredictor:
         return sum(array.nbytes for array in self.tensors().values())
 
 
-def compiled_numbers(state: NumberState, missing: str) -> NumberPredictor:
+def compile_numbers(state: NumberState, missing: str) -> NumberPredictor:
     """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
-    codes, names = state.layout.codes, Vocabulary()
+    return NumberPredictor(state.answering, QuestionForm(state.columns, missing), _list_names(state))
+
+
+def _list_names(state: NumberState) -> Vocabulary:
+    """Return the names in kept rows that trees or the base tell apart from names that were never seen."""
+    codes = state.layout.codes
     named = [place for place, kind in enumerate(codes.kinds) if kind == ColumnKind.NAMES]
-    if state.rows is not None and named:
-        contexts = state.rows.examples().contexts
-        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
-        used[contexts.ranks[:, named]] = True
-        held = contexts.vocabulary.keep(used[:-1])
-        names = held.keep(np.any(codes.name_codes(held) > 0, axis=1))
-    return NumberPredictor(state.answering, state.columns.kinds, missing, names)
+    if state.rows is None or not named:
+        return Vocabulary()
+    contexts = state.rows.examples().contexts
+    used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
+    used[contexts.ranks[:, named]] = True
+    names = contexts.vocabulary.keep(used[:-1])
+    return names.keep(np.any(codes.name_codes(names) > 0, axis=1))
 
 
 def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:

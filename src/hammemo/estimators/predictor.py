@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
-from hammemo.portable.building import graph_of
+from hammemo.portable.building import build_graph
 from hammemo.portable.tree_graph import TreeGraph, tree_graph
 from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
+from hammemo.tokens.questions import QuestionForm, ReadsQuestions
 
 if TYPE_CHECKING:
     import os
@@ -30,14 +32,18 @@ if TYPE_CHECKING:
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.portable.tree_graph import NumberGraph
+    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 
 
-class Predictor(Answering):
+class Predictor(ReadsQuestions, Answering):
     """A read-only model that `MemoryClassifier.compile` returns.
+
+    It reads questions as its model does: where the model knows the names of columns, tables with other columns, or with
+    the same in another order, are refused.
 
     Examples
     --------
@@ -55,15 +61,16 @@ class Predictor(Answering):
         label_dtype: np.dtype[Any],
         sites: Sites,
         vote: Vote,
-        missing: str = "token",
+        *,
+        form: QuestionForm,
         cutting: Cutting | None = None,
         cells: Cells | None = None,
     ) -> None:
         self.label_dtype_ = label_dtype
         self.cutting_ = cutting
-        self.missing = missing
         self.cells = cells
         self.compiled = compiled
+        self.form = form
         self._asked = Scorer(compiled, sites, vote, cells=cells)
 
     def __repr__(self) -> str:
@@ -80,14 +87,21 @@ class Predictor(Answering):
         """The vote, with what was fitted."""
         return self._asked.vote
 
+    @property
+    def missing(self) -> str:
+        """What takes the place of missing values."""
+        return self.form.missing
+
     def __call__(self, tokens: Sequence[Any]) -> Any:
-        """Return the label of one context, a sequence of h tokens."""
-        tokens = _one(tokens)
+        """Return the label of one context: h tokens in order, or a row of a frame with the columns of the model."""
+        row = self._read_one(tokens)
         try:
-            column = self._single(tokens)
-        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            column = self._single(row)
+        except (TypeError, ValueError):  # perhaps a missing value: the long way knows what takes its place
             column = -1
-        return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
+        if column < 0:
+            column = int(self._asked.winners(self._read_in_order(row))[0])
+        return self._class_list[column]
 
     def probabilities_of(self, tokens: Sequence[Any]) -> Floats:
         """Return the probability of each label for one context: to the bit a row of `predict_proba`, in microseconds.
@@ -100,13 +114,14 @@ class Predictor(Answering):
         array([0., 1.])
         """
         check_probabilities(self.vote)
-        tokens = _one(tokens)
+        row = self._read_one(tokens)
         try:
-            scores = self._single_scores(tokens)
-        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            scores = self._single_scores(row)
+        except (TypeError, ValueError):  # perhaps a missing value: the long way knows what takes its place
             scores = None
         if scores is None:
-            return np.asarray(self.predict_proba([tokens])[0])
+            self._asked.check_not_empty()
+            scores = self._asked.scores(self._read_in_order(row))
         return np.asarray(self.vote.probabilities(scores)[0])
 
     def now(self) -> Predictor:
@@ -119,17 +134,42 @@ class Predictor(Answering):
 
     @cached_property
     def _view(self) -> ModelView:
-        scorer, dtype, cutting = self._asked, self.label_dtype_, self.cutting_
-        return ModelView(scorer, self._contexts, dtype, self.missing, cutting, self.cells, known_classes=self.classes_)
+        return ModelView(
+            self._asked,
+            self._contexts,
+            self.label_dtype_,
+            self.missing,
+            self.cutting_,
+            self.cells,
+            names=self.form.columns.names,
+            known_classes=self.classes_,
+        )
 
     def _contexts(self, X: Any) -> Contexts:
-        view = self._view
-        return view.unnamed_contexts(view.cut(X, self.sites.h))
+        """Return the contexts of a question, whose columns are compared with those of the model."""
+        return self.read(self._view.cut(X, self.sites.h))
+
+    def _read_one(self, row: Any) -> Sequence[Any]:
+        """Return the values of one row in order; the names that a row of a frame has are compared with the model's."""
+        if type(row) is list or type(row) is tuple:
+            return row  # as most are, in microseconds
+        return one_context(row, self.form.columns.names, call="a predictor")
+
+    def _read_in_order(self, row: Sequence[Any]) -> Contexts:
+        """Return the context of one row, whose columns come in order."""
+        checked = one_context(row, call="a predictor")
+        return self.form.read_rows_in_order(self._view.cut([checked], self.sites.h))
+
+    def with_column_names(self, names: Iterable[str] | None) -> Predictor:
+        """Return this predictor with other names of its columns; with None, questions are taken by position."""
+        renamed = copy.copy(self)
+        renamed.form = self.form.with_names(names)
+        return renamed
 
     @property
     def n_columns(self) -> int:
         """How many tokens, or columns, a query has."""
-        return self.sites.h if self.cells is None else len(self.cells.kinds)
+        return self.form.columns.n
 
     def vote_in_use(self) -> Vote:
         """Return the vote."""
@@ -163,7 +203,9 @@ class Predictor(Answering):
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = ("_single", "_single_scores", "_view")  # when needed
-        return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
+        state = {name: value for name, value in dict(vars(self)).items() if name not in made_again}
+        state.pop("_columns_warned_of", None)  # copies warn again
+        return state
 
     def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
         """Return the predictor as a torch module that gives the same labels.
@@ -174,7 +216,7 @@ class Predictor(Answering):
             Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
             looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
         """
-        return torch_module(self.graph(tokens))
+        return torch_module(self.graph(tokens), self.form)
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
@@ -192,12 +234,12 @@ class Predictor(Answering):
             Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
             memory's graph takes any integer, and others the tokens that they carry.
         """
-        write_onnx(self.graph(tokens), path)
+        write_onnx(self.graph(tokens), self.form, path)
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self.cells is None:
-            return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
+            return build_graph(self.compiled, self.sites, self.vote, self.classes_, tokens=tokens, missing=self.missing)
         ranker = self._asked.ranker
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
@@ -208,7 +250,7 @@ class Predictor(Answering):
             )
         if tokens is not None:
             raise ValueError("A model of a table with numbers stores its names: leave out tokens=.")
-        return tree_graph(ranker, self.cells, self.missing, self.classes_)
+        return tree_graph(ranker, self.cells, self.classes_)
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs, by name."""
@@ -220,28 +262,34 @@ class Predictor(Answering):
         return sum(array.nbytes for array in self.tensors().values())
 
 
-def torch_module(graph: Graph | TreeGraph | NumberGraph) -> TorchPredictor:
+def torch_module(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> TorchPredictor:
     """Return a graph as a torch module."""
     with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
         from hammemo.portable.torch_module import TorchPredictor
-    return TorchPredictor(graph)
+    return TorchPredictor(graph, form)
 
 
-def write_onnx(graph: Graph | TreeGraph | NumberGraph, path: str | os.PathLike[str]) -> None:
+def write_onnx(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path: str | os.PathLike[str]) -> None:
     """Write a graph as an ONNX file."""
     with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
         from hammemo.portable.onnx_graph import onnx_model
-    Path(path).write_bytes(onnx_model(graph).SerializeToString())
+    Path(path).write_bytes(onnx_model(graph, form).SerializeToString())
 
 
-def _one(tokens: Any) -> Sequence[Any]:
-    """Return the tokens of one context as a list or a tuple; a row of a frame is read in order, not by its names."""
-    return tokens if type(tokens) is list or type(tokens) is tuple else one_context(tokens, call="a predictor")
-
-
-def compiled(state: ModelState, missing: str, form: str | None, tokens: Vocabulary | None, threads: int) -> Predictor:
+def compile_state(
+    state: ModelState, settings: ModelSettings, form: str | None, *, vocabulary: Vocabulary | None, threads: int
+) -> Predictor:
     """Return a predictor of a state, in a compiled form of its memory."""
     memory = state.memory.now()
-    made = memory.compile(form, tokens, threads)
-    made.forgot_unchecked = memory.forgot_unchecked
-    return Predictor(made, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells).prepare()
+    compiled = memory.compile(form, vocabulary, threads)
+    compiled.forgot_unchecked = memory.forgot_unchecked
+    predictor = Predictor(
+        compiled,
+        state.label_dtype,
+        state.sites,
+        state.vote,
+        form=QuestionForm(state.columns, settings.missing, reads_tables=settings.numeric is not None),
+        cutting=state.cutting,
+        cells=state.cells,
+    )
+    return predictor.prepare()

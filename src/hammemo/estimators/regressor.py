@@ -16,7 +16,12 @@ from hammemo.edits.column_changes import check_names
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.edits.sync import Synced, TableEdits
-from hammemo.estimators.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
+from hammemo.estimators.number_predictor import (
+    NumberPredictor,
+    checked_levels,
+    compile_numbers,
+    interval_levels,
+)
 from hammemo.explain.explanations import NumberExplanation
 from hammemo.tasks.labels.answer import row_slices
 from hammemo.tasks.labels.column_values import plot_means
@@ -348,7 +353,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         state = self.state
         if state.holds_nothing:
             raise ValueError(_NO_ROWS)
-        return compiled_numbers(state, self.settings().missing)
+        return compile_numbers(state, self.settings().missing)
 
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what each column of each row adds to the prediction, and the prediction without them.

@@ -41,6 +41,7 @@ from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ _AS_LOADED: Final = "as loaded: a file does not say why"
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
+
+NAMES_ONLY: Final = "names_only"
+"""The entry of predictors of models without the parameter `numeric`."""
 
 _OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 """What both have where there is something to say."""
@@ -184,8 +188,13 @@ def _predictor_parts(model: Predictor) -> Parts:
     vote = descriptions.part_description("vote", model.vote)
     about: dict[str, Any] = {"kind": "predictor", "class": name, "description": description, "vote": vote}
     about |= descriptions.common_entries(model.sites, model.label_dtype_, model.cells)
-    about |= {"missing": model.missing, **present(cutting=plain_fields(model.cutting_))}
-    about |= present(forgot_unchecked=compiled.forgot_unchecked)
+    about["missing"] = model.missing
+    about |= present(
+        cutting=plain_fields(model.cutting_),
+        forgot_unchecked=compiled.forgot_unchecked,
+        feature_names_in=model.form.columns.listed(),
+        names_only=not model.form.reads_tables,
+    )
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     cells = {} if model.cells is None else model.cells.arrays()
     return {**frame.arrays(), **arrays, **_named(vote=model.vote.state(), cells=cells)}, about
@@ -332,7 +341,8 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    exactly(about, (*_START, "description", "vote", "missing"), optional=(*_OPTIONAL, "notes"))
+    optional = (*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY)
+    exactly(about, (*_START, "description", "vote", "missing"), optional=optional)
     missing = field(about, "missing", str)
     check_missing_rule(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
@@ -346,5 +356,21 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
     compiled.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
-    dtype = descriptions.stored_label_dtype(about, frame.labels)
-    return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about), cells)
+    return Predictor(
+        compiled,
+        descriptions.stored_label_dtype(about, frame.labels),
+        sites,
+        vote,
+        form=_stored_form(about, missing, None if cells is None else cells.kinds),
+        cutting=descriptions.stored_cutting(about),
+        cells=cells,
+    )
+
+
+def _stored_form(about: Mapping[str, Any], missing: str, kinds: str | None) -> QuestionForm:
+    """Return how the predictor of a description reads questions, checked."""
+    n = field(about, "n_features_in", int)
+    names = descriptions.stored_feature_names(about, n) if "feature_names_in" in about else None
+    learnt = None if kinds is None else TokenTypes.of_cells(kinds)
+    columns = ColumnSchema(n, names, kinds, learnt=learnt)
+    return QuestionForm(columns, missing, reads_tables=not descriptions.stored_flag(about, NAMES_ONLY))

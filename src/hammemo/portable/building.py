@@ -7,6 +7,7 @@ A graph has a cell for every row and label: exact counts of many labels do not f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable import graph as parts
 from hammemo.portable.graph import Constants, Graph, Search, signed
 from hammemo.tokens.hashing import number_key
+from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import WeightedSum
 from hammemo.votes.log_linear import LogLinear
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 _MAX_TABLE_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
 
 
-def graph_of(compiled: Compiled, sites: Sites, vote: Vote, classes: Array, tokens: Iterable[Any] | None) -> Graph:
+def build_graph(
+    compiled: Compiled, sites: Sites, vote: Vote, classes: Array, *, tokens: Iterable[Any] | None, missing: str
+) -> Graph:
     """Return the graph of a predictor.
 
     Parameters
@@ -48,16 +52,22 @@ def graph_of(compiled: Compiled, sites: Sites, vote: Vote, classes: Array, token
         Those that the graph shall know, given by their places in the sorted list. Without, a graph of a hashed memory
         takes any integer, one of exact counts whose tokens are integers takes those, and others the tokens that they
         carry data for.
+    missing : str
+        What takes the place of missing values; a token that does is one of those that the graph knows.
     """
+    if tokens is None and isinstance(compiled, CompiledGaussian):
+        tokens = compiled.input_codes.features()  # a code that is not carried is made when it is asked for
+    if tokens is not None and missing == "token":
+        tokens = [*tokens, MISSING]
     listed = None if tokens is None else Vocabulary.of(tokens)
     if not len(classes):
         raise ValueError("The model is empty: it has no label to answer. Learn at least one example first.")
     if isinstance(compiled, HashedTables):
         return _hashed(compiled, sites, vote, classes, listed)
     if isinstance(compiled, DenseCounts):
-        return _dense(compiled, sites, vote, classes, listed)
+        return replace(_dense(compiled, sites, vote, classes, listed), knows_all=listed is None)
     if isinstance(compiled, SparseCounts):
-        return _sparse(compiled, sites, vote, classes, listed)
+        return replace(_sparse(compiled, sites, vote, classes, listed), knows_all=listed is None)
     if isinstance(compiled, CompiledGaussian):
         return _gaussian(compiled, sites, vote, classes, listed)
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")

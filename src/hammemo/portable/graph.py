@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Ints
+    from hammemo.tokens.contexts import Contexts
 
 Constants: TypeAlias = dict[str, "Array"]
 
@@ -90,6 +91,8 @@ class Graph:
         How rows become scores.
     classes : ndarray
         The labels, in the order of the scores.
+    knows_all : bool
+        Whether the graph knows every token that the memory tells from tokens that it never met.
     """
 
     h: int
@@ -98,24 +101,33 @@ class Graph:
     finder: Finder
     head: Head
     classes: Array
+    knows_all: bool = False
 
     def scores(self, ops: Operations, numbers: Any) -> Any:
         """Return one score a label for each row of numbers: (m, h) → (m, L)."""
         return self.head.scores(ops, self.finder.rows(ops, numbers))
 
-    def numbers(self, X: Any) -> Ints:
+    def numbers(self, contexts: Contexts) -> Ints:
         """Return contexts of tokens as the numbers that the graph takes: (m, h)."""
-        contexts = Contexts.of(X)
-        if contexts.shape[1] != self.h:
-            raise ValueError(f"X has {contexts.shape[1]} columns, but the model was fitted with {self.h}.")
         if self.tokens is not None:
             return contexts.ranks_in(self.tokens)
-        if contexts.integers is None:
-            raise ValueError(
-                "This graph reads integers: give the strings that it shall know, to_torch(tokens=…) or "
-                "to_onnx(path, tokens=…)."
-            )
-        return contexts.integers.astype(np.int64)
+        if contexts.integers is not None:
+            return contexts.integers.astype(np.int64)
+        tokens = contexts.vocabulary
+        if len(tokens.ints) < len(tokens) and not self.knows_all:
+            raise ValueError(_describe_what_is_no_integer(tokens))
+        values = np.append(tokens.ints, np.full(len(tokens) - len(tokens.ints) + 1, NO_TOKEN))  # rank -1 reads the last
+        return values[contexts.ranks]
+
+
+def _describe_what_is_no_integer(tokens: Vocabulary) -> str:
+    """Return why a graph that hashes integers cannot take these tokens, and what to do."""
+    others = tokens.tolist()[len(tokens.ints) :]
+    held = "missing values" if others == [MISSING] else f"{others[0]!r}"
+    return (
+        f"This graph reads integers, and X holds {held}: list the tokens that it shall know, to_torch(tokens=…) or "
+        "to_onnx(path, tokens=…). A list also makes it know missing values."
+    )
 
 
 @dataclass(frozen=True)

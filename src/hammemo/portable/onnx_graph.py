@@ -3,14 +3,15 @@
 Unsigned shifts are made on unsigned words, all other arithmetic on signed ones, which have the same bits; a search in a
 sorted list is unrolled: ONNX has no operator for it. A list of tokens is looked up by ``LabelEncoder``, so that
 the graph of strings takes strings. The outputs are ``label`` and ``scores`` or, of a model of numbers, ``prediction``
-and ``quantiles``.
+and ``quantiles``. The names of the columns are in the metadata of the file, under `COLUMNS_ENTRY`.
 """
 
 # ruff: noqa: D102  (`Operations` says what the operations are)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import onnx
@@ -19,11 +20,13 @@ from onnx import TensorProto, helper, numpy_helper
 from hammemo.portable.graph import Graph
 from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.tokens.questions import QuestionForm
     from hammemo.tokens.vocabulary import Vocabulary
 
 _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
@@ -34,7 +37,15 @@ _Output: TypeAlias = "tuple[str, OnnxValue, int, list[Any]]"
 """The name, the value, the type and the shape of an output."""
 
 
-def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
+MISSING_TEXTS: Final = ("None", "nan", "<NA>")
+"""What ONNX Runtime makes of None, NaN and pandas' NA in an array of strings, without a word. A graph reads these texts
+as missing values, unless the model knows names that are spelled so."""
+
+COLUMNS_ENTRY: Final = "hammemo.columns"
+"""Which columns each input has, in order: a JSON mapping from inputs to lists of names. Left out without names."""
+
+
+def onnx_model(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> onnx.ModelProto:
     """Return the model, checked."""
     ops = OnnxOperations(graph.constants)
     inputs, scores = _token_scores(graph, ops) if isinstance(graph, Graph) else _row_scores(graph, ops)
@@ -45,6 +56,9 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
     made = helper.make_graph(ops.nodes, "hammemo", inputs, outputs, ops.initializers)
     imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     model = helper.make_model(made, opset_imports=imports, producer_name="hammemo", ir_version=9)
+    names = form.columns.listed()
+    if names is not None:
+        helper.set_model_props(model, {COLUMNS_ENTRY: json.dumps(_list_input_columns(graph, names))})
     if model.ByteSize() > _MAX_FILE_BYTES:
         raise ValueError(
             f"The graph has {model.ByteSize():,} bytes, more than an ONNX file can hold (2 GiB): use fewer buckets."
@@ -53,10 +67,22 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph) -> onnx.ModelProto:
     return model
 
 
+def _list_input_columns(graph: Graph | TreeGraph | NumberGraph, names: list[str]) -> dict[str, list[str]]:
+    """Return the names of the columns of each input, in order."""
+    if isinstance(graph, Graph):
+        return {"tokens": names}
+    columns: dict[str, list[str]] = {}
+    for name, kind in zip(names, graph.rows.kinds, strict=True):
+        columns.setdefault("names" if kind == ColumnKind.NAMES else "numbers", []).append(name)
+    return columns
+
+
 def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], OnnxValue]:
     """Return the input ``tokens``, and the scores."""
     tokens = graph.tokens
     strings = tokens is not None and len(tokens.strings) > 0
+    if tokens is not None and len(tokens.ints) and not graph.knows_all and tokens.strings.tolist() == [MISSING]:
+        strings = False  # a list of integers was given: an input of integers has no way to say that one is missing
     if tokens is not None and (len(tokens.floats) or (strings and len(tokens.ints))):
         raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
     given = ops.given("tokens")
@@ -180,8 +206,13 @@ class OnnxOperations:
             keys, first = ([""] if strings else [0]), -1
         if strings:
             _check_text(keys)
-        named = {"keys_strings" if strings else "keys_int64s": keys}
         places = list(range(first, first + len(keys)))
+        if strings and MISSING in keys:
+            place = places[keys.index(MISSING)]
+            texts = [text for text in MISSING_TEXTS if text not in keys]
+            keys += texts
+            places += [place] * len(texts)
+        named = {"keys_strings" if strings else "keys_int64s": keys}
         return self.node("LabelEncoder", [given], "ai.onnx.ml", **named, values_int64s=places, default_int64=-1)
 
     def winner(self, scores: OnnxValue, classes: Array) -> OnnxValue:

@@ -10,26 +10,30 @@ from torch import nn
 
 from hammemo.portable.graph import Graph
 from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.questions import ReadsQuestions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Ints
     from hammemo.portable.tree_graph import NumberGraph, TreeGraph
+    from hammemo.tokens.questions import QuestionForm
 
 
-class TorchPredictor(nn.Module):
+class TorchPredictor(ReadsQuestions, nn.Module):
     """Scores of contexts as a torch module.
 
     `forward` takes a tensor of 64-bit integers of shape (m, h), of float64 for a table with numbers. It returns the
     scores in float64, (m, L): labels in the order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has
-    it; of a model of numbers, the prediction and the quantiles. `numbers` turns rows into what it takes. The tables are
+    it; of a model of numbers, the prediction and the quantiles. `numbers` turns rows into what it takes, and reads them
+    as the model does: names of columns are compared, and missing values are what they are for the model. The tables are
     buffers: ``half()`` changes scores.
     """
 
-    def __init__(self, graph: Graph | TreeGraph | NumberGraph) -> None:
+    def __init__(self, graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> None:
         super().__init__()
         self._graph = graph
+        self.form = form
         self.classes = graph.classes
         self.buffer_names = {name: name.replace(".", "_") for name in graph.constants}
         for name, array in graph.constants.items():
@@ -47,7 +51,7 @@ class TorchPredictor(nn.Module):
 
     def numbers(self, X: Any) -> torch.Tensor:
         """Return contexts of tokens as the tensor that `forward` takes."""
-        return torch.as_tensor(self._graph.numbers(X))
+        return torch.as_tensor(self._graph.numbers(self.read(X)))
 
     def predict(self, X: Any) -> Array:
         """Return the label of each context, or the number."""

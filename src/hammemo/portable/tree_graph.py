@@ -32,7 +32,6 @@ from hammemo.kernels.cells.error_sizes import LEAST_SIZE
 from hammemo.kernels.cells.forest import LEAF, Forest
 from hammemo.portable.graph import Constants, Operations, Search
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.user_input import contexts_with_numbers
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.kernels.cells import TreeCells
     from hammemo.memories.exact import TreeRanker, WholeTable
+    from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes.number_answers import NumberAnswers
 
@@ -115,8 +115,6 @@ class CodedRows:
     ----------
     kinds : str
         One letter for each column: names (s) or numbers (n).
-    missing : str
-        What takes the place of missing names.
     tokens : Vocabulary
         The names that it knows, all strings.
     n_cuts : tuple of int
@@ -126,7 +124,6 @@ class CodedRows:
     """
 
     kinds: str
-    missing: str
     tokens: Vocabulary
     n_cuts: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
@@ -150,9 +147,8 @@ class CodedRows:
         above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
         return ops.where(ops.equal(value, value), above * -1 + (n + 1), 0)
 
-    def numbers(self, X: Any) -> Floats:
+    def numbers(self, contexts: Contexts) -> Floats:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
-        contexts = contexts_with_numbers(X, self.kinds, self.missing)
         places = np.append(self.tokens.find(contexts.vocabulary), -1)
         is_name = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
         return np.where(is_name, places[contexts.ranks], values_of(contexts))
@@ -171,9 +167,9 @@ class RowGraph:
     rows: CodedRows
     constants: Constants
 
-    def numbers(self, X: Any) -> Floats:
+    def numbers(self, contexts: Contexts) -> Floats:
         """Return rows as the numbers that a torch module takes: (m, h)."""
-        return self.rows.numbers(X)
+        return self.rows.numbers(contexts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +245,7 @@ def walk_constants(forest: Forest, name: str) -> Constants:
     }
 
 
-def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: Constants) -> CodedRows:
+def coded_rows(codes: ColumnCodes, names: Vocabulary, constants: Constants) -> CodedRows:
     """Return how a graph that knows these names makes bytes, its constants added to the others; or refuse it."""
     name_codes = codes.name_codes(names).astype(np.int64)
     if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
@@ -272,16 +268,16 @@ def coded_rows(codes: ColumnCodes, missing: str, names: Vocabulary, constants: C
     for j in range(len(codes.pairs)):
         constants[f"differences.{j}"] = 1 + np.searchsorted(DIFFERENCE_CUTS, steps, side="right")
     pairs = tuple((first, second) for first, second in codes.pairs.tolist())
-    return CodedRows(codes.kinds, missing, names, tuple(map(len, codes.cuts)), pairs)
+    return CodedRows(codes.kinds, names, tuple(map(len, codes.cuts)), pairs)
 
 
-def tree_graph(ranker: TreeRanker, cells: TreeCells, missing: str, classes: Array) -> TreeGraph:
+def tree_graph(ranker: TreeRanker, cells: TreeCells, classes: Array) -> TreeGraph:
     """Return the graph of a model of names and trees, or refuse one that has none."""
     whole, leaf_rows, values = ranker.tables()
     names, forest = _names(cells, whole), cells.forest
     constants: Constants = {"base": whole.base[None, :], "leaf_rows": leaf_rows.astype(np.int64), "leaves": values}
     constants |= walk_constants(forest, "trees")
-    rows = coded_rows(cells.codes, missing, names, constants)
+    rows = coded_rows(cells.codes, names, constants)
     for j in range(len(cells.names)):
         table = np.zeros((len(names) + 1, values.shape[1]))
         own = whole.table.tuples[j].rows()[:, 0]
@@ -378,14 +374,12 @@ def _least(ops: Operations, a: Any, b: Any) -> Any:
     return ops.where(b < a, b, a)
 
 
-def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels: Floats) -> NumberGraph:
+def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats) -> NumberGraph:
     """Return the graph of a model, or refuse one that has none.
 
     Parameters
     ----------
     answers : NumberAnswers
-    missing : str
-        What takes the place of missing names.
     names : Vocabulary
         The names that the graph shall know.
     levels : ndarray of float64
@@ -405,5 +399,5 @@ def number_graph(answers: NumberAnswers, missing: str, names: Vocabulary, levels
     for part, (forest, own) in enumerate(zip(forests, leaves, strict=True)):
         constants |= {f"leaves.{part}": own, **walk_constants(forest, f"trees.{part}")}
     constants |= table_constants(tables)
-    rows = coded_rows(answers.codes, missing, names, constants)
+    rows = coded_rows(answers.codes, names, constants)
     return NumberGraph(rows, constants, forests, tables, len(levels))

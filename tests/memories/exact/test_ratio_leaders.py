@@ -75,7 +75,7 @@ def assert_same(memory: memories.Exact, vote: Vote, queries: list[list[Any]]) ->
         n_unsure += int((~sure).sum())
     single = fast.single()
     assert single is not None
-    from_top = ours.rows.shared_single(fast._shared) if isinstance(fast, RuleRanker) else single
+    from_top = ours.rows.shared_single(fast._shared) if isinstance(fast, RuleRanker) and fast._shared else single
     for query, column in zip(queries, plain.winners(contexts).tolist(), strict=True):
         assert single(query) in (-1, column)
         assert from_top is None or from_top(query) in (-1, column)

@@ -33,10 +33,10 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
 from hammemo_server.edits.refits import (
     chooses_at_refit,
-    pack_weights,
     pack_choice,
-    take_weights,
+    pack_weights,
     take_choice,
+    take_weights,
 )
 from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.store.log import LogDamaged, Overtaken

@@ -42,10 +42,10 @@ from hammemo_server.edits.quotas import (
     MODEL_BYTES,
     Quota,
     Usage,
-    list_bytes,
-    most_allowed,
     add_usages,
+    list_bytes,
     measure_usage,
+    most_allowed,
 )
 from hammemo_server.edits.settings import Settings, refuse_inexact
 from hammemo_server.erasure.journal import Journal, vault_of

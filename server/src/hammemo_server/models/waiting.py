@@ -10,8 +10,8 @@ from hammemo_server.edits.operations import (
     Acknowledgement,
     Content,
     LoggedChange,
-    list_edited_rows,
     decode_body,
+    list_edited_rows,
 )
 
 if TYPE_CHECKING:

@@ -43,10 +43,10 @@ from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.quotas import (
     Quota,
     Usage,
-    column_bytes,
-    bound_needed,
-    count_needed,
     add_usages,
+    bound_needed,
+    column_bytes,
+    count_needed,
     measure_usage,
 )
 from hammemo_server.edits.refits import choose_beside_edits, is_choice_due
