@@ -16,7 +16,7 @@ from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.models.editing import take_state
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decode_body
-from hammemo_server.edits.refits import chooses, choose_beside_edits, pack_choice, take_choice
+from hammemo_server.edits.refits import choose_beside_edits, chooses, pack_choice, take_choice
 from hammemo_server.edits.settings import Settings
 from hammemo_server.models import writer as writing
 from hammemo_server.models.applying import Applier, first_state

@@ -14,8 +14,8 @@ from hammemo_server.edits.operations import (
     Malformed,
     ServiceError,
     TooLarge,
-    check_name,
     check_edit,
+    check_name,
     decode_body,
     digest_body,
 )
