@@ -22,7 +22,7 @@ from hammemo_server.http.tokens import ROLES, new_token, write_entries
 from hammemo_server.models.host import Host
 from hammemo_server.models.served import ServedModel
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.store.audit import Line, Linked, Start, chained, first_broken, is_cut
+from hammemo_server.store.audit import Line, Linked, Start, chain_lines, find_first_broken, is_cut
 from postgres_server import postgres
 from running_servers import in_thread
 from service_hosts import erased, fail_next_commit, hosts
@@ -53,8 +53,8 @@ lines = st.lists(
 
 @given(lines, st.data())
 def test_any_change_of_a_chain_shows(written: list[Line], data: st.DataObject) -> None:
-    chain = chained(Start(), written)
-    assert first_broken(Start(), chain) is None
+    chain = chain_lines(Start(), written)
+    assert find_first_broken(Start(), chain) is None
     at = data.draw(st.integers(0, len(chain) - 1))
     line = chain[at].line
     changed = data.draw(
@@ -66,11 +66,13 @@ def test_any_change_of_a_chain_shows(written: list[Line], data: st.DataObject) -
             ]
         )
     )
-    assert first_broken(Start(), [*chain[:at], Linked(at + 1, changed, chain[at].link), *chain[at + 1 :]]) == at + 1
+    assert (
+        find_first_broken(Start(), [*chain[:at], Linked(at + 1, changed, chain[at].link), *chain[at + 1 :]]) == at + 1
+    )
     if at < len(chain) - 1:
-        assert first_broken(Start(), [*chain[:at], *chain[at + 1 :]]) == at + 2
+        assert find_first_broken(Start(), [*chain[:at], *chain[at + 1 :]]) == at + 2
     rest = chain[at + 1 :]
-    assert first_broken(Start(at + 1, chain[at].link), rest) is None
+    assert find_first_broken(Start(at + 1, chain[at].link), rest) is None
 
 
 def send(host: Host, op: str, kind: Any, *tokens: str, name: str = "m") -> int:
@@ -89,7 +91,7 @@ def test_every_edit_has_a_line_and_no_content(hosts: Callable[..., Host]) -> Non
     send(host, "3", "forget", "secret-token")
     start, found = host.get("t", "m").audit()
     assert start == Start()
-    assert first_broken(start, found) is None
+    assert find_first_broken(start, found) is None
     said = [
         (one.number, one.line.token, one.line.kind, one.line.rows, one.line.before, one.line.after) for one in found
     ]
@@ -111,7 +113,7 @@ def test_it_survives_and_goes_on_after_a_restart_and_is_read_by_replicas(hosts: 
     host = hosts()
     send(host, "5", "learn", "b")
     start, found = hosts(replica=True).get("t", "m").audit()
-    assert first_broken(start, found) is None
+    assert find_first_broken(start, found) is None
     assert [one.line.after for one in found] == [1, 2, 3, 4, 5, 6]
     assert [one.number for one in host.get("t", "m").audit(after=2, most=3)[1]] == [3, 4, 5]
 
@@ -128,7 +130,7 @@ def test_old_lines_leave_from_the_front_and_the_chain_stays(hosts: Callable[...,
     model.snapshot()
     start, found = model.audit()
     assert (start.number, [one.number for one in found]) == (3, [4])
-    assert first_broken(start, found) is None
+    assert find_first_broken(start, found) is None
     monkeypatch.setattr("hammemo_server.store.base_log.time.time", lambda: now + 7200)
     send(host, "4", "learn", "a")
     monkeypatch.setattr("hammemo_server.store.base_log.time.time", lambda: now + 20_000)
@@ -139,7 +141,7 @@ def test_old_lines_leave_from_the_front_and_the_chain_stays(hosts: Callable[...,
     send(host, "5", "learn", "a")
     start, found = model.audit()
     assert [one.number for one in found] == [6]
-    assert first_broken(start, found) is None
+    assert find_first_broken(start, found) is None
 
 
 def test_two_models_of_one_database_have_chains_of_their_own(hosts: Callable[..., Host]) -> None:
@@ -150,7 +152,7 @@ def test_two_models_of_one_database_have_chains_of_their_own(hosts: Callable[...
     for name in ("m", "n"):
         start, found = host.get("t", name).audit()
         assert len(found) == 1
-        assert first_broken(start, found) is None
+        assert find_first_broken(start, found) is None
     host.delete("t", "m")
     assert len(host.get("t", "n").audit()[1]) == 1
 
@@ -168,7 +170,7 @@ def test_a_commit_that_fails_leaves_lines_of_what_was_written(
         send(host, "2", "learn", "b")
         start, found = model.audit()
         assert [one.line.after for one in found] == [1, 2]
-        assert first_broken(start, found) is None
+        assert find_first_broken(start, found) is None
 
 
 def test_over_http_it_has_the_name_of_the_token_and_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

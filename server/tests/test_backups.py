@@ -34,7 +34,7 @@ from hammemo_server.models.backups import back_up, restore
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.host import Host, store_of
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.store.audit import first_broken
+from hammemo_server.store.audit import find_first_broken
 from hammemo_server.store.sqlite_log import SqliteLog
 from hammemo_server.store.vault import Vault
 from pace import wait_until
@@ -107,7 +107,7 @@ def test_a_restored_model_goes_on_where_the_backup_was(hosts: Callable[..., Host
         with pytest.raises(OpReused):
             done(again, Edit("op3", "learn", [["x", "y"]], ["l1"]))
         start, lines = again.audit()
-        assert first_broken(start, lines) is None
+        assert find_first_broken(start, lines) is None
         assert len(lines) == n_lines + 1
         assert (lines[-1].line.kind, lines[-1].line.after) == ("restored", 31)
         assert done(again, learn(30)) == Acknowledgement(32, "applied")
@@ -155,7 +155,7 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     assert done(again, learn(1, "Zq1mark")).status == "repeated"
     assert done(again, learn(4, "Zq4mark")).status == "repeated"
     start, lines = again.audit()
-    assert first_broken(start, lines) is None
+    assert find_first_broken(start, lines) is None
     assert lines[-1].line.kind == "restored"
     done(again, erase("e4", "Zq4mark"))  # journals open under the new keys
     assert erased(again, "e4").receipt.rows == 6
@@ -206,7 +206,7 @@ def test_a_model_moves_from_one_engine_to_the_other_and_back(tmp_path: Path, key
                 model = to.get("t", name)
                 assert (digest(model), found.version) == (before, model.version)
                 start, lines = model.audit()
-                assert first_broken(start, lines) is None
+                assert find_first_broken(start, lines) is None
                 assert lines[-1].line.kind == "restored"
                 assert done(model, msgspec.structs.replace(forget, receipt=True)).receipt == signed
                 assert done(model, learn(24, subject and "s0")).status == "repeated"
@@ -420,7 +420,7 @@ def test_a_backup_beside_edits_and_erasures_is_one_state(
         restore(host.store, one.path, keys=keys, to=("t", f"n{number}"))
         again = host.get("t", f"n{number}")
         start, lines = again.audit(0, 10_000)
-        assert first_broken(start, lines) is None
+        assert find_first_broken(start, lines) is None
         assert [line.line.after for line in lines if line.line.kind in ("learn", "forget_subject")] == sorted(
             line.line.after for line in lines if line.line.kind in ("learn", "forget_subject")
         )

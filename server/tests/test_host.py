@@ -399,7 +399,7 @@ def test_a_commit_that_fails_is_must_recover_until_the_log_is_read(
 def test_an_unexpected_error_in_the_writer_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Host(tmp_path) as host:
         model = host.create("t", "m", {})
-        monkeypatch.setattr(SqliteLog, "seen", lambda *_: 1 / 0)
+        monkeypatch.setattr(SqliteLog, "find_ids", lambda *_: 1 / 0)
         with pytest.raises(Unavailable):
             done(model, learn("1", ["a"]))
         monkeypatch.undo()

@@ -14,14 +14,14 @@ import pytest
 import running_servers as serving
 from hammemo_server.edits.limits import Limits
 from hammemo_server.http import messages
-from hammemo_server.http.addresses import Addresses, networks
+from hammemo_server.http.addresses import Addresses, parse_networks
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.server import ServerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROXIES = networks(["10.0.0.0/8", "fd00::/8"])
+PROXIES = parse_networks(["10.0.0.0/8", "fd00::/8"])
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ PROXIES = networks(["10.0.0.0/8", "fd00::/8"])
 )
 def test_the_address_that_a_trusted_proxy_reports(peer: str, headers: list[str], found: str | None) -> None:
     scope = {"client": (peer, 1), "headers": [(b"x-forwarded-for", value.encode()) for value in headers]}
-    assert Addresses(1, PROXIES).forwarded(scope) == found
-    assert Addresses(1).forwarded(scope) is None
+    assert Addresses(1, PROXIES).client_behind_proxy(scope) == found
+    assert Addresses(1).client_behind_proxy(scope) is None
     assert (Addresses(1, PROXIES).peer(peer) is None) == (found is not None or not peer)
     assert Addresses(1, counts_peers=False).peer(peer) is None
 

@@ -10,7 +10,7 @@ import pytest
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import Edit
 from hammemo_server.models.host import Host
-from hammemo_server.store.audit import first_broken
+from hammemo_server.store.audit import find_first_broken
 from hammemo_server.store.base_log import FORMAT
 from kept_folder import FOLDER, LABELS, ROWS, TENANT, VISITS
 from service_hosts import done, erased
@@ -40,7 +40,7 @@ def test_it_opens_answers_and_is_edited(path: Path, tmp_path: Path) -> None:
         assert done(table, Edit("3", "forget", ROWS[:1], LABELS[:1])).status == "repeated"
         for hosted in (table, people, visits):
             start, lines = hosted.audit(0, 1000)
-            assert first_broken(start, lines) is None
+            assert find_first_broken(start, lines) is None
             assert [one.line.after for one in lines] == list(range(1, hosted.version + 1))
         done(people, Edit("e", "forget_subject", subjects=["ann"]))
         receipt = erased(people, "e")

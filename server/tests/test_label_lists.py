@@ -295,14 +295,14 @@ def test_lists_are_kept(hosts: Callable[..., Host]) -> None:
         assert host.lists("shop") == {"in_stock": second, "sold": other}
         assert host.lists("other") == {}
         with pytest.raises(NoSuchList):
-            host.named_list("other", "in_stock")
+            host.get_list("other", "in_stock")
         for tenant, name in (("shop", "../x"), ("shop", ""), ("..", "x"), ("shop", "A")):
             with pytest.raises(Malformed):
                 host.set_list(tenant, name, [])
     with hosts(replica=True) as host:
         assert host.read_list("shop", "in_stock") == (second, '["c",4611686018427387904,0.5,"é\\n"]'.encode())
-        assert host.named_list("shop", "in_stock").version == second.version
-        assert len(host.named_list("shop", "sold").labels) == 0
+        assert host.get_list("shop", "in_stock").version == second.version
+        assert len(host.get_list("shop", "sold").labels) == 0
         for edit in (lambda: host.set_list("shop", "x", []), lambda: host.delete_list("shop", "sold")):
             with pytest.raises(Unavailable, match="only answers"):
                 edit()
@@ -319,14 +319,14 @@ def test_lists_are_kept(hosts: Callable[..., Host]) -> None:
 def test_another_process_sees_a_list_that_is_replaced(hosts: Callable[..., Host]) -> None:
     with hosts() as writer, hosts(replica=True) as replica:
         first = writer.set_list("shop", "in_stock", range(3))
-        assert replica.named_list("shop", "in_stock").version == first.version
+        assert replica.get_list("shop", "in_stock").version == first.version
         second = writer.set_list("shop", "in_stock", range(5))
-        assert replica.known_list("shop", "in_stock", 1e9).version == first.version  # type: ignore[union-attr]
-        found = replica.named_list("shop", "in_stock")
+        assert replica.find_list("shop", "in_stock", 1e9).version == first.version  # type: ignore[union-attr]
+        found = replica.get_list("shop", "in_stock")
         assert (found.version, len(found.labels)) == (second.version, 5)
         writer.delete_list("shop", "in_stock")
         with pytest.raises(NoSuchList):
-            replica.named_list("shop", "in_stock")
+            replica.get_list("shop", "in_stock")
 
 
 def test_lists_are_limited(tmp_path: Path) -> None:
@@ -347,10 +347,10 @@ def test_memory_for_lists_is_bounded(tmp_path: Path) -> None:
         for name in "abcd":
             host.set_list("shop", name, range(4))
         assert len(host._lists._resident) == 2
-        assert all(len(host.named_list("shop", name).labels) == 4 for name in "abcd")
+        assert all(len(host.get_list("shop", name).labels) == 4 for name in "abcd")
         assert len(host._lists._resident) == 2
         host.set_list("shop", "long", range(100))
-        assert len(host.named_list("shop", "long").labels) == 100  # the last one stays, however long it is
+        assert len(host.get_list("shop", "long").labels) == 100  # the last one stays, however long it is
 
 
 def test_a_store_that_does_not_answer_leaves_what_is_known(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_a_damaged_list_is_said_to_be(tmp_path: Path, data: bytes) -> None:
     db.execute("update hammemo_lists set data = ?", (data,))
     db.close()
     with Host(tmp_path, replica=True) as host, pytest.raises(Unavailable, match="damaged"):
-        host.named_list("shop", "x")
+        host.get_list("shop", "x")
 
 
 def _answers_from(client: Client, rows: list[list[Any]], expected: tuple[int, set[Any]]) -> bool:

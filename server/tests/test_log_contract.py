@@ -69,7 +69,7 @@ def model(*rows: list[str]) -> MemoryClassifier:
 
 def test_a_new_log_is_empty(opened: Callable[..., Log]) -> None:
     log = opened()
-    assert (log.head(), log.base(), log.read(0, 10), log.snapshot(), log.seen(["op-1"])) == (0, 0, [], None, {})
+    assert (log.head(), log.base(), log.read(0, 10), log.snapshot(), log.find_ids(["op-1"])) == (0, 0, [], None, {})
     assert log.settings == SETTINGS
     assert len(log.key) == 32
 
@@ -87,7 +87,7 @@ def test_what_was_appended_is_there_in_order_and_after_opening_again(store: Stor
         assert log.read(0, 10) == [entry.body for entry in entries(1, 2, 3)]
         assert log.read(1, 1) == [entries(2)[0].body]
         assert log.read(3, 10) == []
-        assert log.seen(["op-3", "op-1", "no"]) == {"op-3": Seen(3, b"\x03" * 16), "op-1": Seen(1, b"\x01" * 16)}
+        assert log.find_ids(["op-3", "op-1", "no"]) == {"op-3": Seen(3, b"\x03" * 16), "op-1": Seen(1, b"\x01" * 16)}
     finally:
         log.close()
 
@@ -98,7 +98,7 @@ def test_a_group_is_appended_whole_or_not_at_all(opened: Callable[..., Log]) -> 
     with pytest.raises(LogError):
         log.append(1, entries(2, 1))  # the second id is taken
     log.reopen()
-    assert (log.head(), log.seen(["op-2"]), len(log.read(0, 10))) == (1, {}, 1)
+    assert (log.head(), log.find_ids(["op-2"]), len(log.read(0, 10))) == (1, {}, 1)
     log.append(1, entries(2))
     assert log.head() == 2
 
@@ -123,7 +123,7 @@ def test_a_snapshot_takes_the_place_of_bodies_and_ids_stay(opened: Callable[...,
     assert found[1] == 2
     assert found[0].memory_.state_bytes() == kept.memory_.state_bytes()
     assert log.read(2, 10) == [entries(3)[0].body]
-    assert len(log.seen(["op-1", "op-2", "op-3"])) == 3
+    assert len(log.find_ids(["op-1", "op-2", "op-3"])) == 3
     with pytest.raises(Overtaken):
         log.read(1, 10)
     log.keep_snapshot(model(["a", "b"], ["c", "d"]), 3)
@@ -137,9 +137,9 @@ def test_ids_are_forgotten_by_age_and_never_before_their_bodies(opened: Callable
     log.append(0, entries(1, 2))
     log.keep_snapshot(model(["a", "b"]), 1)
     log.forget_ids(3600)
-    assert len(log.seen(["op-1", "op-2"])) == 2
+    assert len(log.find_ids(["op-1", "op-2"])) == 2
     log.forget_ids(-1)  # all are older than a second from now
-    assert set(log.seen(["op-1", "op-2"])) == {"op-2"}
+    assert set(log.find_ids(["op-1", "op-2"])) == {"op-2"}
 
 
 def test_a_second_writer_is_refused_and_told_who_writes(store: Store, opened: Callable[..., Log]) -> None:
@@ -231,7 +231,7 @@ def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store
     log.close()
     assert store.delete("t", "m")
     log = opened()
-    assert (log.head(), log.seen(["op-1"])) == (0, {})
+    assert (log.head(), log.find_ids(["op-1"])) == (0, {})
     assert log.key != key
 
 

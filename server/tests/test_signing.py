@@ -16,7 +16,7 @@ from hammemo_server.edits.operations import Acknowledgement, Edit, Malformed, No
 from hammemo_server.models.backups import back_up, restore
 from hammemo_server.models.host import Host
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.store.audit import first_broken
+from hammemo_server.store.audit import find_first_broken
 from pace import wait_until
 from postgres_server import postgres
 from service_hosts import done, fail_next_commit, hosts
@@ -58,7 +58,7 @@ def untimed(signed: SignedReceipt) -> Any:
 def test_the_receipt_is_that_of_the_library(hosts: Callable[..., Host], keys: Path) -> None:
     model = hosts(keys=keys).create("t", "m", SETTINGS)
     done(model, Edit("1", "learn", ROWS, LABELS))
-    twin = model.named()
+    twin = model.with_names()
     assert twin is not None
     twin, held = twin.snapshot(), read_keys(keys)
     first = signed(model, forget("f", 0, 1, 39))
@@ -74,11 +74,11 @@ def test_the_receipt_is_that_of_the_library(hosts: Callable[..., Host], keys: Pa
     assert second.receipt.layout_refitted
     assert all(one.verify(held.public_key) for one in (first, second))
     assert second.receipt.digest_after == model.describe(digest=True)["digest"]
-    found = model.named()
+    found = model.with_names()
     assert found is not None
     assert check_rows(found, (ROWS[2:39], LABELS[2:39])).result is Result.PROVEN
     start, lines = model.audit()
-    assert first_broken(start, lines) is None
+    assert find_first_broken(start, lines) is None
     assert [line.line.receipt.hex() for line in lines] == ["", first.hash, second.hash]
 
 
@@ -138,7 +138,7 @@ def test_an_erasure_of_another_subject_under_a_used_id_is_refused(hosts: Callabl
                 done(model, other)
         done(model, Edit("more", "learn", [ROWS[9]], [LABELS[9]], subjects=["s3"]))
         model.snapshot()
-        assert not model._log.seen([model._journal.vault.hashed_op("e")])  # type: ignore[union-attr]
+        assert not model._log.find_ids([model._journal.vault.hash_op("e")])  # type: ignore[union-attr]
     done(model, Edit("e2", "forget_subject", subjects=["s2"]))  # s2 was there all the time
 
 
@@ -185,7 +185,7 @@ def test_documents_have_receipts_too(tmp_path: Path, keys: Path, uploaded: Path)
         forgotten = visits()[0]
         assert signed(model, Edit("f", "forget", documents=[forgotten], receipt=True)).receipt.rows == len(forgotten)
         done(model, Edit("r", "refit"))
-        found = model.named()
+        found = model.with_names()
         assert found is not None
         assert check_documents(found, visits()[1:]).result is not Result.REFUTED
 

@@ -49,7 +49,7 @@ def digest(model: ServedModel) -> Any:
 
 
 def named(model: ServedModel) -> MemoryClassifier:
-    found = model.named()
+    found = model.with_names()
     assert found is not None
     return found
 

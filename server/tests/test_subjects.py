@@ -42,7 +42,7 @@ from hammemo_server.erasure import journal as journals
 from hammemo_server.models.erasable import ErasableModel
 from hammemo_server.models.host import Host
 from hammemo_server.models.waiting import Upkeep
-from hammemo_server.store.audit import first_broken
+from hammemo_server.store.audit import find_first_broken
 from hammemo_server.store.log import LogDamaged
 from hammemo_server.store.vault import Cipher, KeyGone, Vault
 from pace import wait_until
@@ -217,7 +217,7 @@ def test_a_subject_is_erased_and_its_request_repeated(hosts: Callable[..., Host]
     second = erased(model, "e2").receipt
     assert (second.rows, second.weights_refitted, second.previous) == (1, False, signed.hash)
     start, lines = model.audit(0, 1000)
-    assert first_broken(start, lines) is None
+    assert find_first_broken(start, lines) is None
     assert [one.line.receipt.hex() for one in lines if one.line.kind == "erased"] == [
         signed.hash,
         erased(model, "e2").hash,
@@ -338,7 +338,7 @@ def test_a_plain_forget_leaves_the_journal_with_the_next_snapshot(hosts: Callabl
     for i in range(4):
         done(model, learn(f"f{i}", "s", [f"a{i}", "b"], kind="forget"))
     log: Any = model._log
-    (key,) = log.wrapping_keys() and [stored.key for number in log.wrapping_keys() for stored in log.wrapped_by(number)]
+    (key,) = log.wrapping_keys() and [stored.key for number in log.wrapping_keys() for stored in log.keys_under(number)]
     assert len(log.journal(key, 100)) == 9
     model.snapshot()
     assert len(log.journal(key, 100)) == 1
@@ -371,12 +371,12 @@ def test_changed_ciphertexts_are_refused(tmp_path: Path, keys: Path) -> None:
 
 def test_a_cipher_opens_only_what_it_sealed_for_the_place() -> None:
     cipher = Cipher(bytes(32))
-    sealed = cipher.sealed(b"rows", b"here")
-    assert cipher.opened(sealed, b"here") == b"rows"
-    assert cipher.sealed(b"rows", b"here") != sealed
+    sealed = cipher.seal(b"rows", b"here")
+    assert cipher.unseal(sealed, b"here") == b"rows"
+    assert cipher.seal(b"rows", b"here") != sealed
     for wrong, place in ((sealed, b"there"), (sealed[:-1], b"here"), (b"", b"here"), (bytes(40), b"here")):
         with pytest.raises(ValueError, match="ciphertext"):
-            cipher.opened(wrong, place)
+            cipher.unseal(wrong, place)
 
 
 # Histories against a twin that knows whose each row is
@@ -448,7 +448,7 @@ def test_a_subject_that_is_forgotten_while_keys_are_wrapped_anew_stays_unknown(
     for subject in ("a", "b"):
         done(model, learn(f"learn {subject}".replace(" ", "-"), subject, [subject, "r"]))
     assert isinstance(model, ErasableModel)
-    log, hashed = model._log, model._journal.vault.hashed_subject("b")
+    log, hashed = model._log, model._journal.vault.hash_subject("b")
     destroy_keys = log.destroy_keys
     found: list[tuple[bool, Any]] = []
 
@@ -509,7 +509,7 @@ def test_threads_that_learn_forget_and_erase_at_once(hosts: Callable[..., Host],
     model = host.get("t", "m")
     assert held(model) == len(all_rows)
     start, lines = model.audit(0, 10_000)
-    assert first_broken(start, lines) is None
+    assert find_first_broken(start, lines) is None
     kinds = Counter(one.line.kind for one in lines)
     assert kinds["erased"] == kinds["forget_subject"] > 5
     assert [one.line.after for one in lines if one.line.kind != "erased"] == list(range(1, model.version + 1))
@@ -536,7 +536,7 @@ def test_a_writer_that_lost_its_lease_destroys_no_key_of_its_successor(
         def dropping(*arguments: Any) -> None:
             raise AssertionError("a writer without lease drops keys")
 
-        fenced = type(log).fenced
+        fenced = type(log).fence
 
         @contextmanager
         def late(self: Any) -> Iterator[None]:
@@ -547,7 +547,7 @@ def test_a_writer_that_lost_its_lease_destroys_no_key_of_its_successor(
             with fenced(self):
                 yield
 
-        monkeypatch.setattr(type(log), "fenced", late)
+        monkeypatch.setattr(type(log), "fence", late)
         done(first, erase("e", "s1"))
         assert blocked.wait(60)
         with Host(tmp_path / "second", postgres.address, keys=keys) as other:
@@ -638,7 +638,7 @@ def _kill_and_resume(step: str, log: str | None, tmp_path: Path) -> None:
         done(model, learn("6", "s2", ["row06", "b"], label="l0"))
         assert held(model) == 10
         start, lines = model.audit(0, 1000)
-        assert first_broken(start, lines) is None
+        assert find_first_broken(start, lines) is None
         assert [one.line.kind for one in lines].count("erased") == 2
         done(model, erase("e2", "s2"))
         assert erased(model, "e2").receipt.rows == 5

@@ -181,7 +181,7 @@ def test_ids_go_after_that_time_of_running(hosts: Callable[..., Host], monkeypat
     host = hosts(upkeep=Upkeep(retention=5400.0))
     model = host.get("t", "m")
     log: Any = model._log
-    assert wait_until(lambda: not log.seen(["1"]), 60)  # by a writer without work
+    assert wait_until(lambda: not log.find_ids(["1"]), 60)  # by a writer without work
     assert done(model, learn("1")) == Acknowledgement(3, "applied")
 
 

@@ -81,7 +81,7 @@ def test_a_line_that_a_crash_has_torn_is_cut(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o77 == 0
     with path.open("ab") as file:
         file.write(b'{"database":"half')
-    assert len(vault.erased()) == 1
+    assert len(vault.erasures()) == 1
     assert not vault.lacks_records()
     vault.new_contents([record(vault, 2)])
     assert sorted(one.position for one in read_records(vault.path, vault.model)) == [1, 2]
@@ -93,7 +93,7 @@ def test_a_record_is_kept_until_every_backup_holds_the_erasure(tmp_path: Path) -
     new_key_file(tmp_path / "keys.json")
     vault = Vault(tmp_path / "keys.json", b"k" * 32)
     vault.new_contents([record(vault, 5), record(vault, 9)])
-    listed = list(vault.erased().values())
+    listed = list(vault.erasures().values())
 
     def backup(position: int | None, database: str = "") -> BackupKey:
         return replace(BackupKey.new(1, vault.model, database or vault.database), position=position)
@@ -112,11 +112,11 @@ def test_a_record_is_kept_until_every_backup_holds_the_erasure(tmp_path: Path) -
     vault.new_backup(name, 1)
     vault.finish_backup(name, 7)
     drop_unneeded_records(vault.path, read_keys(vault.path))
-    assert [one.position for one in vault.erased().values()] == [9]
+    assert [one.position for one in vault.erasures().values()] == [9]
     assert not vault.lacks_records()
     vault.drop_all()
-    assert len(vault.erased()) == 1  # the backup may be restored
+    assert len(vault.erasures()) == 1  # the backup may be restored
     vault.drop_backup(name)
     vault.drop_all()
-    assert not vault.erased()
+    assert not vault.erasures()
     assert not read_keys(vault.path).erased

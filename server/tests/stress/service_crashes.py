@@ -238,7 +238,7 @@ class Run:
 
 def _leave_out_flushes() -> None:
     log: Any = sqlite_log
-    connected = log.connected
+    connected = log.connect
 
     def unflushed(path: Path, **how: Any) -> Any:
         is_made = path.stat().st_size > 0  # a log is made with flushes: else there is none after the cut
@@ -247,7 +247,7 @@ def _leave_out_flushes() -> None:
             db.pragma("synchronous", "off")
         return db
 
-    log.connected = unflushed
+    log.connect = unflushed
 
 
 def _run(*command: str) -> None:

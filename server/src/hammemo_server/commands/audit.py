@@ -39,12 +39,12 @@ def audit_folder(
     A server may run at the same time. Only the logs are read.
     """
     store, places = models_of(folder, log, tenant, model)
-    found = [_AuditRecord.read(store, *place) for place in places]
-    print_result([one.facts() for one in found], _table(found), as_json=as_json)
-    for one in found:
-        if one.problem:
-            print_error(f"The audit record of {one.name} is broken: {one.problem}.")
-    if any(one.problem for one in found):
+    records = [_AuditRecord.read(store, tenant, model) for tenant, model in places]
+    print_result([record.facts() for record in records], _table(records), as_json=as_json)
+    for record in records:
+        if record.problem:
+            print_error(f"The audit record of {record.name} is broken: {record.problem}.")
+    if any(record.problem for record in records):
         raise typer.Exit(1)
 
 
@@ -63,7 +63,7 @@ class _AuditRecord(NamedTuple):
     @classmethod
     def read(cls, store: Store, tenant: str, model: str) -> _AuditRecord:
         """Return the record and what is wrong with it, as of one moment."""
-        from hammemo_server.store.audit import first_broken, is_cut
+        from hammemo_server.store.audit import find_first_broken, is_cut
         from hammemo_server.store.log import NEWEST_RECEIPT
 
         with closing(store.open(tenant, model, replica=True)) as log, log.reading():
@@ -71,7 +71,8 @@ class _AuditRecord(NamedTuple):
             while more := log.audit(lines[-1].number, _PAGE)[1] if lines else []:
                 lines += more
             cut = is_cut(start, lines, log.head(), log.mark(NEWEST_RECEIPT) or b"")
-        return cls(tenant, model, start, lines, first_broken(start, lines), cut)
+        broken = find_first_broken(start, lines)
+        return cls(tenant, model, start, lines, broken=broken, cut=cut)
 
     @property
     def name(self) -> str:
@@ -83,34 +84,41 @@ class _AuditRecord(NamedTuple):
         """What is wrong; nothing if it is whole."""
         if self.broken is not None:
             return f"line {self.broken} does not follow from the line before"
-        return (
-            "lines are missing at its end, up to the newest version or receipt of the model"
-            if self.cut
-            else ""
-        )
+        if self.cut:
+            return "lines are missing at its end, up to the newest version or receipt of the model"
+        return ""
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON says it."""
-        listed = {"start": self.start.facts(), "lines": [line.facts() for line in self.lines]}
         return {
             "tenant": self.tenant,
             "model": self.model,
-            **listed,
+            "start": self.start.facts(),
+            "lines": [line.facts() for line in self.lines],
             "broken": self.broken,
             "cut": self.cut,
         }
 
 
-def _table(found: list[_AuditRecord]) -> Table:
+def _table(records: list[_AuditRecord]) -> Table:
     table = Table(
         "model", "line", "time (UTC)", "token", "kind", "rows", "version", "receipt", "link"
     )
-    for one in found:
-        for linked in one.lines:
+    for record in records:
+        for linked in record.lines:
             line = linked.line
             at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            said = one.name, linked.number, at, line.token, line.kind, line.rows, line.after
-            cells = *said, line.receipt.hex()[:16], linked.link.hex()[:16]
+            cells = [
+                record.name,
+                linked.number,
+                at,
+                line.token,
+                line.kind,
+                line.rows,
+                line.after,
+                line.receipt.hex()[:16],
+                linked.link.hex()[:16],
+            ]
             # as it is: no markup from a token's name
-            table.add_row(*(Text(str(cell)) for cell in cells))
+            table.add_row(*[Text(str(cell)) for cell in cells])
     return table

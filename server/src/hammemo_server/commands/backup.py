@@ -30,7 +30,7 @@ KeyFile: TypeAlias = Annotated[
 ]
 
 
-def back_up_folder(
+def back_up_folder(  # noqa: PLR0917  typer takes these as options
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")
     ],
@@ -60,15 +60,15 @@ def back_up_folder(
     if target.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{target} is in {folder}: keep backups elsewhere.")
     store, places = models_of(folder, log, tenant, model)
-    written = [_refusing(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
+    written = [_call_plainly(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
     facts = [
         {"file": str(one.path), "version": one.version, "expires": one.header.expires}
         for one in written
     ]
-    print_result(facts, *map(_told, written), as_json=as_json)
+    print_result(facts, *map(_describe_backup, written), as_json=as_json)
 
 
-def _told(one: Written) -> str:
+def _describe_backup(one: Written) -> str:
     until = "" if one.header.expires is None else f", until {one.header.expires}"
     return f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}"
 
@@ -123,13 +123,15 @@ def restore_files(
         raise UsageError("--receipts is for one backup: name its file.")
     if lost.again and lost.receipts is None:
         raise UsageError("--again names requests with receipts: name their file with --receipts.")
-    how = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
+    options = {"keys": keys, "to": place, **asdict(lost), "again": lost.again or ()}
     store = store_of(folder, log, replica=True)
-    found = [_refusing(restore, store, file, **how) for file in files]
-    print_result([one._asdict() for one in found], *map(_restored, found), as_json=as_json)
+    restored = [_call_plainly(restore, store, file, **options) for file in files]
+    print_result(
+        [one._asdict() for one in restored], *map(_describe_restored, restored), as_json=as_json
+    )
 
 
-def _restored(one: Restored) -> str:
+def _describe_restored(one: Restored) -> str:
     erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
     return f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}"
 
@@ -137,7 +139,7 @@ def _restored(one: Restored) -> str:
 def models_of(
     folder: Path, log: str | None, tenant: str | None, model: str | None
 ) -> tuple[Store, list[Place]]:
-    """Return where the logs of a folder are, and the tenants and names of the models that were asked for."""
+    """Return where the logs of a folder are, and the chosen models, by tenant and name."""
     if log is None and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder: name the one that hammemo serve is given.")
     from hammemo_server.models.host import store_of
@@ -154,12 +156,12 @@ def models_of(
     return store, places
 
 
-def _refusing(function: Any, *given: Any, **options: Any) -> Any:
+def _call_plainly(function: Any, *arguments: Any, **options: Any) -> Any:
     """Call a function; what a log or the service refuses is an error in one line."""
     from hammemo_server.edits.operations import ServiceError
     from hammemo_server.store.log import LogError
 
     try:
-        return function(*given, **options)
+        return function(*arguments, **options)
     except (LogError, ServiceError) as error:
         raise ValueError(str(error)) from error

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, print_result, progress_bar
 from hammemo.cli.options import flag, option
-from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
+from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (as above)
 
 if TYPE_CHECKING:
     from hammemo.client import Acknowledgement, Client
@@ -71,9 +71,9 @@ class Sending(OneStep):
     @property
     def verb(self) -> str:
         """What was done with the rows."""
-        return (
-            "learnt or forgotten" if self.in_one_step else "forgotten" if self.forget else "learnt"
-        )
+        if self.in_one_step:
+            return "learnt or forgotten"
+        return "forgotten" if self.forget else "learnt"
 
     @property
     def in_one_step(self) -> bool:
@@ -81,7 +81,7 @@ class Sending(OneStep):
         return self.everything or bool(self.forgetting) or self.position is not None or self.sync
 
     def check(self) -> None:
-        """Refuse options that do not belong together, and a receipt that cannot be issued or written."""
+        """Refuse options that do not belong together, and a receipt that cannot be written."""
         if self.in_one_step and self.forget:
             raise UsageError(
                 "--forget is for the rows of FILE: name them with --forgetting instead."
@@ -99,7 +99,7 @@ class Sending(OneStep):
 
 
 def send_files(
-    url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False
+    url: Url, model: Name, source: SentFiles, sending: Sending, as_json: opt.AsJson = False
 ) -> None:
     """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
@@ -115,106 +115,129 @@ def send_files(
     --receipt needs a server with a key file. hammemo verify checks the receipts with the
     downloaded model.
     """
-    given.check()
+    source.check()
     sending.check()
-    if sending.in_one_step and given.is_log:
+    if sending.in_one_step and source.is_log:
         raise UsageError(
             "--forgetting, --everything, --sync and --position are for tables with --label."
         )
-    if sending.sync and given.subject is not None:
+    if sending.sync and source.subject is not None:
         raise UsageError(
             "--sync cannot tell which person a row of the model belongs to: leave --subject out."
         )
     base = sending.op or uuid.uuid4().hex
-    sent, version, receipts = _sent(url, model, given, sending, base)
-    if sending.receipt is not None:
-        _write_receipts(sending.receipt, receipts)
-    where = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
-    facts = {f"{given.unit}s": sent, "version": version, "id": base, **where}
-    told = (
-        ""
-        if sending.receipt is None
-        else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
+    sent = _send_edits(url, model, source, sending, base=base)
+    facts = {f"{source.unit}s": sent.rows, "version": sent.version, "id": base}
+    sentence = (
+        f"{counted(sent.rows, source.unit)} {sending.verb}; the model has version {sent.version}."
     )
-    did = f"{counted(sent, given.unit)} {sending.verb}"
-    print_result(facts, f"{did}; the model has version {version}.{told}", as_json=as_json)
+    if sending.receipt is not None:
+        _write_receipts(sending.receipt, sent.receipts)
+        facts["receipts"] = str(sending.receipt)
+        sentence += f" {counted(len(sent.receipts), 'receipt')} in {sending.receipt}."
+    print_result(facts, sentence, as_json=as_json)
 
 
-def _sent(
-    url: str, model: str, given: SentFiles, sending: Sending, base: str
-) -> tuple[int, int, list[str]]:
-    """Send all edits.
+@dataclass
+class _Sent:
+    """What was sent so far."""
 
-    Return how many rows or documents these were, the last version, and the receipts.
-    """
+    rows: int = 0
+    """Rows or documents."""
+    version: int = 0
+    receipts: list[str] = field(default_factory=list)
+
+
+def _send_edits(url: str, model: str, source: SentFiles, sending: Sending, *, base: str) -> _Sent:
+    """Send all edits, each with an id that begins with `base`."""
     from hammemo.client import Client, ServerError
 
-    sent = 0
-    version = 0
-    receipts = list[str]()
-    asked: dict[str, Any] = {} if sending.receipt is None else {"receipt": True}
-    name = ("forget" if sending.forget else "learn") + ("_stream" if given.is_log else "")
+    sent = _Sent()
+    options: dict[str, Any] = {} if sending.receipt is None else {"receipt": True}
     with Client(url) as client, progress_bar("Sending") as tell:
+        send = getattr(client, _method_of(source, sending))
         try:
-            known = client.describe(model)["column_names"]
+            columns = client.describe(model)["column_names"]
             if sending.in_one_step:
-                done, sent = _applied(client, model, given, sending, known, base)
-                version = done.version
-            for number, (content, n) in enumerate(
-                () if sending.in_one_step else given.edits(known)
-            ):
-                done = getattr(client, name)(model, **content, op=f"{base}-{number}", **asked)
-                version = done.version
-                sent = sent + n
-                receipts.append(done.receipt)
-                tell(sent, None)
+                done, sent.rows = _send_one_edit(
+                    client, model, source, sending, columns=columns, base=base
+                )
+                sent.version = done.version
+            else:
+                for number, (content, n_rows) in enumerate(source.edits(columns)):
+                    done = send(model, **content, op=f"{base}-{number}", **options)
+                    sent.version = done.version
+                    sent.rows += n_rows
+                    sent.receipts.append(done.receipt)
+                    tell(sent.rows, None)
             if sending.refit:
-                done = client.refit(model, op=f"{base}-refit", **asked)
-                version = done.version
-                receipts.append(done.receipt)
+                done = client.refit(model, op=f"{base}-refit", **options)
+                sent.version = done.version
+                sent.receipts.append(done.receipt)
         except ServerError as error:
-            so_far = f"{counted(sent, given.unit)} of id {base} are done"
+            so_far = f"{counted(sent.rows, source.unit)} of id {base} are done"
             raise ValueError(
                 f"{error} {so_far}; send the rest with --id {base}, or repeat all."
             ) from error
-    return sent, version, receipts
+    return sent
 
 
-def _applied(
+def _method_of(source: SentFiles, sending: Sending) -> str:
+    """Return the name of the client's method that sends one edit."""
+    kind = "forget" if sending.forget else "learn"
+    return f"{kind}_stream" if source.is_log else kind
+
+
+def _send_one_edit(
     client: Client,
     model: str,
-    given: SentFiles,
+    source: SentFiles,
     sending: Sending,
-    known: list[str] | None,
+    *,
+    columns: list[str] | None,
     base: str,
 ) -> tuple[Acknowledgement, int]:
     """Send all rows as one edit, and return how many these were."""
     from hammemo.client import Acknowledgement
 
     version = client.describe(model)["version"] if sending.sync else 0
-    learnt: Any = None if given.files is None and sending.everything else given.as_one(known)
+    learned: Any = None
+    if source.files is not None or not sending.everything:
+        learned = source.as_one(columns)
     gone: Any = "everything" if sending.everything else None
     if sending.forgetting:
-        gone = replace(given, files=sending.forgetting).as_one(known)
+        gone = replace(source, files=sending.forgetting).as_one(columns)
     if sending.sync:
-        is_equal, learnt, gone = _difference(client, model, *learnt[:2])
-        if is_equal and sending.position is None:
+        difference = _compare(client, model, learned.rows, learned.labels)
+        learned = difference.learned
+        gone = difference.gone
+        if difference.is_equal and sending.position is None:
             return Acknowledgement(version, "applied"), 0
-    done = client.apply(model, learnt, gone, position=sending.position, op=f"{base}-0")
+    done = client.apply(model, learned, gone, position=sending.position, op=f"{base}-0")
     if sending.sync and done.status == "applied" and done.version > version + 1:
         typer.echo(
             "Other edits came in between: run the command again to compare the table with these.",
             err=True,
         )
-    return done, sum(
-        len(part[0]) for part in (learnt, gone) if part is not None and not isinstance(part, str)
-    )
+    n_rows = 0
+    for part in (learned, gone):
+        if part is not None and not isinstance(part, str):
+            n_rows += len(part[0])
+    return done, n_rows
 
 
-def _difference(
-    client: Client, model: str, rows: list[Any], labels: list[Any]
-) -> tuple[bool, Any, Any]:
-    """Return whether a table is equal to the model that a server has now, and what is to be learnt and forgotten."""
+class _Difference(NamedTuple):
+    """What makes a served model equal to a table."""
+
+    is_equal: bool
+    learned: Any
+    """Rows and labels to learn; None for nothing."""
+    gone: Any
+    """Rows and labels to forget, or "everything"; None for nothing."""
+
+
+def _compare(client: Client, model: str, rows: list[Any], labels: list[Any]) -> _Difference:
+    """Compare a table with the model that a server has now."""
     from hammemo.edits.editing import name_columns
     from hammemo.files.models import load
     from hammemo.tokens.columns import ColumnKind
@@ -227,29 +250,38 @@ def _difference(
     table = [list(row) for row in rows]
     for row in table:
         for j in dates:
-            row[j] = datetime.fromisoformat(row[j]) if isinstance(row[j], str) else row[j]
+            if isinstance(row[j], str):
+                row[j] = datetime.fromisoformat(row[j])
     synced: Synced = learner.sync(table, labels, dry_run=True)
     typer.echo(str(synced), err=True)
     if synced.gone is None:  # the model has digests only
-        return synced.is_equal, (rows, labels) if labels else None, "everything"
-    pairs = (tuple(map(_as_json, pair())) for pair in (synced.learnt_rows, synced.forgotten_rows))
-    learnt, gone = (pair if pair[1] else None for pair in pairs)
-    return synced.is_equal, learnt, gone
+        return _Difference(synced.is_equal, (rows, labels) if labels else None, "everything")
+    learned = _pair_as_json(synced.learnt_rows())
+    gone = _pair_as_json(synced.forgotten_rows())
+    return _Difference(synced.is_equal, learned, gone)
+
+
+def _pair_as_json(pair: Any) -> tuple[list[Any], list[Any]] | None:
+    """Return rows and labels as JSON says them; None where there are none."""
+    rows, labels = pair
+    listed = (_as_json(rows), _as_json(labels))
+    return listed if listed[1] else None
 
 
 def _as_json(values: Any) -> list[Any]:
     """Return rows or labels as JSON says them: a date as a string."""
-    return [
-        _as_json(value)
-        if isinstance(value, list)
-        else value.isoformat()
-        if isinstance(value, date)
-        else value
-        for value in (values.tolist() if hasattr(values, "tolist") else values)
-    ]
+    plain: list[Any] = []
+    for value in values.tolist() if hasattr(values, "tolist") else values:
+        if isinstance(value, list):
+            plain.append(_as_json(value))
+        elif isinstance(value, date):
+            plain.append(value.isoformat())
+        else:
+            plain.append(value)
+    return plain
 
 
-def erase_subject(
+def erase_subject(  # noqa: PLR0917  typer takes these as options
     url: Url,
     model: Name,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject to erase.")],
@@ -260,10 +292,8 @@ def erase_subject(
 ) -> None:
     """Erase a subject from a served model: its rows, and the key of its journal.
 
-    Exit with 1 if it is not erased yet.
-
-    Then its rows are removed, and the same command with the same --id waits for the rest and
-    writes the receipt.
+    Exit with 1 if it is not erased yet. Then its rows are removed, and the same command with the
+    same --id waits for the rest and writes the receipt.
     """
     from hammemo.client import Client
 
@@ -271,13 +301,13 @@ def erase_subject(
         check_writable(receipt)
     base = op or uuid.uuid4().hex
     with Client(url) as client:
-        found = client.forget_subject(model, subject, op=base, refit=not no_refit)
-    if receipt is not None and found.receipt:
-        _write_receipts(receipt, [found.receipt])
-    where = f" The receipt is in {receipt}." if receipt is not None and found.receipt else ""
-    told = f"The subject is {found.state}, request {base}, version {found.version}.{where}"
-    print_result({**found._asdict(), "id": base}, told, as_json=as_json)
-    if found.state != "erased":
+        erasure = client.forget_subject(model, subject, op=base, refit=not no_refit)
+    sentence = f"The subject is {erasure.state}, request {base}, version {erasure.version}."
+    if receipt is not None and erasure.receipt:
+        _write_receipts(receipt, [erasure.receipt])
+        sentence += f" The receipt is in {receipt}."
+    print_result({**erasure._asdict(), "id": base}, sentence, as_json=as_json)
+    if erasure.state != "erased":
         raise typer.Exit(1)
 
 

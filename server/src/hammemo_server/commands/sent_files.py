@@ -1,14 +1,11 @@
-"""What ``hammemo send`` sends.
-
-Rows of tables with their labels, or the cases of event logs as documents.
-"""
+"""What ``hammemo send`` sends: rows of tables with labels, or cases of event logs as documents."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -28,6 +25,14 @@ _TOKENS: Final = 50_000
 """Tokens of its documents after which an edit takes no more; a server takes 65,536 by default."""
 
 _LOGS: Final = "Event logs"
+
+
+class Rows(NamedTuple):
+    """Rows as the client takes them, each with its label, and its subject where there are any."""
+
+    rows: list[Any]
+    labels: list[Any]
+    subjects: list[str]
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,9 @@ class SentFiles:
 
     def check(self) -> None:
         """Refuse options that do not belong together."""
-        if (self.label is None) == (self.case is None) or (self.case is None) != (
-            self.event is None
-        ):
+        is_table = self.label is not None
+        is_log = self.case is not None
+        if is_table == is_log or is_log != (self.event is not None):
             raise UsageError(
                 "Name the column of the labels with --label, or those of an event log: --case "
                 "and --event."
@@ -86,27 +91,20 @@ class SentFiles:
         if self.is_log and self.subject is not None and STANDARD_INPUT in self._places:
             raise UsageError("An event log with --subject is read twice: name its file.")
 
-    def edits(self, known: list[str] | None) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield what the client takes for each edit, and how many rows or documents that is.
+    def edits(self, columns_of_model: list[str] | None) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield what the client takes for each edit, and how many rows or documents that is."""
+        if self.is_log:
+            return self._documents()
+        return self._rows(self.columns.split(",") if self.columns else columns_of_model)
 
-        `known` are the columns of the model.
-        """
-        return (
-            self._documents()
-            if self.is_log
-            else self._rows(self.columns.split(",") if self.columns else known)
-        )
-
-    def as_one(self, known: list[str] | None) -> tuple[list[Any], list[Any], list[str]]:
+    def as_one(self, columns_of_model: list[str] | None) -> Rows:
         """Return rows, labels and subjects of all tables."""
-        rows = list[Any]()
-        labels = list[Any]()
-        subjects = list[str]()
-        for content, _ in self.edits(known):
-            rows += content["rows"]
-            labels += content["labels"]
-            subjects += content["subjects"]
-        return rows, labels, subjects
+        all_rows = Rows([], [], [])
+        for content, _ in self.edits(columns_of_model):
+            all_rows.rows.extend(content["rows"])
+            all_rows.labels.extend(content["labels"])
+            all_rows.subjects.extend(content["subjects"])
+        return all_rows
 
     @property
     def _places(self) -> list[str]:
@@ -119,19 +117,13 @@ class SentFiles:
             for batch in read_table(where, format=self.file_format, batch_rows=_ROWS):
                 rows = self._contexts(batch, columns)
                 subjects = [] if self.subject is None else list(_subjects(batch, self.subject))
-                yield (
-                    {
-                        "rows": rows,
-                        "labels": list(_plain(batch, str(self.label))),
-                        "subjects": subjects,
-                    },
-                    len(rows),
-                )
+                labels = list(_plain(batch, str(self.label)))
+                yield {"rows": rows, "labels": labels, "subjects": subjects}, len(rows)
 
     def _contexts(self, batch: Batch, columns: list[str] | None) -> list[list[Any]]:
-        apart = (self.label, self.subject)
-        named = columns or [name for name in batch.names if name not in apart]
-        if any(name in named for name in apart):
+        not_learned = (self.label, self.subject)
+        named = columns or [name for name in batch.names if name not in not_learned]
+        if any(name in named for name in not_learned):
             raise UsageError(
                 "--label and --subject name columns that the model does not learn: leave them "
                 "out of --columns."
@@ -155,7 +147,8 @@ class SentFiles:
                     subjects = []
                     size = 0
                 documents.append(tokens.tolist())
-                subjects += [owners[case]] if owners else []
+                if owners:
+                    subjects.append(owners[case])
                 size += len(tokens)
             if documents:
                 yield {"documents": documents, "subjects": subjects}, len(documents)

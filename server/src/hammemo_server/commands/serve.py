@@ -12,8 +12,14 @@ from hammemo.cli.console import UsageError
 from hammemo.cli.options import flag, option
 
 _LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
-_TOKENS = "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes."
-_KEYS = "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR."
+_TOKENS = (
+    "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it "
+    "changes."
+)
+_KEYS = (
+    "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than "
+    "DIR."
+)
 _DAY = 86_400.0
 """Seconds."""
 
@@ -148,9 +154,11 @@ class LimitOptions:
             "max_examples": "stored_examples",
             "max_stored": "stored_bytes",
         }
-        given = asdict(self)
-        del given["question_processes"]
-        return {stored.get(name, name.removeprefix("max_")): value for name, value in given.items()}
+        options = asdict(self)
+        del options["question_processes"]
+        return {
+            stored.get(name, name.removeprefix("max_")): value for name, value in options.items()
+        }
 
 
 def serve_folder(
@@ -179,20 +187,18 @@ def serve_folder(
 
     from hammemo_server.http.server import ServerSettings, run
 
-    given = {
+    options = {
         **asdict(listen),
         **asdict(access),
         "log": logs.log,
         "replica": logs.replica,
         "folder": folder,
-    }
-    given |= {
         "upkeep": logs.upkeep,
         "limits": limits.limits,
         "question_processes": limits.question_processes,
     }
     plain = {
-        name: str(value) if isinstance(value, Path) else value for name, value in given.items()
+        name: str(value) if isinstance(value, Path) else value for name, value in options.items()
     }
     settings = convert(plain, ServerSettings)
     try:

@@ -369,7 +369,7 @@ def _check_documents(settings: dict[str, Any], limits: Limits) -> None:
         raise Malformed("documents: a model learns documents, or rows with columns, not both.")
     try:
         documents = msgspec.convert(settings["documents"], DocumentSettings)
-        documents.cutting  # noqa: B018  (checks that the two belong together)
+        documents.cutting  # noqa: B018
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise Malformed(
             f'documents: say how they are cut, such as {{"h": 30, "short": "pad"}}: {error}'

@@ -1,6 +1,4 @@
-"""The journal of a model with subjects.
-
-Whose rows it holds, encrypted under a key for each subject.
+"""The journal of a model with subjects: whose each row is, encrypted with a key per subject.
 
 **Where a row goes.** A row that is learnt for a subject is in three places: in the model, in
 the subject's journal, and in the log until the next snapshot. Journal and log share one
@@ -38,7 +36,7 @@ from collections import Counter, OrderedDict
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -81,13 +79,12 @@ _FINGERPRINT: Final = "key file"
 class LoggedParts(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="parts"
 ):
-    """The log body of rows of subjects: the keys of the parts, and for each row whose it is.
-
-    No list for one key.
-    """
+    """The log body of rows of subjects."""
 
     keys: list[int]
+    """The keys of the parts."""
     owners: list[int]
+    """For each row the place of its key in `keys`; empty for one key."""
 
 
 class LoggedErasure(
@@ -101,9 +98,10 @@ class LoggedErasure(
 class LoggedSealed(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="sealed"
 ):
-    """The log body of a refit or a choice, which hold values of many subjects, under a contents key."""
+    """The log body of a refit or a choice, which has values of many subjects, encrypted."""
 
     number: int
+    """That of the contents key."""
     body: bytes
 
 
@@ -138,16 +136,24 @@ class OpenKey(NamedTuple):
     """What digests are keyed with."""
 
     @classmethod
-    def of(cls, key: int, secret: bytes) -> OpenKey:
+    def from_secret(cls, key: int, secret: bytes) -> OpenKey:
         """Return the key whose secret this is; ciphertexts and digests have keys of their own."""
-        sealing, digesting = (
-            blake2b(what, key=secret, digest_size=32).digest() for what in (b"seal", b"digest")
-        )
-        return cls(key, Cipher(sealing), digesting)
+        sealing_key = blake2b(b"seal", key=secret, digest_size=32).digest()
+        digest_key = blake2b(b"digest", key=secret, digest_size=32).digest()
+        return cls(key, Cipher(sealing_key), digest_key)
 
 
-Sealed: TypeAlias = tuple[bytes, bytes, tuple[tuple[int, bytes], ...], tuple[StoredKey, ...]]
-"""What the log keeps of an edit of subjects: its body, digest, journal and new keys."""
+class SealedEdit(NamedTuple):
+    """What the log keeps of an edit of subjects."""
+
+    body: bytes
+    """Under which keys the rows are, and in which order."""
+    digest: bytes
+    """With the keys of the parts that were sent, by which a repeated edit is known."""
+    journal: tuple[tuple[int, bytes], ...]
+    """The ciphertext of each subject's rows, by the subject's key."""
+    new_keys: tuple[StoredKey, ...]
+    """Keys of subjects that this edit is the first to name."""
 
 
 class Journal:
@@ -175,10 +181,10 @@ class Journal:
         """Subjects of the group that have no key yet."""
         self._bucket: tuple[int, int] | None = None
         """The wrapping key in use, and how many keys it wraps."""
-        found = log.mark(_FINGERPRINT)
-        if found is None and writer:
+        fingerprint = log.mark(_FINGERPRINT)
+        if fingerprint is None and writer:
             log.keep_mark(_FINGERPRINT, vault.fingerprint)
-        elif found not in (None, vault.fingerprint):
+        elif fingerprint not in (None, vault.fingerprint):
             raise Unavailable(
                 "The key file is not the one that this model was made with: name that one with "
                 "keys=."
@@ -197,14 +203,15 @@ class Journal:
     # Reading
 
     def contents(self, after: int, bodies: Sequence[bytes]) -> list[Content]:
-        """Return the contents of bodies that the log has kept after a position.
-
-        `Overtaken` if a key is gone.
-        """
-        logged = [_logged(body) for body in bodies]
+        """Return the contents of bodies after a position; `Overtaken` if a key is gone."""
+        logged = [_decode_logged(body) for body in bodies]
         sealed = self._log.journal_parts(after, after + len(bodies))
-        numbers = {key for one in logged if isinstance(one, LoggedParts) for key in one.keys}
-        numbers |= {one.key for one in logged if isinstance(one, LoggedErasure)}
+        numbers: set[int] = set()
+        for entry in logged:
+            if isinstance(entry, LoggedParts):
+                numbers.update(entry.keys)
+            elif isinstance(entry, LoggedErasure):
+                numbers.add(entry.key)
         try:
             keys = self._keys(numbers)
             return [
@@ -226,54 +233,51 @@ class Journal:
     ) -> Content:
         if isinstance(logged, LoggedParts):
             parts = [
-                decode_body(self._opened(keys[key], at, sealed[key, at])) for key in logged.keys
+                decode_body(self._unseal(keys[key], at, sealed[key, at])) for key in logged.keys
             ]
             return join_parts(parts, logged.owners)
         if isinstance(logged, LoggedErasure):
             return self._rows(keys[logged.key], at)
         return decode_body(
-            self.vault.contents(logged.number).opened(logged.body, self.vault.place(0, at))
+            self.vault.contents(logged.number).unseal(logged.body, self.vault.place(0, at))
         )
 
-    def held_by_all(self, before: int) -> dict[bytes, LoggedRows]:
+    def rows_of_all(self, before: int) -> dict[bytes, LoggedRows]:
         """Return the rows of each subject, to be forgotten.
 
         Those that an erasure removes are not among them.
         """
-        found: dict[bytes, LoggedRows] = {}
+        rows: dict[bytes, LoggedRows] = {}
         with self._log.reading():
-            listed = [StoredKey(*row) for row in self._log.dumped("hammemo_subjects")]
+            listed = [StoredKey(*row) for row in self._log.dump("hammemo_subjects")]
         for stored in listed:
             if not is_doomed(stored):
-                content = self._rows(OpenKey.of(stored.key, unwrapped(self.vault, stored)), before)
+                key = OpenKey.from_secret(stored.key, unwrap(self.vault, stored))
+                content = self._rows(key, before)
                 if isinstance(content, LoggedDocuments):
                     raise Malformed(
                         "Documents are forgotten by forget-stream, or with their subject."
                     )
                 if isinstance(content, LoggedRows):
-                    found[stored.subject] = content
-        return found
+                    rows[stored.subject] = content
+        return rows
 
     def rows_of(self, subject: bytes, before: int) -> tuple[int, Content] | None:
         """Return the key of a subject, and its rows to be forgotten.
 
         None for a subject that is not known.
         """
-        key = self._known([subject]).get(subject)
+        key = self._open_keys([subject]).get(subject)
         return None if key is None else (key.key, self._rows(key, before))
 
     def _rows(self, key: OpenKey, before: int) -> Content:
-        """Return the rows of a subject, to be forgotten.
-
-        Nothing to be done where there are none.
-        """
-        return _listed(_counted(self._entries(key, before)), learns=False) or LoggedRefit(
-            fitted=b""
-        )
+        """Return an edit that forgets the rows of a subject, or one that does nothing."""
+        counts = _count_pieces(self._entries(key, before))
+        return _as_edit(counts, learns=False) or LoggedRefit(fitted=b"")
 
     def _entries(self, key: OpenKey, before: int) -> list[Content]:
         return [
-            decode_body(self._opened(key, at, body))
+            decode_body(self._unseal(key, at, body))
             for at, body in self._log.journal(key.key, before)
         ]
 
@@ -282,17 +286,20 @@ class Journal:
 
         Each must be in the journal of its subject, with the same types.
         """
-        keys = self._known(list(parts))
+        keys = self._open_keys(list(parts))
         for subject, body in parts.items():
             key = keys.get(subject)
-            held = Counter[bytes]() if key is None else _counted(self._entries(key, before))
+            stored = Counter[bytes]() if key is None else _count_pieces(self._entries(key, before))
             content = decode_body(body)
-            # below zero
-            asked = _counted([content.forgotten if isinstance(content, LoggedChange) else content])
-            missing = sum(-n - held[row] for row, n in asked.items() if held[row] + n < 0)
+            if isinstance(content, LoggedChange):
+                content = content.forgotten
+            changes = _count_pieces([content])  # below zero: these rows are to be forgotten
+            missing = sum(
+                -change - stored[row] for row, change in changes.items() if stored[row] + change < 0
+            )
             if missing:
                 return NotStored(
-                    f"{missing} of {-sum(asked.values())} rows are not stored for the subject "
+                    f"{missing} of {-sum(changes.values())} rows are not stored for the subject "
                     "that is named with them. Nothing was changed. Name the subject, the values "
                     "and their types as they were learnt."
                 )
@@ -311,10 +318,7 @@ class Journal:
         self._fresh.clear()
 
     def forget_keys(self, subjects: Iterable[bytes] | None = None) -> None:
-        """Close the keys of some subjects, or all of them.
-
-        Another process may have destroyed them.
-        """
+        """Close the keys of some or all subjects: another process may have destroyed them."""
         for subject in list(self._open) if subjects is None else subjects:
             self._open.pop(subject, None)
         self._bucket = None
@@ -322,70 +326,76 @@ class Journal:
     def load(self, subjects: Iterable[bytes]) -> None:
         """Open the keys of subjects that are known, all at once."""
         closed = [subject for subject in dict.fromkeys(subjects) if subject not in self._open]
-        self._absent = set(closed) - self._known(closed).keys()
+        self._absent = set(closed) - self._open_keys(closed).keys()
 
-    def sealed(
+    def seal_edit(
         self,
         parts: dict[bytes, bytes],
         owners: list[int],
         position: int,
-        asked: dict[bytes, bytes] | None = None,
-    ) -> Sealed:
+        sent: dict[bytes, bytes] | None = None,
+    ) -> SealedEdit:
         """Return what the log keeps of an edit: one ciphertext for each subject.
 
         Unknown subjects get a key.
 
-        `asked` are the parts as they were sent, where that is less than what is written.
+        Parameters
+        ----------
+        parts : dict
+            The rows of each subject, by the hash of the subject.
+        owners : list of int
+            For each row the place of its subject in `parts`.
+        position : int
+            That of the edit in the log.
+        sent : dict, optional
+            The parts as they were sent, where that is less than what is written.
         """
-        new: list[StoredKey] = []
+        new_keys: list[StoredKey] = []
         keys = {
-            subject: self._open.get(subject) or self._key(subject, position, new)
+            subject: self._open.get(subject) or self._key(subject, position, new_keys)
             for subject in parts
         }
-        journal = tuple(
-            [
-                (key.key, self._sealed(key, position, parts[subject]))
+        if sent is None:
+            sent = parts
+        # keyed with the subjects' keys: without them, no guess about rows can be confirmed
+        digest = _digest([keys[subject] for subject in sent], sent.values())
+        return SealedEdit(
+            body=_encode(LoggedParts([key.key for key in keys.values()], owners)),
+            digest=_encode((digest, [keys[subject].key for subject in sent])),
+            journal=tuple(
+                (key.key, self._seal(key, position, parts[subject]))
                 for subject, key in keys.items()
-            ]
-        )
-        sent = parts if asked is None else asked
-        stored = _encode(
-            (
-                _digest([keys[subject] for subject in sent], sent.values()),
-                [keys[s].key for s in sent],
-            )
-        )
-        return (
-            _encode(LoggedParts([key.key for key in keys.values()], owners)),
-            stored,
-            journal,
-            tuple(new),
+            ),
+            new_keys=tuple(new_keys),
         )
 
     def first_position(self, subjects: Iterable[bytes]) -> int:
         """Return the position of the first edit of some subjects, which are known."""
-        return min(first_position(key.key) for key in self._known(list(subjects)).values())
+        return min(first_position(key.key) for key in self._open_keys(list(subjects)).values())
 
     def erasure_body(self, key: int) -> bytes:
         """Return the body of an erasure as the log keeps it."""
         return _encode(LoggedErasure(key))
 
-    def is_same(self, parts: dict[bytes, bytes], stored: bytes) -> bool:
-        """Return whether an edit with a known id is the same as then.
+    def is_same(self, parts: dict[bytes, bytes], digest: bytes) -> bool:
+        """Return whether an edit with a known id is the same as then, by the digest of then.
 
         True where a key is gone, without comparison.
         """
         try:
-            digest, numbers = msgspec.msgpack.decode(stored, type=tuple[bytes, list[int]])
+            digest_of_rows, numbers = msgspec.msgpack.decode(digest, type=tuple[bytes, list[int]])
         except msgspec.MsgspecError:  # of an edit without rows
             return False
-        held = self._log.stored_keys(numbers)
-        if any(number not in held or is_doomed(held[number]) for number in numbers):
+        stored_keys = self._log.find_keys(numbers)
+        if any(number not in stored_keys or is_doomed(stored_keys[number]) for number in numbers):
             return True
-        known = self._known(list(parts))
-        keys = [known[subject] for subject in parts if subject in known]
-        is_known = len(keys) == len(parts) and [key.key for key in keys] == numbers
-        return is_known and digest == _digest(keys, parts.values())
+        open_keys = self._open_keys(list(parts))
+        if open_keys.keys() != parts.keys():
+            return False
+        keys = [open_keys[subject] for subject in parts]
+        if [key.key for key in keys] != numbers:
+            return False
+        return digest_of_rows == _digest(keys, parts.values())
 
     def compact(self) -> int:
         """Rewrite journals without rows that were forgotten; return how many were rewritten."""
@@ -393,10 +403,10 @@ class Journal:
         keys = self._log.journals_to_compact()
         for number, key in self._keys(set(keys)).items():
             entries = self._log.journal(number, base + 1)
-            counted = _counted(decode_body(self._opened(key, at, body)) for at, body in entries)
-            learnt = _listed(counted, learns=True)
+            counts = _count_pieces(decode_body(self._unseal(key, at, body)) for at, body in entries)
+            remaining = _as_edit(counts, learns=True)
             at = entries[-1][0]
-            body = None if learnt is None else self._sealed(key, at, learnt.body())
+            body = None if remaining is None else self._seal(key, at, remaining.body())
             self._log.compact_journal(number, at, body)
         return len(keys)
 
@@ -406,15 +416,15 @@ class Journal:
         """Return the key of a subject, made if there is none."""
         key = self._fresh.get(subject)
         if key is None and subject not in self._absent:
-            key = self._known([subject]).get(subject)
+            key = self._open_keys([subject]).get(subject)
         if key is None:
             number = position * _KEYS_A_POSITION + len(new)
             secret = token_bytes(32)
             wrapping = self._next_wrapping()
             new.append(
-                StoredKey(number, subject, wrapping, wrapped(self.vault, number, secret, wrapping))
+                StoredKey(number, subject, wrapping, wrap(self.vault, number, secret, wrapping))
             )
-            key = self._fresh[subject] = OpenKey.of(number, secret)
+            key = self._fresh[subject] = OpenKey.from_secret(number, secret)
         return key
 
     def _next_wrapping(self) -> int:
@@ -428,16 +438,16 @@ class Journal:
         self._bucket = wrapping, n + 1
         return wrapping
 
-    def _known(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
+    def _open_keys(self, subjects: Sequence[bytes]) -> dict[bytes, OpenKey]:
         """Return the keys of subjects that are known."""
-        found = {
+        keys = {
             subject: key for subject in subjects if (key := self._open.get(subject)) is not None
         }
-        missing = [subject for subject in subjects if subject not in found]
+        missing = [subject for subject in subjects if subject not in keys]
         for subject, stored in (self._log.subjects(missing) if missing else {}).items():
-            found[subject] = OpenKey.of(stored.key, unwrapped(self.vault, stored))
-            self._remember(subject, found[subject])
-        return found
+            keys[subject] = OpenKey.from_secret(stored.key, unwrap(self.vault, stored))
+            self._remember(subject, keys[subject])
+        return keys
 
     def _remember(self, subject: bytes, key: OpenKey) -> None:
         self._open[subject] = key
@@ -446,54 +456,51 @@ class Journal:
 
     def _keys(self, numbers: Iterable[int]) -> dict[int, OpenKey]:
         """Return keys by their numbers, as far as they are not destroyed."""
-        found: dict[int, OpenKey] = {}
-        for number, stored in self._log.stored_keys(list(numbers)).items():
+        keys: dict[int, OpenKey] = {}
+        for number, stored in self._log.find_keys(list(numbers)).items():
             with suppress(KeyGone):
-                found[number] = OpenKey.of(number, unwrapped(self.vault, stored))
-        return found
+                keys[number] = OpenKey.from_secret(number, unwrap(self.vault, stored))
+        return keys
 
-    def _sealed(self, key: OpenKey, at: int, body: bytes) -> bytes:
-        return key.cipher.sealed(body, self.vault.place(key.key, at))
+    def _seal(self, key: OpenKey, at: int, body: bytes) -> bytes:
+        return key.cipher.seal(body, self.vault.place(key.key, at))
 
-    def _opened(self, key: OpenKey, at: int, body: bytes) -> bytes:
-        return key.cipher.opened(body, self.vault.place(key.key, at))
-
-
-def sealed_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
-    """Return the facts as the database keeps them.
-
-    The request id is for the owner of the key file.
-    """
-    return journal.vault.notes.sealed(msgspec.msgpack.encode(facts), op.encode())
+    def _unseal(self, key: OpenKey, at: int, body: bytes) -> bytes:
+        return key.cipher.unseal(body, self.vault.place(key.key, at))
 
 
-def opened_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
+def seal_facts(journal: Journal, op: str, facts: ErasureFacts) -> bytes:
+    """Return the facts as the database keeps them: they name the request of a client."""
+    return journal.vault.notes.seal(msgspec.msgpack.encode(facts), op.encode())
+
+
+def unseal_facts(journal: Journal, erasure: Erasure) -> ErasureFacts:
     """Return the facts of an erasure that the database keeps."""
     return msgspec.msgpack.decode(
-        journal.vault.notes.opened(erasure.facts, erasure.op.encode()), type=ErasureFacts
+        journal.vault.notes.unseal(erasure.facts, erasure.op.encode()), type=ErasureFacts
     )
 
 
-def destroy(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
+def destroy_keys(log: Log, journal: Journal, erasures: Sequence[Erasure]) -> None:
     """Destroy the keys of subjects whose rows a snapshot no longer holds (step 3)."""
     vault = journal.vault
-    doomed = log.stored_keys([erasure.key for erasure in erasures])
-    facts = [opened_facts(journal, erasure) for erasure in erasures]
+    doomed = log.find_keys([erasure.key for erasure in erasures])
+    facts = [unseal_facts(journal, erasure) for erasure in erasures]
     with journal.lock:  # no key is made meanwhile
         rewrapped = []
         numbers = sorted({stored.wrapping for stored in doomed.values()})
         newest = max([0, *log.wrapping_keys()])
         for number in numbers:
             newest = vault.new_wrapping(newest)
-            for stored in log.wrapped_by(number):
+            for stored in log.keys_under(number):
                 if stored.key not in doomed:
-                    again = wrapped(vault, stored.key, unwrapped(vault, stored), newest)
-                    rewrapped.append(stored._replace(wrapping=newest, wrapped=again))
+                    new_wrapped = wrap(vault, stored.key, unwrap(vault, stored), newest)
+                    rewrapped.append(stored._replace(wrapping=newest, wrapped=new_wrapped))
         if doomed:
             log.destroy_keys(list(doomed), numbers, rewrapped)
         journal.forget_keys()
         # a process that lost the lease must not drop what its successor has just made
-        with log.fenced():
+        with log.fence():
             vault.drop(log.wrapping_keys(), max((fact.contents for fact in facts), default=0))
 
 
@@ -502,33 +509,33 @@ def vault_of(log: Log, keys: str | os.PathLike[str]) -> Vault:
     return Vault(keys, log.key, log.mark(DATABASE) or b"")
 
 
-def wrapped(vault: Vault, key: int, secret: bytes, wrapping: int) -> bytes:
+def wrap(vault: Vault, key: int, secret: bytes, wrapping: int) -> bytes:
     """Return the secret of a subject's key under a wrapping key."""
-    return vault.wrapping(wrapping).sealed(secret, vault.place(key, 0))
+    return vault.wrapping(wrapping).seal(secret, vault.place(key, 0))
 
 
-def unwrapped(vault: Vault, stored: StoredKey) -> bytes:
+def unwrap(vault: Vault, stored: StoredKey) -> bytes:
     """Return the secret of a subject's key; `KeyGone` if it was destroyed."""
-    return vault.wrapping(stored.wrapping).opened(stored.wrapped, vault.place(stored.key, 0))
+    return vault.wrapping(stored.wrapping).unseal(stored.wrapped, vault.place(stored.key, 0))
 
 
-def sealed_body(vault: Vault, body: bytes, position: int) -> bytes:
+def seal_body(vault: Vault, body: bytes, position: int) -> bytes:
     """Return the body of a refit or a choice as the log keeps it, under the newest contents key."""
     number = vault.newest_contents()
     return _encode(
-        LoggedSealed(number, vault.contents(number).sealed(body, vault.place(0, position)))
+        LoggedSealed(number, vault.contents(number).seal(body, vault.place(0, position)))
     )
 
 
-def opened_body(vault: Vault, body: bytes, position: int) -> bytes | None:
-    """Return what `sealed_body` sealed.
+def unseal_body(vault: Vault, body: bytes, position: int) -> bytes | None:
+    """Return what `seal_body` sealed.
 
     None for the body of another edit, which lies in the journal.
     """
-    logged = _logged(body)
+    logged = _decode_logged(body)
     if not isinstance(logged, LoggedSealed):
         return None
-    return vault.contents(logged.number).opened(logged.body, vault.place(0, position))
+    return vault.contents(logged.number).unseal(logged.body, vault.place(0, position))
 
 
 def first_position(key: int) -> int:
@@ -537,11 +544,11 @@ def first_position(key: int) -> int:
 
 
 def is_doomed(stored: StoredKey) -> bool:
-    """Return whether the erasure of a subject is applied, so that its key is about to be destroyed."""
+    """Return whether the erasure of a subject is applied: its key is about to be destroyed."""
     return len(stored.subject) != HASH_BYTES
 
 
-def _logged(body: bytes) -> _Logged:
+def _decode_logged(body: bytes) -> _Logged:
     try:
         return _decoder.decode(body)
     except msgspec.MsgspecError:
@@ -551,35 +558,38 @@ def _logged(body: bytes) -> _Logged:
 def _digest(keys: Sequence[OpenKey], bodies: Iterable[bytes]) -> bytes:
     """Return the digest of an edit; every one of its keys is needed for it."""
     pairs = zip(keys, bodies, strict=True)
-    made = [blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in pairs]
-    return made[0] if len(made) == 1 else blake2b(b"".join(made), digest_size=DIGEST_BYTES).digest()
+    digests = [
+        blake2b(body, key=key.secret, digest_size=DIGEST_BYTES).digest() for key, body in pairs
+    ]
+    return (
+        digests[0]
+        if len(digests) == 1
+        else blake2b(b"".join(digests), digest_size=DIGEST_BYTES).digest()
+    )
 
 
-def _counted(entries: Iterable[Content]) -> Counter[bytes]:
-    """Return how often each row or document is held: learnt, less forgotten.
+def _count_pieces(entries: Iterable[Content]) -> Counter[bytes]:
+    """Return how often each row or document is stored: learned, less forgotten.
 
     A row is known by its encoded form.
     """
-    held: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     for content in entries:
         for piece in content.pieces:
-            is_learnt = (
-                piece[2] if isinstance(content, LoggedChange) else content.kind.startswith("learn")
-            )
-            held[_encode(piece[:2])] += 1 if is_learnt else -1
-    return held
+            if isinstance(content, LoggedChange):
+                is_learned = piece[2]
+            else:
+                is_learned = content.kind.startswith("learn")
+            counts[_encode(piece[:2])] += 1 if is_learned else -1
+    return counts
 
 
-def _listed(held: Counter[bytes], *, learns: bool) -> Content | None:
-    """Return an edit of rows or documents, each as often as it is held.
-
-    None where there are none.
-    """
-    pieces = [tuple(msgspec.msgpack.decode(piece)) for piece, n in held.items() for _ in range(n)]
+def _as_edit(counts: Counter[bytes], *, learns: bool) -> Content | None:
+    """Return an edit of rows or documents, each as often as it is stored; None without any."""
+    pieces = [tuple(msgspec.msgpack.decode(piece)) for piece, n in counts.items() for _ in range(n)]
     if not pieces:
         return None
-    if len(pieces[0]) == 1:
-        return LoggedDocuments(
-            "learnstream" if learns else "erasestream", [document for (document,) in pieces]
-        )
+    if len(pieces[0]) == 1:  # documents have no label
+        kind: Literal["learnstream", "erasestream"] = "learnstream" if learns else "erasestream"
+        return LoggedDocuments(kind, [document for (document,) in pieces])
     return LoggedRows.from_pieces("learn" if learns else "forget", pieces)

@@ -22,16 +22,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
 from hammemo.receipts.chains import ReceiptFile
 from hammemo.receipts.keys import Keys, read_keys
 from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
-from hammemo.receipts.recording import Moment
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import now
 from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, Malformed, decode_body
-from hammemo_server.erasure.journal import Journal, first_position, opened_facts
+from hammemo_server.erasure.journal import Journal, first_position, unseal_facts
 from hammemo_server.store.audit import Line
 from hammemo_server.store.log import NEWEST_RECEIPT, Erasure, IssuedReceipt
 
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from hammemo.estimators.learners import Learner
+    from hammemo.receipts.recording import Moment
     from hammemo_server.store.base_log import Log
     from hammemo_server.store.vault import Cipher, Vault
 
@@ -66,54 +64,69 @@ class Signing:
         self.lock = threading.Lock()
         """Held from the moment the newest receipt is read until the next one is written."""
 
-    def signed(
+    def sign(
         self,
         request: str,
-        before: tuple[Learner, int],
-        after: tuple[Learner, int],
+        before: Moment,
+        after: Moment,
+        *,
         body: bytes,
-        asked: Iterable[list[Any]],
+        forgotten_rows: Iterable[list[Any]],
         backups: Iterable[tuple[str, str]] = (),
     ) -> SignedReceipt:
         """Return the receipt of one edit.
 
-        Models come with their versions; `body` is what the log keeps of the edit, `asked` are
-        the rows that it forgets.
+        Parameters
+        ----------
+        request : str
+            The operation id, as the client sent it.
+        before, after : Moment
+            The model without the edit, and with it.
+        body : bytes
+            What the log keeps of the edit.
+        forgotten_rows : iterable of lists
+            The rows that the edit forgets, as a receipt hashes them.
+        backups : iterable of (str, str)
+            Names of the backups that may hold these rows, and when they expire.
         """
-        refitted = {LoggedChoice: ("layout", "weights"), LoggedRefit: ("weights",)}.get(
-            type(decode_body(body)), ()
-        )
+        content = decode_body(body)
+        refitted: frozenset[str] = frozenset()
+        if isinstance(content, LoggedChoice):
+            refitted = frozenset({"layout", "weights"})
+        elif isinstance(content, LoggedRefit):
+            refitted = frozenset({"weights"})
         newest = self._log.mark(NEWEST_RECEIPT)
-        previous = None if newest is None else newest.hex()
-        first = Moment.of(*before)
-        then = replace(Moment.of(*after), refitted=frozenset(refitted))
-        return then.receipt_since(
-            first, RowHash(self._keys()).plus(asked), request, previous, backups
+        return replace(after, refitted=refitted).receipt_since(
+            before,
+            RowHash(self._keys()).plus(forgotten_rows),
+            request,
+            previous=None if newest is None else newest.hex(),
+            backups=backups,
         )
 
-    def is_of(self, signed: SignedReceipt, asked: Iterable[list[Any]]) -> bool:
+    def is_of(self, signed: SignedReceipt, forgotten_rows: Iterable[list[Any]]) -> bool:
         """Return whether a receipt is that of an edit which forgets these rows."""
         receipt = signed.receipt
-        return receipt.rows_hash == RowHash(self._keys()).plus(asked).of_request(receipt.request)
-
-    def issued(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
-        """Return a receipt as the log keeps it; `op` is the id as it is stored."""
-        line = (
-            signed.encoded()
-            if self._notes is None
-            else self._notes.sealed(signed.encoded(), _place(op))
+        return receipt.rows_hash == RowHash(self._keys()).plus(forgotten_rows).of_request(
+            receipt.request
         )
-        return IssuedReceipt(bytes.fromhex(signed.hash), line)
 
-    def kept(self, op: str) -> tuple[int, str] | None:
+    def store_form(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
+        """Return a receipt as the log keeps it; `op` is the id as it is stored."""
+        body = signed.encoded()
+        if self._notes is not None:
+            body = self._notes.seal(body, _place(op))
+        return IssuedReceipt(bytes.fromhex(signed.hash), body)
+
+    def find(self, op: str) -> tuple[int, str] | None:
         """Return the version after an edit and its receipt; None for an edit without one."""
-        found = self._log.receipt(op)
-        if found is None:
+        entry = self._log.receipt(op)
+        if entry is None:
             return None
-        position, stored = found
-        return position, (
-            stored if self._notes is None else self._notes.opened(stored, _place(op))
-        ).decode()
+        version, body = entry
+        if self._notes is not None:
+            body = self._notes.unseal(body, _place(op))
+        return version, body.decode()
 
 
 def _place(op: str) -> bytes:
@@ -122,13 +135,13 @@ def _place(op: str) -> bytes:
 
 def receipt_of(journal: Journal, erasure: Erasure) -> bytes:
     """Return the receipt of an erasure, no bytes as long as there is none."""
-    return (
-        journal.vault.notes.opened(erasure.receipt, erasure.op.encode()) if erasure.receipt else b""
-    )
+    if not erasure.receipt:
+        return b""
+    return journal.vault.notes.unseal(erasure.receipt, erasure.op.encode())
 
 
-def issue(
-    log: Log, journal: Journal, erasures: Sequence[Erasure], model: Learner, version: int
+def issue_receipts(
+    log: Log, journal: Journal, erasures: Sequence[Erasure], *, model: Learner, version: int
 ) -> None:
     """Sign and keep the receipts (step 4).
 
@@ -137,29 +150,44 @@ def issue(
     vault = journal.vault
     vault.drop_expired()
     keys = vault.keys()
-    same: dict[str, Any] = {"version_after": version, "parts_after": model.digest(parts=True)}
-    same |= {"libraries": used_libraries(), "processor": used_processor()}
+    parts_after = model.digest(parts=True)
+    libraries = used_libraries()
+    processor = used_processor()
     newest = log.mark(NEWEST_RECEIPT)
     previous = None if newest is None else newest.hex()
     finished: list[tuple[Erasure, Line]] = []
     for erasure in erasures:
-        facts = opened_facts(journal, erasure)
-        said = msgspec.structs.asdict(facts)
-        del said["contents"]
-        backups = vault.backups_with(first_position(erasure.key))
-        signed = Receipt(**said, **same, previous=previous, time=now(), backups=backups).sign(keys)
+        facts = unseal_facts(journal, erasure)
+        signed = Receipt(
+            request=facts.request,
+            version_before=facts.version_before,
+            version_after=version,
+            digest_before=facts.digest_before,
+            parts_after=parts_after,
+            rows=facts.rows,
+            rows_hash=facts.rows_hash,
+            labels=facts.labels,
+            layout_refitted=facts.layout_refitted,
+            weights_refitted=facts.weights_refitted,
+            backups=vault.backups_with(first_position(erasure.key)),
+            libraries=libraries,
+            processor=processor,
+            previous=previous,
+            time=now(),
+        ).sign(keys)
         previous = signed.hash
-        kept = erasure._replace(receipt=vault.notes.sealed(signed.encoded(), erasure.op.encode()))
-        op = log.hashed_op(erasure.op)
-        link = bytes.fromhex(signed.hash)
-        finished.append(
-            (
-                kept,
-                Line(
-                    time.time(), "", "erased", op, facts.rows, facts.version_before, version, link
-                ),
-            )
+        sealed = vault.notes.seal(signed.encoded(), erasure.op.encode())
+        line = Line(
+            at=time.time(),
+            token="",
+            kind="erased",
+            op=log.hash_op(erasure.op),
+            rows=facts.rows,
+            before=facts.version_before,
+            after=version,
+            receipt=bytes.fromhex(signed.hash),
         )
+        finished.append((erasure._replace(receipt=sealed), line))
     log.finish_erasures(finished)
 
 
@@ -169,37 +197,37 @@ class WantedReceipts(NamedTuple):
     Parameters
     ----------
     receipts : tuple of SignedReceipt
-    again : frozenset of str
+    sent_again : frozenset of str
         Requests that need not be known: they will be sent again.
     """
 
     receipts: tuple[SignedReceipt, ...]
-    again: frozenset[str]
+    sent_again: frozenset[str]
 
     @classmethod
     def read(
         cls,
         path: str | os.PathLike[str],
         keys: str | os.PathLike[str] | None,
-        again: Collection[str],
+        sent_again: Collection[str],
     ) -> WantedReceipts:
         """Return those of a file.
 
-        ValueError where one is not signed, or the last one with another key.
+        ValueError where one is not signed, or the last one is signed with another key.
         """
-        found = ReceiptFile(path).read()
-        for line, signed in enumerate(found, 1):
+        receipts = ReceiptFile(path).read()
+        for line, signed in enumerate(receipts, 1):
             if not signed.verify():
                 raise ValueError(
                     f"{path}, line {line}: the signature is wrong. The receipt was changed, or "
                     "is forged."
                 )
-        if keys is not None and found[-1].public_key != read_keys(keys).public_key:
+        if keys is not None and receipts[-1].public_key != read_keys(keys).public_key:
             raise ValueError(
                 f"{path} is signed with another key than that of the key file: name the "
                 "model's own file."
             )
-        return cls(tuple(found), frozenset(again))
+        return cls(tuple(receipts), frozenset(sent_again))
 
     def check_chain(self, log: Log) -> None:
         """Refuse receipts among which the newest one of the backup is not.
@@ -207,8 +235,8 @@ class WantedReceipts(NamedTuple):
         They are another model's, or not all.
         """
         newest = log.mark(NEWEST_RECEIPT)
-        known = {self.receipts[0].receipt.previous, *(signed.hash for signed in self.receipts)}
-        if newest is not None and newest.hex() not in known:
+        expected = {self.receipts[0].receipt.previous, *(signed.hash for signed in self.receipts)}
+        if newest is not None and newest.hex() not in expected:
             raise Malformed(
                 "The receipts do not hold the newest one of the backup: they are of another "
                 "model, or some are missing."
@@ -220,13 +248,13 @@ class WantedReceipts(NamedTuple):
         `recorded` are hashes of erasures that were carried out again, or of subjects that came
         after the backup.
         """
-        asked = dict.fromkeys(
+        requests = dict.fromkeys(
             signed.receipt.request for signed in self.receipts if signed.receipt.rows
         )
         missing = [
-            one
-            for one in asked
-            if one not in self.again and not _is_known(log, vault, recorded, one)
+            request
+            for request in requests
+            if request not in self.sent_again and not _is_known(log, vault, recorded, request)
         ]
         if missing:
             listed = ", ".join(missing[:_LISTED]) + (", …" if len(missing) > _LISTED else "")
@@ -239,5 +267,5 @@ class WantedReceipts(NamedTuple):
 
 
 def _is_known(log: Log, vault: Vault | None, recorded: Collection[str], request: str) -> bool:
-    op = request if vault is None else vault.hashed_op(request)
+    op = request if vault is None else vault.hash_op(request)
     return op in recorded or log.receipt(op) is not None or log.erasure(op) is not None

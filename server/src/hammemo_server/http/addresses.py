@@ -19,17 +19,17 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FORWARDED: Final = b"x-forwarded-for"
 
 
-def networks(given: Iterable[str]) -> tuple[Network, ...]:
+def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """Return addresses and networks, or refuse what is none.
 
     Examples
     --------
-    >>> from hammemo_server.http.addresses import networks
-    >>> networks(["10.0.0.1", "fd00::/8"])
+    >>> from hammemo_server.http.addresses import parse_networks
+    >>> parse_networks(["10.0.0.1", "fd00::/8"])
     (IPv4Network('10.0.0.1/32'), IPv6Network('fd00::/8'))
     """
     try:
-        return tuple(ipaddress.ip_network(text) for text in given)
+        return tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:
         raise ValueError(
             f"A trusted proxy is an address or a network in numbers: {error}."
@@ -53,12 +53,13 @@ class Addresses:
 
     Examples
     --------
-    >>> from hammemo_server.http.addresses import Addresses, networks
-    >>> addresses = Addresses(1, networks(["10.0.0.1"]))
+    >>> from hammemo_server.http.addresses import Addresses, parse_networks
+    >>> addresses = Addresses(1, parse_networks(["10.0.0.1"]))
     >>> addresses.enter("192.0.2.7"), addresses.enter("192.0.2.7"), addresses.enter("192.0.2.8")
     (True, False, True)
-    >>> scope = {"client": ("10.0.0.1", 5), "headers": [(b"x-forwarded-for", b"1.2.3.4, 192.0.2.9")]}
-    >>> addresses.peer("10.0.0.1"), addresses.forwarded(scope)
+    >>> headers = [(b"x-forwarded-for", b"1.2.3.4, 192.0.2.9")]
+    >>> scope = {"client": ("10.0.0.1", 5), "headers": headers}
+    >>> addresses.peer("10.0.0.1"), addresses.client_behind_proxy(scope)
     (None, '192.0.2.9')
     """
 
@@ -91,37 +92,36 @@ class Addresses:
 
         None for one of a proxy or a socket of this machine.
         """
-        address = _parsed(host or "")
+        address = _parse_address(host or "")
         if address is None or not self._counts_peers or self._is_trusted(address):
             return None
-        return _shared(address)
+        return _network_of(address)
 
-    def forwarded(self, scope: Mapping[str, Any]) -> str | None:
+    def client_behind_proxy(self, scope: Mapping[str, Any]) -> str | None:
         """Return the address that a request counts for.
 
-        None where it did not come through a trusted proxy.
-
-        The last entry is that of the proxy itself; entries of further trusted proxies are
-        passed over, and what stands before them may be invented.
+        None where it did not come through a trusted proxy. The last entry is that of the proxy
+        itself; entries of further trusted proxies are passed over, and what stands before them
+        may be invented.
         """
         if not self._trusted:
             return None
-        last = _parsed((scope.get("client") or ("",))[0])
+        last = _parse_address((scope.get("client") or ("",))[0])
         if last is None or not self._is_trusted(last):
             return None
         values = [value.decode("latin-1") for name, value in scope["headers"] if name == _FORWARDED]
         for entry in reversed(",".join(values).split(",")):
-            found = _parsed(entry.strip())
-            if found is None or not self._is_trusted(last):
+            address = _parse_address(entry.strip())
+            if address is None or not self._is_trusted(last):
                 break
-            last = found
-        return _shared(last)
+            last = address
+        return _network_of(last)
 
     def _is_trusted(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
         return any(address in network for network in self._trusted)
 
 
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return an address, with or without a port; None for anything else."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -134,7 +134,8 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _shared(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+def _network_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Return what counts as one address: of IPv6 a network of 64 bits."""
     if address.version == 4:
         return str(address)
     return str(ipaddress.ip_network((address, 64), strict=False))

@@ -87,12 +87,12 @@ class Admission:
     >>> from hammemo_server.edits.limits import Limits
     >>> admission = Admission(Limits(at_once=1))
     >>> admission.enter("acme")
-    >>> admission.enter("acme")
+    >>> admission.enter("acme")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    hammemo_server.edits.operations.TooMany: 1 requests of this tenant are being answered, the most at once: try again later.
+    hammemo_server.edits.operations.TooMany: 1 requests of this tenant are being answered, ...
     >>> admission.leave("acme"); admission.enter("acme")
-    """  # noqa: E501
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -108,13 +108,19 @@ class ReadyVersion:
         return len(question.rows) * self._row_cost(ask, question)
 
     def _row_cost(self, ask: str, question: Question) -> float:
-        """Return about how many microseconds a row takes, as measured with exact counts, the slowest of the memories.
+        """Return about how many microseconds a row takes.
 
-        Where labels come from the rows that a context reads, predictions and top-k need no
-        score for every label.
+        The factors are measured with exact counts, the slowest of the memories. Where labels
+        come from the rows that a context reads, predictions and top-k need no score for every
+        label.
         """
-        a_label = 0.1 if ask in ("probabilities", "explain") else (0.0 if self.reads_rows else 0.02)
-        cost = 4 * self._h + a_label * self._n_labels
+        if ask in ("probabilities", "explain"):
+            label_cost = 0.1
+        elif self.reads_rows:
+            label_cost = 0.0
+        else:
+            label_cost = 0.02
+        cost = 4 * self._h + label_cost * self._n_labels
         if ask in ("top-k", "explain"):
             cost += 15 * min(getattr(question, "k", 1), self._n_labels)
         return cost + 3_000 if ask == "explain" else cost
@@ -127,15 +133,14 @@ class ReadyVersion:
             yield slice(start, start + size)
 
     def _in_blocks(
-        self, method: str, question: Question, rows: list[list[Token]], stop: Stop, *given: Any
+        self, method: str, question: Question, rows: list[list[Token]], stop: Stop, *arguments: Any
     ) -> list[Any]:
-        """Return what a method of the model answers to the rows of a question, asked block by block."""
-        found: list[Any] = []
-        for block in self._blocks(
-            "probabilities" if method == "predict_proba" else method, question, stop
-        ):
-            found += self._asked(method, rows[block], *given).tolist()
-        return found
+        """Return what a method of the model answers to some rows, asked block by block."""
+        answers: list[Any] = []
+        ask = "probabilities" if method == "predict_proba" else method
+        for block in self._blocks(ask, question, stop):
+            answers += self._ask(method, rows[block], *arguments).tolist()
+        return answers
 
     def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
         """Return rows that are as long as the model's, or refuse them."""
@@ -165,7 +170,7 @@ class ReadyVersion:
         return self._classes[column] if column >= 0 else None
 
     def predict(self, question: Question, stop: Stop = go_on) -> Labels:
-        """Return the label of each row, or the number that is expected, perhaps with an interval."""
+        """Return the label of each row, or the expected number, perhaps with an interval."""
         rows = self.cut(question.rows)
         coverage = getattr(question, "interval", None)
         if coverage is not None and not self.predicts_numbers:
@@ -181,33 +186,41 @@ class ReadyVersion:
 
     def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:
         """Return the k best labels of each row."""
-        k = _checked_k(question.k, limits)
+        k = _check_k(question.k, limits)
         rows = self.cut(question.rows)
         self._check_cells(len(rows) * min(k, self._n_labels), limits)
         exclude: Any = question.exclude
         if exclude == "seen":  # all of a row, also what is cut off
             exclude = [[token for token in row if token is not None] for row in question.rows]
-        listed = {"exclude": _listed(exclude), "allow": _listed(question.allow)}
+        lists = {"exclude": _labels_of(exclude), "allow": _labels_of(question.allow)}
         labels: list[list[Any]] = []
         scores: list[list[float]] = []
         for block in self._blocks("top-k", question, stop):
-            lists = {
-                name: _of_block(name, given, block, len(rows)) for name, given in listed.items()
+            lists_of_block = {
+                name: _of_block(name, entries, block, len(rows)) for name, entries in lists.items()
             }
-            found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
-            ranked, of_labels = found if question.scores else (found, None)
+            answer = self._ask(
+                "top_k", rows[block], k, **lists_of_block, return_scores=question.scores
+            )
+            ranked = answer[0] if question.scores else answer
+            # a row ends where fewer labels are allowed
             labels += [[label for label in row if label is not None] for row in ranked.tolist()]
-            if of_labels is not None:
+            if question.scores:
                 scores += [
-                    row[: len(own)]
-                    for row, own in zip(of_labels.tolist(), labels[block], strict=True)
+                    scores_of_row[: len(labels_of_row)]
+                    for scores_of_row, labels_of_row in zip(
+                        answer[1].tolist(), labels[block], strict=True
+                    )
                 ]
-        named = [
-            given for given in (question.exclude, question.allow) if isinstance(given, FoundList)
-        ]
-        versions = {given.list: given.found.version for given in named}
         return RankedLabels(
-            labels, self.version, scores if question.scores and rows else None, versions
+            labels,
+            self.version,
+            scores=scores if question.scores and rows else None,
+            lists={
+                entry.list: entry.found.version
+                for entry in (question.exclude, question.allow)
+                if isinstance(entry, FoundList)
+            },
         )
 
     def probabilities(
@@ -231,22 +244,22 @@ class ReadyVersion:
 
     def explain(self, question: RankedQuestion, limits: Limits, stop: Stop = go_on) -> Explanations:
         """Return why each row got its label."""
-        k = _checked_k(question.k, limits)
+        k = _check_k(question.k, limits)
         rows = question.rows
         if len(rows) > limits.explained:
             raise TooLarge(
                 f"{len(rows)} rows are more than {limits.explained}, the most to explain at once."
             )
         rows = self.cut(rows)
-        found = []
+        explanations = []
         for block in self._blocks("explain", question, stop):
-            found += [self._explained(row, k) for row in rows[block]]
-        return Explanations(found, self.version)
+            explanations += [self._explain_row(row, k) for row in rows[block]]
+        return Explanations(explanations, self.version)
 
-    def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
+    def _explain_row(self, row: list[Token], k: int) -> dict[str, Any]:
         model: Any = self.model
-        found: Explanation = self._answer(lambda: model.explain(row, k))
-        return replace(found, names=self.column_names).to_dict()
+        explanation: Explanation = self._answer(lambda: model.explain(row, k))
+        return replace(explanation, names=self.column_names).to_dict()
 
     def certify(self, question: Question, stop: Stop = go_on) -> Certificates:
         """Return the label of each row and whether it is proven."""
@@ -254,14 +267,14 @@ class ReadyVersion:
         proven = self._in_blocks("certify", question, rows, stop)
         return Certificates(self._in_blocks("predict", question, rows, stop), proven, self.version)
 
-    def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
+    def _ask(self, ask: str, rows: list[list[Token]], *arguments: Any, **options: Any) -> Any:
         """Return what the model answers to some rows."""
         is_plain = self.model.state.columns.kinds is None and all(
             _SHORT_WAY.issuperset(map(type, row)) for row in rows
         )
         # of lists of integers and strings less is checked
         X: Any = rows if is_plain else table(rows)
-        return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
+        return self._answer(lambda: getattr(self.model, ask)(X, *arguments, **options))
 
     def _answer(self, question: Callable[[], Any]) -> Any:
         """Return an answer; what the library refuses is the fault of the question."""
@@ -273,9 +286,9 @@ class ReadyVersion:
             raise Malformed(" ".join(str(reason).split())[:500]) from error
 
 
-def _listed(given: Any) -> Any:
+def _labels_of(labels: Any) -> Any:
     """Return the labels of a named list; others as they are."""
-    return given.found.labels if isinstance(given, FoundList) else given
+    return labels.found.labels if isinstance(labels, FoundList) else labels
 
 
 def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
@@ -293,7 +306,7 @@ def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
     return lists[block]
 
 
-def _checked_k(k: int, limits: Limits) -> int:
+def _check_k(k: int, limits: Limits) -> int:
     if k > limits.k:
         raise TooLarge(f"k={k} is more than {limits.k}, the most labels for a row.")
     return k

@@ -27,10 +27,10 @@ from hammemo_server.edits.operations import (
 from hammemo_server.http import bodies, messages, metrics, tensors
 from hammemo_server.http.addresses import Addresses
 from hammemo_server.http.answering import go_on
-from hammemo_server.http.bodies import decoded, decoded_settings, encoded
+from hammemo_server.http.bodies import decode, decode_settings, encoded
 from hammemo_server.http.cross_site import CrossSiteGuard
 from hammemo_server.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
-from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, inferring
+from hammemo_server.http.inference_protocol import PROTOCOL, VERSION, make_tensor_handler
 from hammemo_server.http.messages import Answer, Call, pieces, read_body
 from hammemo_server.http.openapi import document, page_of
 from hammemo_server.http.pages import PAGES
@@ -91,14 +91,14 @@ def _edit_of(kind: EditKind, body: Any) -> Edit:
     )
 
 
-def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
+def _make_edit_handler(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
     decoder = msgspec.json.Decoder(takes)
 
     async def handle(service: Service, call: Call) -> Answer:
         hosted = await service.model(call)
 
         def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
-            edit = _edit_of(kind, decoded(decoder, call.body))
+            edit = _edit_of(kind, decode(decoder, call.body))
             if edit.gone is not None and "forget" not in call.caller.roles:
                 raise messages.Refused(
                     403, "forbidden", "This token does not have the role forget."
@@ -106,8 +106,10 @@ def _editing(kind: EditKind, takes: type[msgspec.Struct]) -> Handler:
             call.body = b""
             return edit, hosted.edit(edit, call.caller.name)
 
-        is_short = len(call.body) <= LONG_BODY
-        edit, future = hand_over() if is_short else await service.in_thread(call, hand_over)
+        if len(call.body) <= LONG_BODY:
+            edit, future = hand_over()
+        else:
+            edit, future = await service.in_thread(call, hand_over)
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
         acknowledgement = await service.result_of(future)
@@ -124,32 +126,43 @@ def _edit(ask: str, kind: EditKind, takes: type[msgspec.Struct], says: str) -> O
     Learning needs room, and what is forgotten must be stored.
     """
     role = "learn" if kind in ("learn", "apply") else "forget"
-    refuses = {"learn": (404, 422, 507), "apply": (404, 409, 422, 507)}.get(kind, (404, 409, 422))
+    refuses: tuple[int, ...] = (404, 409, 422)
+    if kind == "learn":
+        refuses = (404, 422, 507)
+    elif kind == "apply":
+        refuses = (404, 409, 422, 507)
     seconds = _REFIT_SECONDS if kind == "refit" else None
     return Operation(
-        ask, "POST", f"{_MODEL}/{ask}", role, _editing(kind, takes), says, "json", takes, Acknowledgement,
-        edits=True, seconds=seconds, refuses=refuses,
-    )  # fmt: skip
+        ask,
+        "POST",
+        f"{_MODEL}/{ask}",
+        role,
+        handle=_make_edit_handler(kind, takes),
+        says=says,
+        body="json",
+        takes=takes,
+        gives=Acknowledgement,
+        edits=True,
+        seconds=seconds,
+        refuses=refuses,
+    )
 
 
 async def _forget_subject(service: Service, call: Call) -> Answer:
-    """Forget a subject.
-
-    Wait a while for the end of it, so that most callers get the receipt at once.
-    """
+    """Forget a subject, and wait a while for the end, so that most callers get the receipt."""
     hosted = await service.model(call)
-    body = decoded(_erasure_decoder, call.body)
+    body = decode(_erasure_decoder, call.body)
     edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
     done = await service.result_of(hosted.edit(edit, call.caller.name))
     service.count_edit(call, edit.kind, done.status)
     call.facts |= {"version": done.version, "edit": done.status}
     until = time.monotonic() + _ERASED_SECONDS
     while True:
-        found = await service.in_thread(call, lambda: hosted.erasure(body.op), "lists")
-        assert found is not None  # it is durable
-        if found.state == "erased" or service.draining or time.monotonic() > until:
+        erasure = await service.in_thread(call, lambda: hosted.erasure(body.op), "lists")
+        assert erasure is not None  # it is durable
+        if erasure.state == "erased" or service.draining or time.monotonic() > until:
             answer = bodies.ErasureAnswer(
-                found.version, done.status, found.state, found.receipt.decode()
+                erasure.version, done.status, erasure.state, erasure.receipt.decode()
             )
             return Answer(encoded(answer))
         await asyncio.sleep(_LOOK_AGAIN)
@@ -158,11 +171,8 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
 # Questions
 
 
-def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]]:
-    """Return what answers questions of a kind.
-
-    At once, in a thread, or where long questions are answered.
-    """
+def _make_question_handler(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]]:
+    """Return what answers questions of a kind: at once, in a thread, or as long ones."""
 
     async def ask(service: Service, call: Call) -> Answer:
         if len(call.body) > LONG_BODY:
@@ -193,11 +203,11 @@ def _ask(ask: str, says: str, gives: type) -> Operation:
         "POST",
         path,
         "read",
-        _question(kind),
-        says,
-        "json",
-        kind.decoder.type,
-        gives,
+        handle=_make_question_handler(kind),
+        says=says,
+        body="json",
+        takes=kind.decoder.type,
+        gives=gives,
         refuses=_QUESTION_REFUSALS,
     )
 
@@ -207,15 +217,23 @@ def _infer(ask: str, path: str) -> Operation:
     kind = KINDS["v2-infer"]
     says = "Answer each row of a tensor with its most likely label."
     return Operation(
-        ask, "POST", f"{path}/infer", "read", inferring(_question(kind)), says, "tensors", kind.decoder.type,
-        tensors.InferenceAnswer, refuses=_QUESTION_REFUSALS,
-    )  # fmt: skip
+        ask,
+        "POST",
+        f"{path}/infer",
+        "read",
+        handle=make_tensor_handler(_make_question_handler(kind)),
+        says=says,
+        body="tensors",
+        takes=kind.decoder.type,
+        gives=tensors.InferenceAnswer,
+        refuses=_QUESTION_REFUSALS,
+    )
 
 
 # Models
 
 
-def _replying(
+def _make_handler(
     work: Callable[[Service, Call], Any], lane: Lane = "files", status: int = 200
 ) -> Handler:
     """Return a handler that does all its work in a thread, and answers with what it returns."""
@@ -235,9 +253,9 @@ def _models(service: Service, call: Call) -> bodies.ModelNames:
 def _create(service: Service, call: Call) -> dict[str, Any]:
     if len(call.body) > _SETTINGS_BYTES:
         raise TooLarge(f"Settings have at most {_SETTINGS_BYTES} bytes.")
-    settings = decoded_settings(call.body)
+    settings = decode_settings(call.body)
     _check_number(service, call)
-    return _described(service, service.host.create(call.caller.tenant, call.model, settings))
+    return _describe_model(service, service.host.create(call.caller.tenant, call.model, settings))
 
 
 def _check_number(service: Service, call: Call) -> None:
@@ -248,10 +266,10 @@ def _check_number(service: Service, call: Call) -> None:
 
 
 def _describe(service: Service, call: Call) -> dict[str, Any]:
-    return _described(service, service.host.get(call.caller.tenant, call.model))
+    return _describe_model(service, service.host.get(call.caller.tenant, call.model))
 
 
-def _described(service: Service, hosted: ServedModel) -> dict[str, Any]:
+def _describe_model(service: Service, hosted: ServedModel) -> dict[str, Any]:
     facts = hosted.describe(digest=True)
     classes = facts["classes"]
     quotas = service.quotas(hosted.tenant)
@@ -282,23 +300,23 @@ def _in_path(call: Call, what: str) -> str:
 
 def _set_alias(service: Service, call: Call) -> bodies.Aliases:
     alias = _in_path(call, "alias")
-    model = decoded(_alias_decoder, call.body).model
+    model = decode(_alias_decoder, call.body).model
     check_name("model", model)
     service.host.set_alias(call.caller.tenant, alias, model)
-    service.alias_changed(call.caller.tenant)
+    service.forget_aliases(call.caller.tenant)
     return _aliases(service, call)
 
 
 def _delete_alias(service: Service, call: Call) -> bodies.Aliases:
     service.host.delete_alias(call.caller.tenant, _in_path(call, "alias"))
-    service.alias_changed(call.caller.tenant)
+    service.forget_aliases(call.caller.tenant)
     return _aliases(service, call)
 
 
 def _lists(service: Service, call: Call) -> bodies.NamedLists:
-    found = service.host.lists(call.caller.tenant)
+    lists = service.host.lists(call.caller.tenant)
     return bodies.NamedLists(
-        {name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())}
+        {name: bodies.ListDescribed(*facts) for name, facts in sorted(lists.items())}
     )
 
 
@@ -318,7 +336,7 @@ async def _set_list(service: Service, call: Call) -> Answer:
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
-            items = decoded(_list_decoder, call.body).items
+            items = decode(_list_decoder, call.body).items
             call.body = b""
             return service.host.set_list(tenant, name, items)
 
@@ -351,7 +369,9 @@ async def _upload(service: Service, call: Call) -> Answer:
         hosted = await service.in_thread(
             call, lambda: service.host.upload(call.caller.tenant, call.model, path)
         )
-    return Answer(await service.in_thread(call, lambda: encoded(_described(service, hosted))), 201)
+    return Answer(
+        await service.in_thread(call, lambda: encoded(_describe_model(service, hosted))), 201
+    )
 
 
 def _append(path: Path, piece: bytes) -> None:
@@ -417,66 +437,256 @@ _ALIAS: Final = "/v1/aliases/{alias}"
 _LIST: Final = "/v1/lists/{list}"
 
 OPERATIONS: Final = (
-    Operation("list", "GET", "/v1/models", "read", _replying(_models, "lists"), "Name the models.",
-              gives=bodies.ModelNames),
-    Operation("create", "PUT", _MODEL, "admin", _replying(_create, status=201), "Make an empty model.", "json", dict,
-              dict, edits=True, refuses=(409, 422, 507)),
-    Operation("describe", "GET", _MODEL, "read", _replying(_describe), "Describe a model.", gives=dict, refuses=(404,)),
-    Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
+    Operation(
+        "list",
+        "GET",
+        "/v1/models",
+        "read",
+        handle=_make_handler(_models, "lists"),
+        says="Name the models.",
+        gives=bodies.ModelNames,
+    ),
+    Operation(
+        "create",
+        "PUT",
+        _MODEL,
+        "admin",
+        handle=_make_handler(_create, status=201),
+        says="Make an empty model.",
+        body="json",
+        takes=dict,
+        gives=dict,
+        edits=True,
+        refuses=(409, 422, 507),
+    ),
+    Operation(
+        "describe",
+        "GET",
+        _MODEL,
+        "read",
+        handle=_make_handler(_describe),
+        says="Describe a model.",
+        gives=dict,
+        refuses=(404,),
+    ),
+    Operation(
+        "delete",
+        "DELETE",
+        _MODEL,
+        "admin",
+        handle=_delete,
+        says="Remove a model.",
+        gives=dict,
+        edits=True,
+        refuses=(404,),
+    ),
     _edit("learn", "learn", bodies.EditBody, "Learn examples."),
     _edit("forget", "forget", bodies.ForgetBody, "Forget examples."),
-    _edit("apply", "apply", bodies.ApplyBody,
-          "Forget examples and learn examples in one step; to forget needs the role forget, too."),
+    _edit(
+        "apply",
+        "apply",
+        bodies.ApplyBody,
+        "Forget examples and learn examples in one step; to forget needs the role forget, too.",
+    ),
     # routes of their own: a body with rows or documents would say in no document which belong
     # together
-    _edit("learn-stream", "learn", bodies.StreamBody,
-          "Learn whole documents, in a model that was fitted to documents: every token from "
-          "the tokens before it."),
-    _edit("forget-stream", "forget", bodies.ForgetStreamBody, "Forget whole documents, as they were learnt."),
-    _edit("refit", "refit", bodies.RefitBody,
-          "Choose sites and vote again and fit the weights, by the rows that the model keeps."),
-    Operation("forget-subject", "POST", f"{_MODEL}/forget-subject", "forget", _forget_subject,
-              "Forget all rows of a subject, refit, and destroy the key of its journal.", "json", bodies.ErasureBody,
-              bodies.ErasureAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 422)),
-    _ask("predict", "Answer each row with its most likely label, or with the expected number.", bodies.Labels),
+    _edit(
+        "learn-stream",
+        "learn",
+        bodies.StreamBody,
+        "Learn whole documents, in a model that was fitted to documents: every token from "
+        "the tokens before it.",
+    ),
+    _edit(
+        "forget-stream",
+        "forget",
+        bodies.ForgetStreamBody,
+        "Forget whole documents, as they were learnt.",
+    ),
+    _edit(
+        "refit",
+        "refit",
+        bodies.RefitBody,
+        "Choose sites and vote again and fit the weights, by the rows that the model keeps.",
+    ),
+    Operation(
+        "forget-subject",
+        "POST",
+        f"{_MODEL}/forget-subject",
+        "forget",
+        handle=_forget_subject,
+        says="Forget all rows of a subject, refit, and destroy the key of its journal.",
+        body="json",
+        takes=bodies.ErasureBody,
+        gives=bodies.ErasureAnswer,
+        edits=True,
+        seconds=_REFIT_SECONDS,
+        refuses=(404, 422),
+    ),
+    _ask(
+        "predict",
+        "Answer each row with its most likely label, or with the expected number.",
+        bodies.Labels,
+    ),
     _ask("top-k", "Answer each row with its k most likely labels.", bodies.RankedLabels),
-    _ask("probabilities", "Answer each row with the probability of each label.", bodies.Probabilities),
+    _ask(
+        "probabilities", "Answer each row with the probability of each label.", bodies.Probabilities
+    ),
     _ask("explain", "Say which tokens voted for which labels.", bodies.Explanations),
-    _ask("certify", "Answer each row, and say whether the answer is proven to be the exact classifier's.",
-         bodies.Certificates),
+    _ask(
+        "certify",
+        "Answer each row, and say whether the answer is proven to be the exact classifier's.",
+        bodies.Certificates,
+    ),
     _infer("v2-infer", "/v2/models/{model}"),
     _infer("v2-version-infer", VERSION),
-    Operation("aliases", "GET", "/v1/aliases", "read", _replying(_aliases, "lists"), "Name the aliases.",
-              gives=bodies.Aliases),
-    Operation("set-alias", "PUT", _ALIAS, "admin", _replying(_set_alias), "Let a name stand for a model in questions.",
-              "json", bodies.AliasBody, bodies.Aliases, edits=True, refuses=(404, 409, 507)),
-    Operation("delete-alias", "DELETE", _ALIAS, "admin", _replying(_delete_alias),
-              "Let a name stand for no model any more.", gives=bodies.Aliases, edits=True, refuses=(404, 422)),
-    Operation("lists", "GET", "/v1/lists", "read", _replying(_lists, "lists"), "Name the lists of labels.",
-              gives=bodies.NamedLists),
-    Operation("read-list", "GET", _LIST, "read", _replying(_read_list), "Fetch a list of labels.",
-              gives=bodies.ListContent, refuses=(404, 422)),
-    Operation("set-list", "PUT", _LIST, "admin", _set_list,
-              "Replace a list of labels, such as the items in stock, which questions name.", "list", bodies.ListBody,
-              bodies.ListDescribed, edits=True, seconds=_FILE_SECONDS, refuses=(507,)),
-    Operation("delete-list", "DELETE", _LIST, "admin", _replying(_delete_list), "Remove a list of labels.",
-              gives=bodies.NamedLists, edits=True, refuses=(404, 422)),
-    Operation("snapshot", "POST", f"{_MODEL}/snapshot", "admin", _replying(_snapshot), "Write a snapshot now.",
-              gives=bodies.SnapshotAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404,)),
-    Operation("upload", "PUT", f"{_MODEL}/file", "admin", _upload, "Make a model from a model file.", "file", None,
-              dict, edits=True, seconds=_FILE_SECONDS, refuses=(409, 422, 507)),
-    Operation("audit", "GET", f"{_MODEL}/audit", "audit", _audit, "List edits without their content.",
-              gives=bodies.AuditAnswer, query={"after": "The number of the last line that is known; 0 for all."}),
-    Operation("download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.", seconds=_FILE_SECONDS,
-              refuses=(404,)),
+    Operation(
+        "aliases",
+        "GET",
+        "/v1/aliases",
+        "read",
+        handle=_make_handler(_aliases, "lists"),
+        says="Name the aliases.",
+        gives=bodies.Aliases,
+    ),
+    Operation(
+        "set-alias",
+        "PUT",
+        _ALIAS,
+        "admin",
+        handle=_make_handler(_set_alias),
+        says="Let a name stand for a model in questions.",
+        body="json",
+        takes=bodies.AliasBody,
+        gives=bodies.Aliases,
+        edits=True,
+        refuses=(404, 409, 507),
+    ),
+    Operation(
+        "delete-alias",
+        "DELETE",
+        _ALIAS,
+        "admin",
+        handle=_make_handler(_delete_alias),
+        says="Let a name stand for no model any more.",
+        gives=bodies.Aliases,
+        edits=True,
+        refuses=(404, 422),
+    ),
+    Operation(
+        "lists",
+        "GET",
+        "/v1/lists",
+        "read",
+        handle=_make_handler(_lists, "lists"),
+        says="Name the lists of labels.",
+        gives=bodies.NamedLists,
+    ),
+    Operation(
+        "read-list",
+        "GET",
+        _LIST,
+        "read",
+        handle=_make_handler(_read_list),
+        says="Fetch a list of labels.",
+        gives=bodies.ListContent,
+        refuses=(404, 422),
+    ),
+    Operation(
+        "set-list",
+        "PUT",
+        _LIST,
+        "admin",
+        handle=_set_list,
+        says="Replace a list of labels, such as the items in stock, which questions name.",
+        body="list",
+        takes=bodies.ListBody,
+        gives=bodies.ListDescribed,
+        edits=True,
+        seconds=_FILE_SECONDS,
+        refuses=(507,),
+    ),
+    Operation(
+        "delete-list",
+        "DELETE",
+        _LIST,
+        "admin",
+        handle=_make_handler(_delete_list),
+        says="Remove a list of labels.",
+        gives=bodies.NamedLists,
+        edits=True,
+        refuses=(404, 422),
+    ),
+    Operation(
+        "snapshot",
+        "POST",
+        f"{_MODEL}/snapshot",
+        "admin",
+        handle=_make_handler(_snapshot),
+        says="Write a snapshot now.",
+        gives=bodies.SnapshotAnswer,
+        edits=True,
+        seconds=_REFIT_SECONDS,
+        refuses=(404,),
+    ),
+    Operation(
+        "upload",
+        "PUT",
+        f"{_MODEL}/file",
+        "admin",
+        handle=_upload,
+        says="Make a model from a model file.",
+        body="file",
+        takes=None,
+        gives=dict,
+        edits=True,
+        seconds=_FILE_SECONDS,
+        refuses=(409, 422, 507),
+    ),
+    Operation(
+        "audit",
+        "GET",
+        f"{_MODEL}/audit",
+        "audit",
+        handle=_audit,
+        says="List edits without their content.",
+        gives=bodies.AuditAnswer,
+        query={"after": "The number of the last line that is known; 0 for all."},
+    ),
+    Operation(
+        "download",
+        "GET",
+        f"{_MODEL}/file",
+        "admin",
+        handle=_download,
+        says="Fetch a model file.",
+        seconds=_FILE_SECONDS,
+        refuses=(404,),
+    ),
     *PROTOCOL,
     *PROBES,
-    Operation("metrics", "GET", "/metrics", "metrics", _metrics, "Figures for Prometheus.", of_writer=True,
-              probes=True),
-    Operation("openapi", "GET", "/openapi.json", "read", _openapi, "This document.", gives=dict),
-    Operation("docs", "GET", "/docs", "read", _docs, "This document, to be read."),
+    Operation(
+        "metrics",
+        "GET",
+        "/metrics",
+        "metrics",
+        handle=_metrics,
+        says="Figures for Prometheus.",
+        of_writer=True,
+        probes=True,
+    ),
+    Operation(
+        "openapi",
+        "GET",
+        "/openapi.json",
+        "read",
+        handle=_openapi,
+        says="This document.",
+        gives=dict,
+    ),
+    Operation("docs", "GET", "/docs", "read", handle=_docs, says="This document, to be read."),
     *PAGES,
-)  # fmt: skip
+)
 
 
 def make_app(

@@ -13,15 +13,17 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hammemo_server.edits.operations import ExampleRows, Label, Malformed, Token
-from hammemo_server.store.label_lists import NamedList  # noqa: TC001  (msgspec reads annotations at run time)
+
+# msgspec reads annotations at run time
+from hammemo_server.store.label_lists import NamedList  # noqa: TC001
 
 _MAX_SETTINGS_DEPTH: Final = 16
 
 Contexts: TypeAlias = Annotated[
     list[list[Token]],
     Meta(
-        description="Contexts: one row of tokens each, as many as the model has columns. A model that was fitted to "
-        "documents takes any number of tokens, such as the clicks so far."
+        description="Contexts: one row of tokens each, as many as the model has columns. A model "
+        "that was fitted to documents takes any number of tokens, such as the clicks so far."
     ),
 ]
 Lists: TypeAlias = list[Label | list[Label]]
@@ -47,8 +49,8 @@ ListVersion: TypeAlias = Annotated[
 Op: TypeAlias = Annotated[
     str,
     Meta(
-        description="An id of your own choice, 1 to 128 printable ASCII characters without spaces. The same edit sent "
-        "again under it is applied once."
+        description="An id of your own choice, 1 to 128 printable ASCII characters without "
+        "spaces. The same edit sent again under it is applied once."
     ),
 ]
 
@@ -56,7 +58,8 @@ Op: TypeAlias = Annotated[
 Subjects: TypeAlias = Annotated[
     list[str],
     Meta(
-        description="The subject of each row or document, 1 to 256 characters each; only for a model with subjects."
+        description="The subject of each row or document, 1 to 256 characters each; only for a "
+        "model with subjects."
     ),
 ]
 
@@ -85,16 +88,14 @@ class ForgetBody(EditBody, frozen=True, forbid_unknown_fields=True):
 
 
 class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whole documents to learn or to forget, all of them or none.
-
-    Every token from the tokens before it.
-    """
+    """Whole documents to learn or to forget, all of them or none: every token from those before."""
 
     op: Op
     documents: Annotated[
         list[list[Token]],
         Meta(
-            description="One list of tokens each, from the first to the last, such as the clicks of one visit."
+            description="One list of tokens each, from the first to the last, such as the clicks "
+            "of one visit."
         ),
     ]
     subjects: Subjects = []
@@ -114,14 +115,15 @@ class ApplyBody(Struct, frozen=True, forbid_unknown_fields=True):
     forget: Annotated[
         ExampleRows | Literal["everything"] | None,
         Meta(
-            description='What is forgotten, before the rest is learnt; "everything" for all examples.'
+            description='What is forgotten, before the rest is learnt; "everything" for all '
+            "examples."
         ),
     ] = None
     position: Annotated[
         str | None,
         Meta(
-            description="Up to where the source of the rows was read, at most 1,024 characters. It is stored with the "
-            "edit, and the description of the model has it."
+            description="Up to where the source of the rows was read, at most 1,024 characters. "
+            "It is stored with the edit, and the description of the model has it."
         ),
     ] = None
 
@@ -176,20 +178,21 @@ class RankedQuestion(Question, frozen=True, forbid_unknown_fields=True):
 
 
 class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
-    """Contexts to be answered with several labels each, of all labels or of those that a context does not have."""
+    """Contexts to be answered with several labels each, perhaps not of all labels."""
 
     exclude: Annotated[
         Literal["seen"] | Lists | ListName | None,
         Meta(
-            description="Labels to leave out: one list for all rows, one list per row, or the name of a list. 'seen' "
-            "leaves out the tokens of the row itself, such as items that were clicked already."
+            description="Labels to leave out: one list for all rows, one list per row, or the "
+            "name of a list. 'seen' leaves out the tokens of the row itself, such as items that "
+            "were clicked already."
         ),
     ] = None
     allow: Annotated[
         Lists | ListName | None,
         Meta(
-            description="The only labels that are allowed: one list for all rows, one list per row, or the name of a "
-            'list, such as {"list": "in_stock"}.'
+            description="The only labels that are allowed: one list for all rows, one list per "
+            'row, or the name of a list, such as {"list": "in_stock"}.'
         ),
     ] = None
     scores: Annotated[bool, Meta(description="Whether to answer with scores, too.")] = False
@@ -281,7 +284,8 @@ class ListBody(Struct, frozen=True, forbid_unknown_fields=True):
     items: Annotated[
         list[str | int | float | bool],
         Meta(
-            description="Labels. Equal ones count once; those that a model does not have are passed over."
+            description="Labels. Equal ones count once; those that a model does not have are "
+            "passed over."
         ),
     ]
 
@@ -369,7 +373,7 @@ encoded: Final = msgspec.json.Encoder().encode
 """Returns an answer as JSON."""
 
 
-def decoded(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
+def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
     """Return a body as its type has it, or say what is wrong with it."""
     try:
         return decoder.decode(body)
@@ -383,9 +387,9 @@ def _short(error: Exception) -> str:
     return str(error)[:200].rstrip(".") or type(error).__name__
 
 
-def decoded_settings(body: bytes) -> dict[str, Any]:
+def decode_settings(body: bytes) -> dict[str, Any]:
     """Return a small JSON object of any content."""
-    settings = decoded(msgspec.json.Decoder(dict[str, Any]), body)
+    settings = decode(msgspec.json.Decoder(dict[str, Any]), body)
     _check_depth(settings, _MAX_SETTINGS_DEPTH)
     return settings
 

@@ -56,7 +56,7 @@ class JoinedHead:
             asyncio.get_running_loop().call_later(self._closing_seconds, self._transport.abort)
 
 
-def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:
+def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:  # noqa: C901  a class
     """Return the class of connections with these limits, as uvicorn wants it."""
 
     class Connection(H11Protocol):

@@ -64,7 +64,7 @@ class CrossSiteGuard:
             return
         try:
             self._check(scope)
-            address = self._addresses.forwarded(scope)
+            address = self._addresses.client_behind_proxy(scope)
             if address is not None and not self._addresses.enter(address):
                 raise TooMany("Too many requests of this address are being answered.")
         except ServiceError as error:

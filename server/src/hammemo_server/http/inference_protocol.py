@@ -80,8 +80,8 @@ async def _model_ready(service: Service, call: Call) -> Answer:
 
 def _check_version(call: Call, version: str) -> None:
     """Refuse a path with another version than the one that answers."""
-    wanted = call.scope.get("path_params", {}).get("version", version)
-    if wanted != version:
+    asked_version = call.scope.get("path_params", {}).get("version", version)
+    if asked_version != version:
         raise Refused(
             404,
             "no_such_version",
@@ -89,7 +89,7 @@ def _check_version(call: Call, version: str) -> None:
         )
 
 
-def inferring(
+def make_tensor_handler(
     ask: Callable[[Service, Call], Awaitable[Answer]],
 ) -> Callable[[Service, Call], Awaitable[Answer]]:
     """Return what answers tensors, around what answers them in their JSON form."""
@@ -117,15 +117,68 @@ def inferring(
 _MODEL: Final = "/v2/models/{model}"
 VERSION: Final = "/v2/models/{model}/versions/{version}"
 PROTOCOL: Final = (
-    Operation("v2-server", "GET", "/v2", None, _server, "Say what this server is.", gives=dict),
-    Operation("v2-live", "GET", "/v2/health/live", None, _live, "Say that the server runs.", gives=dict, probes=True),
-    Operation("v2-ready", "GET", "/v2/health/ready", None, ready, "Say whether the server takes requests.",
-              gives=dict, refuses=(503,), probes=True),
-    Operation("v2-model", "GET", _MODEL, "read", _metadata, "Describe a model.", gives=dict, refuses=(404, 409)),
-    Operation("v2-model-ready", "GET", f"{_MODEL}/ready", "read", _model_ready, "Say whether a model is there.",
-              gives=dict, refuses=(404,)),
-    Operation("v2-version", "GET", VERSION, "read", _metadata, "Describe a version of a model.",
-              gives=dict, refuses=(404, 409)),
-    Operation("v2-version-ready", "GET", f"{VERSION}/ready", "read", _model_ready, "Say whether a version answers.",
-              gives=dict, refuses=(404,)),
-)  # fmt: skip
+    Operation(
+        "v2-server", "GET", "/v2", None, handle=_server, says="Say what this server is.", gives=dict
+    ),
+    Operation(
+        "v2-live",
+        "GET",
+        "/v2/health/live",
+        None,
+        handle=_live,
+        says="Say that the server runs.",
+        gives=dict,
+        probes=True,
+    ),
+    Operation(
+        "v2-ready",
+        "GET",
+        "/v2/health/ready",
+        None,
+        handle=ready,
+        says="Say whether the server takes requests.",
+        gives=dict,
+        refuses=(503,),
+        probes=True,
+    ),
+    Operation(
+        "v2-model",
+        "GET",
+        _MODEL,
+        "read",
+        handle=_metadata,
+        says="Describe a model.",
+        gives=dict,
+        refuses=(404, 409),
+    ),
+    Operation(
+        "v2-model-ready",
+        "GET",
+        f"{_MODEL}/ready",
+        "read",
+        handle=_model_ready,
+        says="Say whether a model is there.",
+        gives=dict,
+        refuses=(404,),
+    ),
+    Operation(
+        "v2-version",
+        "GET",
+        VERSION,
+        "read",
+        handle=_metadata,
+        says="Describe a version of a model.",
+        gives=dict,
+        refuses=(404, 409),
+    ),
+    Operation(
+        "v2-version-ready",
+        "GET",
+        f"{VERSION}/ready",
+        "read",
+        handle=_model_ready,
+        says="Say whether a version answers.",
+        gives=dict,
+        refuses=(404,),
+    ),
+)

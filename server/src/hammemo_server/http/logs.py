@@ -32,12 +32,12 @@ class _Lines(logging.Formatter):
             **facts,
         }
         if record.name == CORE:  # its messages hold no example
-            told = {
+            model_facts = {
                 name: getattr(record, name)
                 for name in ("tenant", "model", "version")
                 if hasattr(record, name)
             }
-            line |= {"event": "core", "text": record.getMessage(), **told}
+            line |= {"event": "core", "text": record.getMessage(), **model_facts}
         elif record.name != LOGGER:  # of uvicorn: its constant text, without what is put into it
             line["text"] = record.msg
         return json.dumps(line)

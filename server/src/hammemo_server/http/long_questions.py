@@ -1,6 +1,4 @@
-"""Long questions, answered where nothing waits for them.
-
-In processes of their own, or in a few threads.
+"""Long questions, answered where nothing waits for them: in processes, or in a few threads.
 
 An answer with many rows is made by Python code for seconds, and threads of one process take
 turns at that. Long questions go to other processes, which run this module. They are started
@@ -88,7 +86,15 @@ class InThreads:
         """Return an answer, and the version that gave it."""
         deadline = self._host.limits.deadline
         stop = Stopping(deadline)
-        work = partial(answer_long, self._host, hosted, KINDS[ask], body, hosted.version, stop)
+        work = partial(
+            answer_long,
+            self._host,
+            hosted,
+            KINDS[ask],
+            body,
+            at_least=hosted.version,
+            stop=stop,
+        )
         try:
             return await self._threads.run(hosted.tenant, work, most_seconds=deadline / 2)
         finally:
@@ -107,13 +113,13 @@ class InProcesses:
     processes : int
         The most processes, one question each.
     limits : Limits
-    given : dict
+    settings : dict
         What a process needs to open the models: folder, log, keys and limits.
     """
 
-    def __init__(self, processes: int, limits: Limits, given: dict[str, Any]) -> None:
+    def __init__(self, processes: int, limits: Limits, settings: dict[str, Any]) -> None:
         self._limits = limits
-        self._given = msgspec.json.encode(given)
+        self._given = msgspec.json.encode(settings)
         self._shares = Shares(processes)
         self._idle: dict[_Process, asyncio.TimerHandle] = {}
         """Processes that wait for a question, and what ends each if none comes."""
@@ -123,11 +129,17 @@ class InProcesses:
         """Return an answer, and the version that gave it."""
         tenant = hosted.tenant
         await self._shares.enter_within(tenant, self._limits.deadline / 2)
-        asked = Asked(
-            ask, tenant, hosted.name, hosted.identity, hosted.version, self._limits.deadline, body
+        question = Asked(
+            ask=ask,
+            tenant=tenant,
+            model=hosted.name,
+            identity=hosted.identity,
+            at_least=hosted.version,
+            seconds=self._limits.deadline,
+            body=body,
         )
         stop = asyncio.Event()
-        asking = asyncio.ensure_future(self._ask(asked, stop))
+        asking = asyncio.ensure_future(self._ask(question, stop))
         asking.add_done_callback(lambda _: self._shares.leave(tenant))
         try:
             answered = await asyncio.shield(asking)
@@ -139,7 +151,7 @@ class InProcesses:
             raise Refused(answered.status, answered.code, answered.message)
         return answered.body, answered.version
 
-    async def _ask(self, asked: Asked, stop: asyncio.Event) -> Answered:
+    async def _ask(self, question: Asked, stop: asyncio.Event) -> Answered:
         if self._idle:
             process, retiring = self._idle.popitem()
             retiring.cancel()
@@ -147,7 +159,7 @@ class InProcesses:
             process = _Process()
         self._all.add(process)
         try:
-            found = await process.ask(self._given, asked, stop)
+            answer = await process.ask(self._given, question, stop)
         except (OSError, EOFError, TimeoutError):  # killed, or out of memory
             self._all.discard(process)
             await process.end()
@@ -155,7 +167,7 @@ class InProcesses:
         self._idle[process] = asyncio.get_running_loop().call_later(
             _IDLE_SECONDS, self._retire, process
         )
-        return found
+        return answer
 
     def _retire(self, process: _Process) -> None:
         del self._idle[process]
@@ -175,15 +187,19 @@ class _Process:
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
-    async def ask(self, given: bytes, asked: Asked, stop: asyncio.Event) -> Answered:
+    async def ask(self, settings: bytes, question: Asked, stop: asyncio.Event) -> Answered:
         """Return the answer to a question, or a refusal soon after `stop` is set."""
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hammemo_server.http.long_questions",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=_BUFFER,
-            )  # fmt: skip
-            await self._send(given)
-        await self._send(msgspec.msgpack.encode(asked))
+                sys.executable,
+                "-m",
+                "hammemo_server.http.long_questions",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                limit=_BUFFER,
+            )
+            await self._send(settings)
+        await self._send(msgspec.msgpack.encode(question))
         reading = asyncio.ensure_future(self._receive())
         stopping = asyncio.ensure_future(stop.wait())
         try:
@@ -241,32 +257,32 @@ def main() -> None:
             _answer_all(msgspec.json.decode(first), answers)
 
 
-def _answer_all(given: dict[str, Any], answers: BinaryIO) -> None:
-    logs.begin(given["log_level"])
-    limits = Limits(**given["limits"])
-    asked: queue.SimpleQueue[tuple[Asked, Stopping] | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(asked,), daemon=True).start()
+def _answer_all(settings: dict[str, Any], answers: BinaryIO) -> None:
+    logs.begin(settings["log_level"])
+    limits = Limits(**settings["limits"])
+    questions: queue.SimpleQueue[tuple[Asked, Stopping] | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(questions,), daemon=True).start()
     with Host(
-        given["folder"], given["log"], replica=True, limits=limits, keys=given["keys"]
+        settings["folder"], settings["log"], replica=True, limits=limits, keys=settings["keys"]
     ) as host:
-        while (question := asked.get()) is not None:
-            answered = msgspec.msgpack.encode(_answered(host, *question))
+        while (question := questions.get()) is not None:
+            answered = msgspec.msgpack.encode(_answer(host, *question))
             answers.write(len(answered).to_bytes(_LENGTH, "big") + answered)
             answers.flush()
 
 
-def _read(asked: queue.SimpleQueue[tuple[Asked, Stopping] | None]) -> None:
+def _read(questions: queue.SimpleQueue[tuple[Asked, Stopping] | None]) -> None:
     """Hand over questions; stop the last one when it is no longer wanted."""
     stop = Stopping(0)
-    while (found := _message(sys.stdin.buffer)) is not None:
-        if found:
-            question = msgspec.msgpack.decode(found, type=Asked)
+    while (message := _message(sys.stdin.buffer)) is not None:
+        if message:
+            question = msgspec.msgpack.decode(message, type=Asked)
             stop = Stopping(question.seconds)
-            asked.put((question, stop))
+            questions.put((question, stop))
         else:
             stop.now()
     stop.now()
-    asked.put(None)
+    questions.put(None)
 
 
 def _message(source: BinaryIO) -> bytes | None:
@@ -275,27 +291,32 @@ def _message(source: BinaryIO) -> bytes | None:
     return source.read(int.from_bytes(length, "big")) if len(length) == _LENGTH else None
 
 
-def _answered(host: Host, asked: Asked, stop: Stopping) -> Answered:
+def _answer(host: Host, question: Asked, stop: Stopping) -> Answered:
     try:
-        hosted = _model(host, asked, stop)
-        found, version = answer_long(
-            host, hosted, KINDS[asked.ask], asked.body, asked.at_least, stop
+        hosted = _model(host, question, stop)
+        body, version = answer_long(
+            host,
+            hosted,
+            KINDS[question.ask],
+            question.body,
+            at_least=question.at_least,
+            stop=stop,
         )
-        return Answered(version, found)
+        return Answered(version, body)
     except ServiceError as error:
         return Answered(status=error.status, code=code_of(error), message=str(error))
     except Exception as error:
         return Answered(status=500, code=type(error).__name__, places=logs.places(error))
 
 
-def _model(host: Host, asked: Asked, stop: Stopping) -> ServedModel:
+def _model(host: Host, question: Asked, stop: Stopping) -> ServedModel:
     """Return the model that was asked about; one of its name that was deleted is another one."""
     while True:
-        hosted = host.get(asked.tenant, asked.model)
-        if hosted.identity == asked.identity:
+        hosted = host.get(question.tenant, question.model)
+        if hosted.identity == question.identity:
             return hosted
         if not stop.left:
-            raise NoSuchModel(f"There is no model {asked.model!r}.")
+            raise NoSuchModel(f"There is no model {question.model!r}.")
         time.sleep(_LOOK)
 
 

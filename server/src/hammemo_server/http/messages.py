@@ -1,7 +1,4 @@
-"""Requests and answers.
-
-What is known of a request, how its body is read, and how an answer is sent.
-"""
+"""Requests and answers: what is known of one, how a body is read, how an answer is sent."""
 
 from __future__ import annotations
 
@@ -39,8 +36,8 @@ _HEADERS: Final = [
 PAGE_HEADERS: Final = (
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -114,8 +111,8 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     by_name = scope.get(_BY_NAME)
     if by_name is None:  # several are read of each request
         by_name = scope[_BY_NAME] = {}
-        for known, content in scope["headers"]:
-            by_name[known] = None if known in by_name else content
+        for key, content in scope["headers"]:
+            by_name[key] = None if key in by_name else content
     value: bytes | None = by_name.get(name)
     if value is None and name in by_name:
         raise Refused(400, "bad_request", f"The header {name.decode()} is there more than once.")
@@ -137,23 +134,23 @@ def number_in_query(scope: Scope, name: str) -> int:
 
     Anything else is refused.
     """
-    given = scope.get("query_string", b"")
-    if not given:
+    query = scope.get("query_string", b"")
+    if not query:
         return 0
-    found = re.fullmatch(rb"([a-z]+)=([0-9]{1,18})", given)
-    if found is None or found[1] != name.encode():
+    match = re.fullmatch(rb"([a-z]+)=([0-9]{1,18})", query)
+    if match is None or match[1] != name.encode():
         raise Refused(
             400, "bad_request", f"After the path only ?{name}=N may stand, a whole number."
         )
-    return int(found[2])
+    return int(match[2])
 
 
-def check_content_type(scope: Scope, *wanted: bytes) -> None:
-    """Refuse a body of another type than those that are wanted, the first of them first, and a compressed one."""
-    given = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
-    if given not in wanted:
+def check_content_type(scope: Scope, *allowed: bytes) -> None:
+    """Refuse a compressed body, and one of another type; a refusal names the first of them."""
+    content_type = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
+    if content_type not in allowed:
         raise Refused(
-            415, "unsupported_media_type", f"The content type must be {wanted[0].decode()}."
+            415, "unsupported_media_type", f"The content type must be {allowed[0].decode()}."
         )
     if header(scope, b"content-encoding") not in (None, b"identity"):
         raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
@@ -164,14 +161,14 @@ def check_declared_length(scope: Scope, most: int) -> int:
 
     Return its length, 0 if none is declared.
     """
-    given = header(scope, b"content-length")
-    if given is None:
+    length = header(scope, b"content-length")
+    if length is None:
         return 0
-    if not given.isdigit() or len(given) > 18:
+    if not length.isdigit() or len(length) > 18:
         raise Refused(400, "bad_request", "The content length is not a number.")
-    if int(given) > most:
-        raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
-    return int(given)
+    if int(length) > most:
+        raise TooLarge(f"The body has {int(length)} bytes, more than {most}: send parts.")
+    return int(length)
 
 
 async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
@@ -212,12 +209,12 @@ async def read_body(call: Call, most: int, seconds: float) -> bytes:
 
 
 async def _whole_body(call: Call, most: int) -> bytes:
-    found = [await _next_piece(call, 0, most)]
-    size = len(found[0])
+    body_pieces = [await _next_piece(call, 0, most)]
+    size = len(body_pieces[0])
     while call.has_more:
-        found.append(await _next_piece(call, size, most))
-        size += len(found[-1])
-    return found[0] if len(found) == 1 else b"".join(found)
+        body_pieces.append(await _next_piece(call, size, most))
+        size += len(body_pieces[-1])
+    return body_pieces[0] if len(body_pieces) == 1 else b"".join(body_pieces)
 
 
 async def _next_piece(call: Call, size: int, most: int) -> bytes:
@@ -239,7 +236,7 @@ def _too_slow(seconds: float) -> Refused:
 async def unless_gone(call: Call, work: Coroutine[Any, Any, Result]) -> Result:
     """Return what work returns; cancel it when the caller closes the connection."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(call))
+    leaving = asyncio.ensure_future(_wait_until_gone(call))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -250,7 +247,7 @@ async def unless_gone(call: Call, work: Coroutine[Any, Any, Result]) -> Result:
         leaving.cancel()
 
 
-async def _gone(call: Call) -> None:
+async def _wait_until_gone(call: Call) -> None:
     while (await call.receive())["type"] != "http.disconnect":
         pass
 
@@ -271,29 +268,23 @@ async def drop_body(call: Call) -> None:
 
 def code_of(error: ServiceError) -> str:
     """Return the short name of a refusal: NotStored is "not_stored"."""
-    return (
-        getattr(error, "code", None)
-        or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
-    )
+    code: str | None = getattr(error, "code", None)
+    return code or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
 
 
 def refusal(error: ServiceError, path: str = "") -> Answer:
-    """Return a refusal.
-
-    In one form for all, but for clients of the Open Inference Protocol in the protocol's form.
-    """
+    """Return a refusal, to clients of the Open Inference Protocol in the protocol's form."""
     facts = ErrorFacts(error.status, code_of(error), error.public)
-    body = encoded(
-        TensorErrorAnswer(facts.message, facts.code)
-        if path.startswith("/v2/")
-        else ErrorAnswer(facts)
-    )
+    if path.startswith("/v2/"):
+        body = encoded(TensorErrorAnswer(facts.message, facts.code))
+    else:
+        body = encoded(ErrorAnswer(facts))
     headers = (_OF_REFUSALS[error.status],) if error.status in _OF_REFUSALS else ()
     return Answer(body, error.status, JSON, headers)
 
 
 async def begin_answer(send: Send, answer: Answer, size: int) -> None:
-    """Send the head of an answer whose body has so many bytes, with the headers that all answers have."""
+    """Send the head of an answer whose body has so many bytes, with the headers of all answers."""
     about = [(b"content-type", answer.content_type), (b"content-length", b"%d" % size)]
     headers = [*about, *_HEADERS, *answer.headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

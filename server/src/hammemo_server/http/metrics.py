@@ -1,6 +1,4 @@
-"""Figures for Prometheus.
-
-One set for each tenant, so that no tenant sees another one's, and one for the process.
+"""Figures for Prometheus: one set for each tenant, which no other sees, and one for the process.
 
 Counters and histograms are counted as requests end; what a model is like (version, log,
 snapshot, replay) is read from it when the figures are read.
@@ -19,7 +17,8 @@ from prometheus_client.core import GaugeMetricFamily
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of lines, and say little
+# they double the number of lines, and say little
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -141,7 +140,7 @@ class Metrics:
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
         """Count one answer."""
-        key = tenant, ask, status
+        key = (tenant, ask, status)
         if key not in self._counted:
             figures = self.of(tenant)
             self._counted[key] = (

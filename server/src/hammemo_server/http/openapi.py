@@ -1,4 +1,4 @@
-"""The document of the interface (OpenAPI 3.1), made from the operations and the types of their bodies."""
+"""The document of the interface (OpenAPI 3.1), from the operations and their types of bodies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _SAYS: Final = {
     404: "There is no such model for this tenant, no such subject in it, or no such list",
     405: "This path does not take this method",
     408: "The body came too slowly",
-    409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
+    409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name "
+    "is there",
     410: "The keys of a model with subjects were dropped: a backup was restored in its place",
     413: "More than a limit allows",
     415: "The content type is not the one wanted",
@@ -61,7 +62,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
         if operation.ask not in ("page", "script", "style", "icon"):
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _described(
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(
                 operation, of_kind
             )
     return {
@@ -75,11 +76,14 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
-def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
+def _describe(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     statuses = {*operation.refuses, *_EVERYWHERE}
-    statuses |= set(_OF_CALLERS) if operation.role else set()
-    statuses |= set(_OF_BODIES) if operation.body != "none" else set()
-    statuses |= {404} if "{model}" in operation.path else set()
+    if operation.role:
+        statuses.update(_OF_CALLERS)
+    if operation.body != "none":
+        statuses.update(_OF_BODIES)
+    if "{model}" in operation.path:
+        statuses.add(404)
     error = TensorErrorAnswer if operation.path.startswith("/v2/") else ErrorAnswer
     refused = {"application/json": {"schema": of_kind[error]}}
     done = "201" if operation.ask in ("create", "upload") else "200"

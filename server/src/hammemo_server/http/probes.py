@@ -1,6 +1,4 @@
-"""``/readyz`` and ``/readyz/edits``.
-
-Whether this process can answer, and whether edits can be made durable.
+"""``/readyz`` and ``/readyz/edits``: whether this process answers, and edits can be durable.
 
 Both need no token. ``/readyz/edits`` names the models that cannot be written where only the
 operator asks: on the health port, and on a server without tokens. Probes have threads of their
@@ -57,11 +55,9 @@ async def _ready_for_edits(service: Service, call: Call) -> Answer:
             "No edit can be made durable: the disk is full or gone, or the log cannot be reached."
         )
     if unwritable:
-        named = (
-            ", ".join(unwritable[:_MOST_NAMED])
-            if call.is_private
-            else "ask on the health port which"
-        )
+        named = "ask on the health port which"
+        if call.is_private:
+            named = ", ".join(unwritable[:_MOST_NAMED])
         raise Unavailable(
             f"Edits of {len(unwritable)} open models cannot be made durable: {named}."
         )
@@ -69,8 +65,27 @@ async def _ready_for_edits(service: Service, call: Call) -> Answer:
 
 
 PROBES: Final = (
-    Operation("readyz", "GET", "/readyz", None, ready, "Say whether questions are answered.",
-              gives=dict, refuses=(503,), probes=True),
-    Operation("readyz-edits", "GET", "/readyz/edits", None, _ready_for_edits, "Say whether edits can be made durable.",
-              gives=dict, of_writer=True, refuses=(503,), probes=True),
-)  # fmt: skip
+    Operation(
+        "readyz",
+        "GET",
+        "/readyz",
+        None,
+        handle=ready,
+        says="Say whether questions are answered.",
+        gives=dict,
+        refuses=(503,),
+        probes=True,
+    ),
+    Operation(
+        "readyz-edits",
+        "GET",
+        "/readyz/edits",
+        None,
+        handle=_ready_for_edits,
+        says="Say whether edits can be made durable.",
+        gives=dict,
+        of_writer=True,
+        refuses=(503,),
+        probes=True,
+    ),
+)

@@ -16,7 +16,7 @@ import msgspec
 from hammemo_server.edits.operations import Malformed, NotReached, Unavailable, check_rows
 from hammemo_server.http import bodies, tensors
 from hammemo_server.http.answering import ReadyVersion
-from hammemo_server.http.bodies import decoded, encoded
+from hammemo_server.http.bodies import decode, encoded
 from hammemo_server.http.messages import Refused
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class QuestionKind:
 
     def read(self, body: bytes, model: str, limits: Limits) -> Any:
         """Return a question, checked."""
-        question = decoded(self.decoder, body)
+        question = decode(self.decoder, body)
         if isinstance(question, tensors.InferenceRequest):
             question = tensors.question_of(question, model)
         check_rows(question.rows, limits)
@@ -74,24 +74,24 @@ class QuestionKind:
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
 
     def is_quick(self, ready: ReadyVersion, question: Any) -> bool:
-        """Return whether a question takes about as long as to hand it to a thread, so that it is answered at once."""
+        """Return whether a question takes no longer than to hand it to a thread."""
         lists = (getattr(question, "exclude", None), getattr(question, "allow", None))
         is_short = ready.reads_rows and ready.cost(self.ask, question) <= QUICK_MICROSECONDS
         # labels have to be looked up
-        return is_short and not any(isinstance(given, list) for given in lists)
+        return is_short and not any(isinstance(labels, list) for labels in lists)
 
 
 def _kind(
     ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]
 ) -> QuestionKind:
-    def answered(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
+    def check_and_answer(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
         if ready.predicts_numbers and ask not in ("predict", "v2-infer"):
             raise Malformed(
                 f"This model predicts numbers, so there is no {ask}: use predict, with an interval."
             )
         return answer(ready, question, limits, stop)
 
-    return QuestionKind(ask, msgspec.json.Decoder(takes), answered)
+    return QuestionKind(ask, msgspec.json.Decoder(takes), check_and_answer)
 
 
 KINDS: Final = {
@@ -110,26 +110,24 @@ KINDS: Final = {
         _kind("top-k", bodies.TopKQuestion, ReadyVersion.top_k),
         _kind("probabilities", bodies.Question, ReadyVersion.probabilities),
         _kind("explain", bodies.RankedQuestion, ReadyVersion.explain),
-        _kind("v2-infer", tensors.InferenceRequest, tensors.answered),
+        _kind("v2-infer", tensors.InferenceRequest, tensors.answer_tensors),
     )
 }
 
 
 def list_names(question: Any) -> dict[str, str]:
     """Return the names of the lists that a question asks for, by what they are for."""
-    given = {use: getattr(question, use, None) for use in ("exclude", "allow")}
-    return {use: one.list for use, one in given.items() if isinstance(one, bodies.ListName)}
+    values = {use: getattr(question, use, None) for use in ("exclude", "allow")}
+    return {use: one.list for use, one in values.items() if isinstance(one, bodies.ListName)}
 
 
 def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
     """Return a question with the lists that it asks for, one version of each."""
     names = list_names(question)
-    found = {name: bodies.FoundList(name, named(name)) for name in set(names.values())}
-    return (
-        msgspec.structs.replace(question, **{use: found[name] for use, name in names.items()})
-        if names
-        else question
-    )
+    lists = {name: bodies.FoundList(name, named(name)) for name in set(names.values())}
+    if not names:
+        return question
+    return msgspec.structs.replace(question, **{use: lists[name] for use, name in names.items()})
 
 
 class Stopped(Refused):
@@ -165,15 +163,21 @@ class Stopping:
 
 
 def answer_long(
-    host: Host, hosted: ServedModel, kind: QuestionKind, body: bytes, at_least: int, stop: Stopping
+    host: Host,
+    hosted: ServedModel,
+    kind: QuestionKind,
+    body: bytes,
+    *,
+    at_least: int,
+    stop: Stopping,
 ) -> tuple[bytes, int]:
-    """Return the answer to a long question and the version that gave it, which is `at_least` the one given."""
+    """Return the answer to a long question and the version that gave it, `at_least` this one."""
     limits = host.limits
     question = with_lists(
-        kind.read(body, hosted.name, limits), partial(host.named_list, hosted.tenant)
+        kind.read(body, hosted.name, limits), partial(host.get_list, hosted.tenant)
     )
     stop()
-    wanted = question.min_version or 0
+    min_version = question.min_version or 0
     try:
         # a process that follows the log may be some milliseconds behind
         hosted.answering(at_least, wait=stop.left)
@@ -182,7 +186,7 @@ def answer_long(
             "The newest edits are not known yet where long questions are answered: ask later."
         ) from None
     model, version = hosted.answering(
-        max(wanted, at_least), wait=min(limits.wait_seconds, stop.left)
+        max(min_version, at_least), wait=min(limits.wait_seconds, stop.left)
     )
     ready = ReadyVersion(model, version, hosted.settings.column_names)
     return encoded(kind.answer(ready, question, limits, stop)), version

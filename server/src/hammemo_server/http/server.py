@@ -46,7 +46,7 @@ from hammemo.files.locks import LockedError, take
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.operations import ServiceError, Unavailable
 from hammemo_server.http import logs
-from hammemo_server.http.addresses import Addresses, networks
+from hammemo_server.http.addresses import Addresses, parse_networks
 from hammemo_server.http.app import make_app
 from hammemo_server.http.connections import protocol
 from hammemo_server.http.long_questions import InProcesses, LongQuestions
@@ -86,10 +86,10 @@ class ServerSettings(msgspec.Struct, frozen=True):
     Examples
     --------
     >>> from hammemo_server.http.server import ServerSettings
-    >>> ServerSettings("models", host="0.0.0.0").check()
+    >>> ServerSettings("models", host="0.0.0.0").check()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: host='0.0.0.0' can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=.
+    ValueError: host='0.0.0.0' can be reached from elsewhere: give token_file=, and tls_cert= ...
     """
 
     folder: str
@@ -135,7 +135,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
             raise ValueError(
                 "trusted_proxy= is a proxy in front of the server: give behind_proxy=, too."
             )
-        networks(self.trusted_proxy or ())
+        parse_networks(self.trusted_proxy or ())
         if self.health_port is not None and self.health_port == self.port != 0:
             raise ValueError(
                 f"health_port={self.health_port} is the port of the server: give another one."
@@ -148,14 +148,15 @@ class ServerSettings(msgspec.Struct, frozen=True):
     @property
     def names(self) -> frozenset[str]:
         """The names under which it may be called, beside addresses in numbers."""
-        given = {name.lower().rstrip(".") for name in self.allow_host or ()}
-        return frozenset(
-            given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set())
-        )
+        names = {name.lower().rstrip(".") for name in self.allow_host or ()}
+        names.add("localhost")
+        if not self.is_loopback:
+            names.add(self.host.lower())
+        return frozenset(names)
 
     def addresses(self, limits: Limits) -> Addresses:
         """Return what counts the connections of each address."""
-        trusted = networks(self.trusted_proxy or ())
+        trusted = parse_networks(self.trusted_proxy or ())
         counts_peers = bool(trusted) or not self.behind_proxy
         return Addresses(limits.address_connections, trusted, counts_peers=counts_peers)
 
@@ -164,7 +165,7 @@ def run(settings: ServerSettings) -> None:
     """Serve until a signal comes."""
     settings.check()
     _allow_open_files()
-    tokens = _begun(settings)
+    tokens = _begin(settings)
     with (
         _alone(settings),
         listen(settings.host, settings.port, shared=settings.workers > 0) as listening,
@@ -177,7 +178,7 @@ def run(settings: ServerSettings) -> None:
             log.info("ended")
 
 
-def _begun(settings: ServerSettings) -> Tokens | None:
+def _begin(settings: ServerSettings) -> Tokens | None:
     """Begin the log and return the tokens, in the writer and in a worker."""
     sys.setswitchinterval(_TURN_SECONDS)
     logs.begin(settings.log_level)
@@ -206,7 +207,7 @@ def _alone(settings: ServerSettings) -> Iterator[None]:
     folder = Path(settings.folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        held = take(folder / "server")
+        lock = take(folder / "server")
     except LockedError as error:
         who = str(error).partition(" is locked by ")[2].rpartition(": ")[0]
         raise LockedError(
@@ -215,7 +216,7 @@ def _alone(settings: ServerSettings) -> Iterator[None]:
     try:
         yield
     finally:
-        held.release()
+        lock.release()
 
 
 def _remove_old_sockets() -> None:
@@ -225,15 +226,15 @@ def _remove_old_sockets() -> None:
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client,
         ):
-            found = path.stat()
-            if found.st_uid != os.getuid():
+            facts = path.stat()
+            if facts.st_uid != os.getuid():
                 continue
             try:
                 client.connect(str(path / "writer"))
             except ConnectionRefusedError:
                 shutil.rmtree(path, ignore_errors=True)
             except FileNotFoundError:
-                if found.st_mtime < time.time() - 3600:  # else it may have no socket yet
+                if facts.st_mtime < time.time() - 3600:  # else it may have no socket yet
                     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -242,14 +243,12 @@ def _host(settings: ServerSettings) -> Host:
 
     Failures are logged.
     """
-    limits = settings.limits
-    upkeep = settings.upkeep
     host = Host(
         settings.folder,
         settings.log,
         replica=settings.replica,
-        limits=limits,
-        upkeep=upkeep,
+        limits=settings.limits,
+        upkeep=settings.upkeep,
         keys=settings.keys,
     )
     for tenant in host.tenants():
@@ -309,25 +308,24 @@ def _server(
     addresses: Addresses | None = None,
 ) -> _Server:
     http = protocol(limits, addresses or Addresses(limits.address_connections))
-    left_out: dict[str, Any] = {
-        "ws": "none",
-        "lifespan": "off",
-        "log_config": None,
-        "access_log": False,
-    }
-    headers: dict[str, Any] = dict.fromkeys(
-        ("proxy_headers", "server_header", "date_header"), False
+    config = uvicorn.Config(
+        app,
+        http=http,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_ENDING_SECONDS,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        ssl_certfile=settings.tls_cert if tls else None,
+        ssl_keyfile=settings.tls_key if tls else None,
     )
-    times: dict[str, Any] = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": _ENDING_SECONDS}
-    given: dict[str, Any] = {
-        **left_out,
-        **headers,
-        **times,
-        "h11_max_incomplete_event_size": _HEAD_BYTES,
-    }
-    if tls:
-        given |= {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
-    return _Server(uvicorn.Config(app, http=http, loop="asyncio", **given))
+    return _Server(config)
 
 
 def _app_and_server(service: Service, settings: ServerSettings) -> tuple[ASGIApp, _Server]:
@@ -381,10 +379,10 @@ def _long_questions(settings: ServerSettings, limits: Limits) -> LongQuestions |
     if not settings.question_processes:
         return None
     names = ("folder", "log", "keys", "log_level", "limits")
-    given = {
+    needed = {
         name: value for name, value in msgspec.structs.asdict(settings).items() if name in names
     }
-    return InProcesses(settings.question_processes, limits, given)
+    return InProcesses(settings.question_processes, limits, needed)
 
 
 def _on_hangup(
@@ -446,9 +444,14 @@ class _Workers:
     """Keeps processes that only answer running."""
 
     def __init__(self, settings: ServerSettings, port: int, writer: Path) -> None:
-        given = {**msgspec.structs.asdict(settings), "port": port, "replica": True, "workers": 0}
+        worker_settings = {
+            **msgspec.structs.asdict(settings),
+            "port": port,
+            "replica": True,
+            "workers": 0,
+        }
         self._given_to_worker = (
-            msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
+            msgspec.json.encode({"settings": worker_settings, "writer": str(writer)}) + b"\n"
         )
         self._running: list[asyncio.subprocess.Process] = []
         self._tasks = [asyncio.create_task(self._keep(i)) for i in range(settings.workers)]
@@ -488,15 +491,15 @@ class _Workers:
 
 def run_worker(given_settings: bytes) -> None:
     """Answer, and pass edits on, until standard input ends."""
-    given = msgspec.json.decode(given_settings)
-    settings = msgspec.convert(given["settings"], ServerSettings)
-    tokens = _begun(settings)
+    message = msgspec.json.decode(given_settings)
+    settings = msgspec.convert(message["settings"], ServerSettings)
+    tokens = _begin(settings)
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             # a signal to the whole group: the writer says when
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     with _host(settings) as host, listen(settings.host, settings.port, shared=True) as listening:
-        asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
+        asyncio.run(_answer(settings, host, tokens, listening, writer=message["writer"]))
 
 
 async def _answer(
@@ -504,6 +507,7 @@ async def _answer(
     host: Host,
     tokens: Tokens | None,
     listening: socket.socket,
+    *,
     writer: str,
 ) -> None:
     limits = host.limits

@@ -1,6 +1,4 @@
-"""What all operations share.
-
-The models, who is asking, threads for what takes long, and versions that are ready.
+"""What all operations share: models, callers, threads for what takes long, and ready versions.
 
 Questions are answered from one version of a model and say which. A version is made ready once,
 in a thread; then single rows are answered at once, and everything longer in a few threads, so
@@ -132,7 +130,9 @@ class Service:
         self.forward = forward
         self.draining = False
         self.admission = Admission(self.limits)
-        self.metrics = metrics.Metrics(self._described, self.quotas, lambda: self.admission.inside)
+        self.metrics = metrics.Metrics(
+            self._describe_models, self.quotas, lambda: self.admission.inside
+        )
         self._local = LOCAL_CALLER
         self._strangers = Strangers()
         self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
@@ -151,9 +151,9 @@ class Service:
         """Return who is asking, or refuse."""
         if self.tokens is None:
             return self._local
-        given = (header(scope, b"authorization") or b"").split(b" ", 1)
-        if len(given) == 2 and given[0].lower() == b"bearer":
-            caller = self.tokens.caller(given[1].strip().decode("latin-1"))
+        authorization = (header(scope, b"authorization") or b"").split(b" ", 1)
+        if len(authorization) == 2 and authorization[0].lower() == b"bearer":
+            caller = self.tokens.caller(authorization[1].strip().decode("latin-1"))
             if caller is not None:
                 return caller
         self.metrics.refused.inc()
@@ -173,7 +173,7 @@ class Service:
         return await self._threads[lane].run(call.caller.tenant, work)
 
     def may_take_time(self, call: Call) -> bool:
-        """Return whether this process may spend some milliseconds of Python code on a question of this tenant."""
+        """Return whether this process may spend some milliseconds on a question of this tenant."""
         return self._times[call.caller.tenant].take()
 
     async def long_answer(self, call: Call, ask: str) -> Answer:
@@ -182,10 +182,10 @@ class Service:
             return await self.forward(call, self.limits.deadline)
         hosted = await self.model(call)
         hosted.answering()  # refuses where nothing is learnt
-        found, call.facts["version"] = await unless_gone(
+        body, call.facts["version"] = await unless_gone(
             call, self._long.ask(hosted, ask, call.body)
         )
-        return Answer(found)
+        return Answer(body)
 
     def result_of(self, future: Future[Result]) -> asyncio.Future[Result]:
         """Return the result of a writer's thread, to be awaited."""
@@ -199,9 +199,9 @@ class Service:
         """Return the model that a call names."""
         tenant = call.caller.tenant
         name = call.model
-        known = self.host.known(tenant, name)
-        if known is not None:
-            return known
+        open_model = self.host.find_open(tenant, name)
+        if open_model is not None:
+            return open_model
         # it may have to be loaded
         return await self.in_thread(call, lambda: self.host.get(tenant, name))
 
@@ -211,36 +211,34 @@ class Service:
         Its own, or that behind an alias.
         """
         tenant = call.caller.tenant
-        if self.host.known(tenant, name) is not None:
+        if self.host.find_open(tenant, name) is not None:
             return name
-        read, known = self._aliases.get(tenant, (-math.inf, {}))
+        read, aliases = self._aliases.get(tenant, (-math.inf, {}))
         if time.monotonic() - read > _KNOWN_SECONDS:
             with suppress(Unavailable):  # else what is known still holds
-                known = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
-                self._aliases[tenant] = time.monotonic(), known
-        return known.get(name, name)
+                aliases = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
+                self._aliases[tenant] = (time.monotonic(), aliases)
+        return aliases.get(name, name)
 
-    def alias_changed(self, tenant: str) -> None:
+    def forget_aliases(self, tenant: str) -> None:
         """Look at the aliases of a tenant again."""
         self._aliases.pop(tenant, None)
 
     async def with_lists(self, call: Call, question: Any, ready: ReadyVersion) -> Any:
-        """Return a question with the named lists that it asks for, which are ready for a version of a model."""
-        found: dict[str, NamedList] = {}
+        """Return a question with its named lists, which are ready for a version of a model."""
+        lists: dict[str, NamedList] = {}
         for name in list_names(question).values():
-            found[name] = named = await self._named_list(call, name)
+            lists[name] = named = await self._get_list(call, name)
             if named.labels.known(ready.labels) is None:
                 await self.in_thread(call, partial(named.labels.among, ready.labels))
-        return with_lists(question, found.__getitem__) if found else question
+        return with_lists(question, lists.__getitem__) if lists else question
 
-    async def _named_list(self, call: Call, name: str) -> NamedList:
+    async def _get_list(self, call: Call, name: str) -> NamedList:
         tenant = call.caller.tenant
-        known = self.host.known_list(tenant, name, _KNOWN_SECONDS)
-        if known is not None:
-            return known
-        return await self.in_thread(
-            call, lambda: self.host.named_list(tenant, name, _KNOWN_SECONDS)
-        )
+        resident = self.host.find_list(tenant, name, _KNOWN_SECONDS)
+        if resident is not None:
+            return resident
+        return await self.in_thread(call, lambda: self.host.get_list(tenant, name, _KNOWN_SECONDS))
 
     def sending_list(self, tenant: str) -> asyncio.Semaphore:
         """Return what is held while a list of a tenant is sent.
@@ -253,27 +251,28 @@ class Service:
         return sending
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
-        """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
+        """Return the newest version of a model, ready for questions; not before `min_version`."""
         hosted = await self.model(call)
         if min_version is not None:
-            await self._reached(hosted, min_version)
+            await self._wait_for_version(hosted, min_version)
         model, version = hosted.answering(min_version)
-        known, preparing = self._ready.get(hosted, (-1, None))
+        ready_number, preparing = self._ready.get(hosted, (-1, None))
         if (
             preparing is None
-            or known < version
+            or ready_number < version
             or preparing.get_loop() is not asyncio.get_running_loop()
         ):
-            made = ReadyVersion(model, version, hosted.settings.column_names)
+            new = ReadyVersion(model, version, hosted.settings.column_names)
             preparing = asyncio.ensure_future(
-                self._threads["short"].run(hosted.tenant, made.prepare)
+                self._threads["short"].run(hosted.tenant, new.prepare)
             )
-            self._ready[hosted] = version, preparing  # requests meanwhile wait for the same work
+            # requests meanwhile wait for the same work
+            self._ready[hosted] = (version, preparing)
         ready = preparing.result() if preparing.done() else await asyncio.shield(preparing)
         call.facts["version"] = ready.version
         return ready
 
-    async def _reached(self, hosted: ServedModel, version: int) -> None:
+    async def _wait_for_version(self, hosted: ServedModel, version: int) -> None:
         """Wait for a version as long as the limit says.
 
         A thread for each that waits could be too many.
@@ -282,12 +281,12 @@ class Service:
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
 
-    def _described(self, tenant: str) -> list[metrics.Described]:
-        found: list[metrics.Described] = []
+    def _describe_models(self, tenant: str) -> list[metrics.Described]:
+        models: list[metrics.Described] = []
         for name in self.host.names(tenant):
             with suppress(NoSuchModel):  # removed meanwhile
-                found.append((name, self._facts(tenant, name)))
-        return found
+                models.append((name, self._facts(tenant, name)))
+        return models
 
     def _facts(self, tenant: str, name: str) -> dict[str, Any]:
         try:
@@ -328,11 +327,11 @@ class Service:
         """
         tenant = call.caller.tenant
         model = call.model
-        if self.host.known(tenant, model) is not None:
+        if self.host.find_open(tenant, model) is not None:
             self.metrics.count_edit(tenant, model, kind, status, **sizes)
 
     def remove_leftovers(self) -> None:
-        """Remove uploads and downloads that a crash has left and that are too old to be still under way."""
+        """Remove uploads and downloads that a crash has left: they are too old to be under way."""
         for folder in self.host.folder.glob(f"{_TRANSFER}*"):
             with suppress(OSError):
                 if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:

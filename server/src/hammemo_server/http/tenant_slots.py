@@ -1,6 +1,4 @@
-"""Slots that tenants share.
-
-Each waits in a queue of its own, and free slots go to the queues in turns.
+"""Slots that tenants share: each waits in its own queue, and free slots go around the queues.
 
 One tenant never holds all slots where there is more than one, so a question of another tenant
 waits for no more than the questions of its own.
@@ -89,7 +87,7 @@ class Shares:
                 turn.set_result(None)
 
     def _next(self, tenant: str) -> asyncio.Future[None] | None:
-        """Return who is the next of a tenant, and put the rest of its queue behind the other tenants."""
+        """Return the next of a tenant; the rest of its queue goes behind the other tenants."""
         queue = self._queues.pop(tenant)
         while queue:
             turn = queue.popleft()

@@ -1,6 +1,4 @@
-"""Tensors of the Open Inference Protocol.
-
-Rows that come as tensors, and labels that are sent as one.
+"""Tensors of the Open Inference Protocol: rows come as tensors, and labels are sent as one.
 
 A request has one tensor of shape (n, h) or (h,), n rows of h values; or several of shape (n,)
 or (n, 1), one for each column, so that names and numbers may stand in one row. Columns that the
@@ -24,7 +22,7 @@ import numpy as np
 from msgspec import Meta, Struct, structs
 
 from hammemo_server.edits.operations import Malformed, Token
-from hammemo_server.http.bodies import Question, decoded, encoded
+from hammemo_server.http.bodies import Question, decode, encoded
 from hammemo_server.http.messages import BYTES, JSON, Answer, Refused, header
 
 if TYPE_CHECKING:
@@ -134,23 +132,24 @@ _OF_LABELS: Final[dict[type, str]] = {str: "BYTES", bool: "BOOL", int: "INT64", 
 
 
 def _values(tensor: InputTensor) -> list[Token]:
-    """Return the values of a tensor, or refuse one whose data are not as its shape and datatype say."""
+    """Return the values of a tensor; refuse data that are not as its shape and datatype say."""
     if tensor.data is None:
         raise Malformed(f"The tensor {tensor.name!r} has no data.")
     data: list[Token] = []
     for entry in tensor.data:
-        data.extend(entry) if isinstance(entry, list) else data.append(entry)
+        if isinstance(entry, list):
+            data.extend(entry)
+        else:
+            data.append(entry)
     size = tensor.shape[0] * (tensor.shape[1] if len(tensor.shape) == 2 else 1)
     if size != len(data):
         raise Malformed(f"The tensor has {len(data)} entries, not the {size} of its shape.")
     allowed = _ALLOWED.get(tensor.datatype, (int,))
     if any(type(entry) not in allowed for entry in data):
         raise Malformed(f"The tensor has entries that are not of datatype {tensor.datatype}.")
-    return (
-        [float(entry) if type(entry) is int else entry for entry in data]
-        if float in allowed
-        else data
-    )
+    if float not in allowed:
+        return data
+    return [float(entry) if type(entry) is int else entry for entry in data]
 
 
 def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
@@ -161,13 +160,16 @@ def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
     >>> from hammemo_server.http.tensors import InputTensor, rows_of
     >>> rows_of([InputTensor("rows", [2, 2], "BYTES", ["a", "b", "c", "d"])])
     [['a', 'b'], ['c', 'd']]
-    >>> rows_of([InputTensor("color", [2], "BYTES", ["red", "blue"]), InputTensor("age", [2, 1], "FP64", [3.5, None])])
+    >>> colors = InputTensor("color", [2], "BYTES", ["red", "blue"])
+    >>> ages = InputTensor("age", [2, 1], "FP64", [3.5, None])
+    >>> rows_of([colors, ages])
     [['red', 3.5], ['blue', None]]
     """
     if len(tensors) == 1:
         data = _values(tensors[0])
         shape = tensors[0].shape
-        n, h = shape if len(shape) == 2 else (1, shape[0])
+        n = shape[0] if len(shape) == 2 else 1
+        h = shape[-1]
         if n and not h:
             raise Malformed(
                 "The shape has contexts of 0 tokens: a context in a tensor has at least one."
@@ -211,7 +213,9 @@ def question_of(request: InferenceRequest, model: str) -> TensorQuestion:
         raise Malformed("There is one output, label.")
     min_version = request.parameters.min_version if request.parameters else None
     columns = tuple(tensor.name for tensor in request.inputs) if len(request.inputs) > 1 else ()
-    return TensorQuestion(rows_of(request.inputs), min_version, model, request.id, columns)
+    return TensorQuestion(
+        rows_of(request.inputs), min_version, model=model, id=request.id, columns=columns
+    )
 
 
 def _in_order(question: TensorQuestion, names: tuple[str, ...] | None) -> TensorQuestion:
@@ -224,20 +228,21 @@ def _in_order(question: TensorQuestion, names: tuple[str, ...] | None) -> Tensor
         raise Malformed(f"The tensor {other!r} is not a column of the model.")
     absent = next((name for name in names if name not in places), None)
     if absent is not None or len(places) < len(question.columns):
-        raise Malformed(
-            "A column is there twice."
-            if absent is None
-            else f"The column {absent!r} has no tensor."
-        )
+        if absent is None:
+            raise Malformed("A column is there twice.")
+        raise Malformed(f"The column {absent!r} has no tensor.")
     order = [places[name] for name in names]
     return structs.replace(
         question, rows=[[row[place] for place in order] for row in question.rows]
     )
 
 
-def answered(
-    ready: ReadyVersion, question: TensorQuestion, limits: Limits, stop: Stop
-) -> InferenceAnswer:  # noqa: ARG001
+def answer_tensors(
+    ready: ReadyVersion,
+    question: TensorQuestion,
+    limits: Limits,  # noqa: ARG001  all kinds of questions are answered by such a function
+    stop: Stop,
+) -> InferenceAnswer:
     """Return the labels as a tensor."""
     labels = ready.predict(_in_order(question, ready.column_names), stop).labels
     return InferenceAnswer(question.model, str(ready.version), [tensor_of(labels)], question.id)
@@ -248,14 +253,14 @@ def answered(
 
 def json_length(scope: Scope) -> int | None:
     """Return how many bytes of a body are JSON; None where all are."""
-    given = header(scope, LENGTH)
-    if given is None:
+    length = header(scope, LENGTH)
+    if length is None:
         return None
-    if not re.fullmatch(rb"[0-9]{1,18}", given):
+    if not re.fullmatch(rb"[0-9]{1,18}", length):
         raise Refused(
             400, "bad_request", "The header Inference-Header-Content-Length is not a number."
         )
-    return int(given)
+    return int(length)
 
 
 def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
@@ -264,16 +269,16 @@ def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
     Examples
     --------
     >>> from hammemo_server.http.tensors import as_json
-    >>> tensor = b'{"name":"rows","shape":[1,1],"datatype":"INT8","parameters":{"binary_data_size":1}}'
+    >>> tensor = b'{"name":"x","shape":[1,1],"datatype":"INT8","parameters":{"binary_data_size":1}}'
     >>> body = b'{"inputs":[' + tensor + b']}'
-    >>> as_json(body + bytes([7]), len(body))
-    (b'{"inputs":[{"name":"rows","shape":[1,1],"datatype":"INT8","data":[7],"parameters":null}]}', False)
+    >>> as_json(body + bytes([7]), len(body))[0]
+    b'{"inputs":[{"name":"x","shape":[1,1],"datatype":"INT8","data":[7],"parameters":null}]}'
     """
     if length > len(body):
         raise Malformed(
             f"The body has {len(body)} bytes, fewer than Inference-Header-Content-Length says."
         )
-    request = decoded(_request_decoder, body[:length])
+    request = decode(_request_decoder, body[:length])
     inputs = []
     for tensor in request.inputs:
         size = tensor.parameters.binary_data_size if tensor.parameters else None
@@ -284,22 +289,17 @@ def as_json(body: bytes, length: int) -> tuple[bytes, bool]:
         inputs.append(tensor)
     if length != len(body):
         raise Malformed(f"The body has {len(body)} bytes, not the {length} that its tensors say.")
-    wanted = bool(request.parameters and request.parameters.binary_data_output)
+    wants_binary = bool(request.parameters and request.parameters.binary_data_output)
     for output in request.outputs or ():
-        wanted = bool(output.parameters and output.parameters.binary_data)
-    parameters = (
-        structs.replace(request.parameters, binary_data_output=False)
-        if request.parameters
-        else None
-    )
-    plain = (
-        [structs.replace(output, parameters=None) for output in request.outputs]
-        if request.outputs
-        else None
-    )
-    return encoded(
-        structs.replace(request, inputs=inputs, parameters=parameters, outputs=plain)
-    ), wanted
+        wants_binary = bool(output.parameters and output.parameters.binary_data)
+    parameters = None
+    if request.parameters:
+        parameters = structs.replace(request.parameters, binary_data_output=False)
+    outputs = None
+    if request.outputs:
+        outputs = [structs.replace(output, parameters=None) for output in request.outputs]
+    plain = structs.replace(request, inputs=inputs, parameters=parameters, outputs=outputs)
+    return encoded(plain), wants_binary
 
 
 def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
@@ -321,43 +321,43 @@ def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
         values = values.astype(bool)
     elif np.isinf(values).any():  # JSON has no word for it
         raise Malformed(f"The tensor {tensor.name!r} has an infinite number.")
-    found: list[Any] = values.tolist()
-    return found
+    data_list: list[Any] = values.tolist()
+    return data_list
 
 
 def _strings(name: str, data: bytes) -> list[Any]:
-    found = []
+    strings = []
     at = 0
     try:
         while at < len(data):
             end = at + 4 + int.from_bytes(data[at : at + 4], "little")
             if end > len(data) or at + 4 > len(data):
                 raise Malformed(f"The tensor {name!r} ends within a string.")
-            found.append(data[at + 4 : end].decode())
+            strings.append(data[at + 4 : end].decode())
             at = end
     except UnicodeDecodeError:
         raise Malformed(f"The tensor {name!r} has a string that is not UTF-8.") from None
-    return found
+    return strings
 
 
 def as_binary(answer: Answer) -> Answer:
     """Return an answer in the binary form."""
-    found = _answer_decoder.decode(answer.body)
+    inference = _answer_decoder.decode(answer.body)
     outputs = []
     data = b""
-    for output in found.outputs:
-        written = _written(output)
+    for output in inference.outputs:
+        written = _encode_values(output)
         data += written
         outputs.append(
             structs.replace(output, data=None, parameters=TensorParameters(len(written)))
         )
-    body = encoded(structs.replace(found, outputs=outputs))
+    body = encoded(structs.replace(inference, outputs=outputs))
     return Answer(
         body + data, answer.status, BYTES, (*answer.headers, (LENGTH, str(len(body)).encode()))
     )
 
 
-def _written(output: OutputTensor) -> bytes:
+def _encode_values(output: OutputTensor) -> bytes:
     values = output.data or []
     if output.datatype == "BYTES":
         strings = [value.encode() for value in values]

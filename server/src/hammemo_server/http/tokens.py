@@ -115,7 +115,7 @@ def new_token(
     key = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
     expires = None if days is None else int(time.time() + days * 86_400)
-    given = {
+    entry = {
         "id": key,
         "name": name,
         "tenant": tenant,
@@ -124,7 +124,7 @@ def new_token(
         "expires": expires,
     }
     try:
-        return f"hm_{key}_{secret}", msgspec.convert(given, StoredToken)
+        return f"hm_{key}_{secret}", msgspec.convert(entry, StoredToken)
     except msgspec.ValidationError as error:
         raise ValueError(f"There can be no such token: {error}.") from None
 
@@ -140,12 +140,12 @@ def read_entries(path: Path) -> list[StoredToken]:
 
 def _content_of(path: Path) -> bytes:
     with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        facts = os.fstat(file.fileno())
+        if os.name == "posix" and facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ValueError(
                 f"{path} may be written by others, who could give themselves tokens: chmod go-w it."
             )
-        if found.st_nlink == 0:  # only a mount of the file itself still shows it
+        if facts.st_nlink == 0:  # only a mount of the file itself still shows it
             raise ValueError(
                 f"{path} was replaced or deleted behind its mount: mount its folder, and start "
                 "again."
@@ -240,7 +240,8 @@ class Tokens:
     def caller(self, token: str) -> Caller | None:
         """Return who has this token, or None; one that has expired is no token."""
         parts = _TOKEN.fullmatch(token)
-        key, secret = parts.groups() if parts else ("", "")
+        key = parts[1] if parts else ""
+        secret = parts[2] if parts else ""
         entry, caller = self._entries.get(key, (None, None))
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if (
@@ -252,9 +253,9 @@ class Tokens:
         return caller
 
 
-def _keep_looking(found: weakref.ref[Tokens]) -> None:
+def _keep_looking(reference: weakref.ref[Tokens]) -> None:
     """Read a file again every second, as long as its tokens are used."""
-    while (tokens := found()) is not None:
+    while (tokens := reference()) is not None:
         tokens.look()
         del tokens
         time.sleep(_LOOK_AGAIN)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -75,10 +75,8 @@ class State:
 class Applier:
     """Applies edits to a private version of a model.
 
-    `model` is the result, `refused` what was not applied and why.
-
-    `logged` has the bodies of refits that were fitted here: the log is to keep them in place of
-    what was sent.
+    `model` is the result, `refused` what was not applied and why. `logged` has the bodies of
+    refits that were fitted here: the log keeps them in place of what was sent.
 
     Parameters
     ----------
@@ -153,7 +151,10 @@ class Applier:
         # it is fitted to these rows
         is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing
         if len(rows) == 1 and not is_first:
-            (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
+            if learn:
+                model.learn_one(rows[0], labels[0])
+            else:
+                model.forget_one(rows[0], labels[0])
         elif learn:
             # an edit takes no longer than its rows do
             model.partial_fit(rows, labels, choose=False)
@@ -168,7 +169,7 @@ class Applier:
             raise edits.Malformed(
                 "This model learns documents: send these with learn-stream and forget-stream."
             )
-        model = self.model or self._opened(first)
+        model = self.model or self._open_model(first)
         columns = len(first.rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
             raise edits.Malformed(
@@ -181,11 +182,11 @@ class Applier:
         places = self.settings.dates
         if not places:
             return rows
-        made = [list(row) for row in rows]
-        for i, row in enumerate(made):
+        dated = [list(row) for row in rows]
+        for i, row in enumerate(dated):
             for j in places:
                 row[j] = _date(row[j], i, j)
-        return made
+        return dated
 
     def _apply(self, change: edits.LoggedChange) -> None:
         """Forget and learn in one step, both or none."""
@@ -197,22 +198,29 @@ class Applier:
             )
         else:
             model = self.model
-        gone: Any = (self._with_dates(change.gone), change.gone_labels) if change.gone else None
-        learnt: Any = (self._with_dates(change.rows), change.labels) if change.rows else None
-        gone = "everything" if change.everything else gone
-        model.apply(learnt, gone, position=change.position, choose=False)
+        gone: Any = None
+        if change.everything:
+            gone = "everything"
+        elif change.gone:
+            gone = (self._with_dates(change.gone), change.gone_labels)
+        learned: Any = None
+        if change.rows:
+            learned = (self._with_dates(change.rows), change.labels)
+        model.apply(learned, gone, position=change.position, choose=False)
         self.model = model
         self._is_refitted = self._is_refitted and not change.n_rows and not change.everything
 
     def _change_documents(self, run: Sequence[edits.LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
         model = self.model
-        given = self.settings.documents
+        settings = self.settings.documents
         if isinstance(model, MemoryRegressor):
             raise edits.Malformed(
                 "This model predicts numbers: send rows and labels, which are its targets."
             )
-        cutting = None if model is None else model.cutting_ if given is None else given.cutting
+        cutting = None
+        if model is not None:
+            cutting = model.cutting_ if settings is None else settings.cutting
         if model is None or cutting is None:
             raise edits.Malformed(
                 "It is not known how this model cuts documents into examples: it was not fitted "
@@ -226,9 +234,11 @@ class Applier:
         else:
             for body in run:
                 _check_long_enough(body, n_context)
-        how: Any = {} if given is None else {"short": cutting.short, "pad": cutting.pad}
-        if documents:
-            (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents, **how)
+        cut: Any = {} if settings is None else {"short": cutting.short, "pad": cutting.pad}
+        if documents and run[0].learns:
+            model.partial_fit_stream(documents, **cut)
+        elif documents:
+            model.forget_stream(documents, **cut)
         self._is_refitted = False
 
     def _refit(self, edit: edits.LoggedRefit, place: int) -> None:
@@ -239,16 +249,16 @@ class Applier:
                 "learn first."
             )
         if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
-            self.logged[place] = self._chosen_again(self.model).body()
+            self.logged[place] = self._choose_again(self.model).body()
         elif edit.fitted is None:
-            self.logged[place] = edits.LoggedRefit(fitted=self._fitted_again(self.model)).body()
+            self.logged[place] = edits.LoggedRefit(fitted=self._fit_again(self.model)).body()
         elif edit.fitted:
             take_weights(self.model, edit.fitted)
         if isinstance(self.model, MemoryClassifier):  # also where the weights are as before
             take_state(self.model, with_fitted_weights(self.model.settings(), self.model.state))
 
-    def _chosen_again(self, model: Learner) -> edits.LoggedChoice:
-        """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
+    def _choose_again(self, model: Learner) -> edits.LoggedChoice:
+        """Choose sites and vote by all rows, and take them as every other process will."""
         choice = edits.LoggedChoice("choice", pack_choice(model.snapshot().refit()))
         self._take_choice(choice)
         self._is_refitted = True
@@ -262,11 +272,10 @@ class Applier:
         take_state(self.model, self.model.state.but(stale=choice.late))
         self._is_refitted = False
 
-    def _fitted_again(self, model: Learner) -> bytes:
+    def _fit_again(self, model: Learner) -> bytes:
         """Fit the vote, and return its weights; nothing where they are as they were."""
-        if self._is_refitted or (
-            isinstance(model, MemoryClassifier) and not model.vote_.fits_weights
-        ):
+        has_weights = not isinstance(model, MemoryClassifier) or model.vote_.fits_weights
+        if self._is_refitted or not has_weights:
             return b""
         if model.state.kept is None or isinstance(model, MemoryRegressor):
             raise edits.NothingKept(
@@ -280,7 +289,7 @@ class Applier:
         self._is_refitted = True
         return weights
 
-    def _opened(self, first: edits.LoggedRows) -> Learner:
+    def _open_model(self, first: edits.LoggedRows) -> Learner:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
             raise edits.NotStored("Nothing was learnt yet, so there is nothing to forget.")
@@ -306,15 +315,12 @@ def _date(value: Any, i: int, j: int) -> datetime | None:
 
 
 def has_example(document: Sequence[edits.Token], n_context: int) -> bool:
-    """Return whether something is learnt of a document.
-
-    It has a token after the first `n_context`.
-    """
+    """Return whether something is learned of a document: a token after the first `n_context`."""
     return any(token != NO_TOKEN for token in document[n_context:])
 
 
 def _check_long_enough(body: edits.LoggedDocuments, n_context: int) -> None:
-    """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
+    """Refuse documents of which nothing would be learned or forgotten.
 
     A model that drops beginnings learns and forgets what comes after the first `n_context`
     tokens of a document.
@@ -337,54 +343,52 @@ def first_state(settings: Settings) -> State:
     return State(None if settings.width is None else settings.open_model(settings.width), 0)
 
 
-def caught_up(
+def catch_up(
     log: Log, state: State | None, settings: Settings, journal: Journal | None = None
 ) -> State:
     """Return the state at the end of the log.
 
-    What is new is applied to `state`, or to the newest snapshot.
-
-    The bodies of a model with subjects are references to its journal.
+    What is new is applied to `state`, or to the newest snapshot. The bodies of a model with
+    subjects are references to its journal.
     """
     loaded: int | None = None
     while True:
         try:
             if state is None:
-                state = _restored(log, settings)
+                state = _restore_state(log, settings)
                 if state.version == loaded:
                     raise LogDamaged(
                         f"The newest snapshot is of position {loaded}, and edits after it are "
                         "deleted."
                     )
                 loaded = state.version
-            return _replayed(log, state, settings, journal)
+            return _replay(log, state, settings, journal)
         except Overtaken:  # by a newer snapshot
             state = None
 
 
-def _restored(log: Log, settings: Settings) -> State:
+def _restore_state(log: Log, settings: Settings) -> State:
     """Return the state that the newest snapshot holds, or that of a model that was just made."""
-    found = log.snapshot()
-    if found is not None:
-        mute_forgetting_warning(found[0])  # `describe` says it
-        return State(*found)
+    snapshot = log.snapshot()
+    if snapshot is not None:
+        mute_forgetting_warning(snapshot[0])  # `describe` says it
+        return State(*snapshot)
     if settings.uploaded:
         raise LogDamaged("The model was uploaded, and its snapshot is missing.")
     return first_state(settings)
 
 
-def _replayed(log: Log, state: State, settings: Settings, journal: Journal | None) -> State:
+def _replay(log: Log, state: State, settings: Settings, journal: Journal | None) -> State:
     while True:
         bodies = log.read(state.version, _REPLAY_BODIES)
         if not bodies:
             return state
         applier = Applier(state.model, settings)
         try:
-            contents = (
-                list(map(edits.decode_body, bodies))
-                if journal is None
-                else journal.contents(state.version, bodies)
-            )
+            if journal is None:
+                contents = [edits.decode_body(body) for body in bodies]
+            else:
+                contents = journal.contents(state.version, bodies)
             applier.apply(contents)
         except edits.UnknownKind as error:
             raise LogDamaged(
@@ -414,16 +418,22 @@ def _runs(bodies: Sequence[edits.Content]) -> Iterator[tuple[int, int]]:
             start = i
             rows = 0
         before = group
-        rows = rows + body.n_rows
+        rows += body.n_rows
     if start < len(bodies):
         yield start, len(bodies)
 
 
-def _group(body: edits.Content) -> tuple[str, type, int] | None:
-    """Return what edits must have in common to be applied together.
+class _Group(NamedTuple):
+    """What edits must have in common to be applied together."""
 
-    None for one that is applied alone.
-    """
+    kind: str
+    label_type: type
+    width: int
+    """Tokens of a row, 0 for documents."""
+
+
+def _group(body: edits.Content) -> _Group | None:
+    """Return the group of an edit; None for one that is applied alone."""
     if isinstance(body, (edits.LoggedRefit, edits.LoggedChoice, edits.LoggedChange)):
         return None
     if isinstance(body, edits.LoggedDocuments):
@@ -432,8 +442,10 @@ def _group(body: edits.Content) -> tuple[str, type, int] | None:
     else:
         kinds = set(map(type, body.labels))
         width = len(body.rows[0])
-    kind = kinds.pop() if len(kinds) == 1 else None
-    return (body.kind, kind, width) if kind is str or kind is int else None
+    label_type = kinds.pop() if len(kinds) == 1 else None
+    if label_type is str or label_type is int:
+        return _Group(body.kind, label_type, width)
+    return None
 
 
 def _refusal(error: Exception) -> edits.ServiceError:

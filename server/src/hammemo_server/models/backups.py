@@ -53,11 +53,11 @@ from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.journal import (
     BUCKET,
     Journal,
-    opened_body,
-    sealed_body,
-    unwrapped,
+    seal_body,
+    unseal_body,
+    unwrap,
     vault_of,
-    wrapped,
+    wrap,
 )
 from hammemo_server.erasure.receipts import WantedReceipts
 from hammemo_server.models.erasable import ErasableModel
@@ -78,7 +78,7 @@ from hammemo_server.store.vault import DATABASE, Cipher, KeyGone, Vault, drop_da
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.receipts.backup_keys import BackupKey
     from hammemo_server.store.base_log import Store
@@ -138,20 +138,26 @@ def back_up(
     """
     with closing(store.open(tenant, model, replica=True)) as log:
         if not Settings.from_text(log.settings).has_subjects:
-            return _written(log, tenant, model, Path(target), None, 0.0)
+            return _write(log, tenant, model, Path(target))
         if keys is None:
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
         drop_expired(keys)
         try:
             log.vault = vault_of(log, keys)
             Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
-            return _written(log, tenant, model, Path(target), log.vault, days)
+            return _write(log, tenant, model, Path(target), vault=log.vault, days=days)
         except KeyGone as error:
             raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
 
 
-def _written(
-    log: Log, tenant: str, model: str, target: Path, vault: Vault | None, days: float
+def _write(
+    log: Log,
+    tenant: str,
+    model: str,
+    target: Path,
+    *,
+    vault: Vault | None = None,
+    days: float = 0.0,
 ) -> Written:
     """Write a backup, again where keys were destroyed while it was read."""
     folder = target / tenant
@@ -168,9 +174,8 @@ def _written(
                 with open(temporary, "wb") as file, log.reading():
                     head = log.head()
                     records = _records(log, vault, head)
-                    write_backup(
-                        file, header, FrameDigests() if key is None else Cipher(key.secret), records
-                    )
+                    sealing = FrameDigests() if key is None else Cipher(key.secret)
+                    write_backup(file, header, sealing, records)
             if vault is not None:
                 vault.finish_backup(name, head)
             return Written(path, header, head)
@@ -187,33 +192,34 @@ class _Newer(LogError):  # noqa: N818
 
 
 def _records(log: Log, vault: Vault | None, head: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield all that a backup holds.
-
-    What a key is needed for comes first, because an erasure may destroy it.
-    """
-    found = log.snapshot_parts()
-    base = log.base() if found is None else found[0]
+    """Yield all that a backup holds; first what needs a key, which an erasure may destroy."""
+    snapshot = log.snapshot_parts()
+    base = log.base()
+    parts: Iterable[bytes] = ()
+    if snapshot is not None:
+        base, parts = snapshot
     if base > head:
         raise _Newer("Snapshots follow each other too fast for a backup: try again later.")
     newest = 0 if vault is None else vault.newest_contents()
-    yield "about", (log.settings, log.key, head, base, found is not None, newest)
-    for part in () if found is None else found[1]:
+    yield "about", (log.settings, log.key, head, base, snapshot is not None, newest)
+    for part in parts:
         for start in range(0, len(part), 2**20):
             yield "snapshot", (part[start : start + 2**20],)
     if vault is not None:
-        for row in log.dumped(_SUBJECTS):
+        for row in log.dump(_SUBJECTS):
             stored = StoredKey(row[0], bytes(row[1]), row[2], bytes(row[3]))
-            yield _SUBJECTS, (stored.key, stored.subject, unwrapped(vault, stored))
-    for position, body in log.dumped(EDITS):
+            yield _SUBJECTS, (stored.key, stored.subject, unwrap(vault, stored))
+    for position, body in log.dump(EDITS):
         if position > base:
-            opened = None if vault is None else opened_body(vault, bytes(body), position)
-            yield EDITS, (position, bytes(body) if opened is None else opened, opened is not None)
+            plain_body = None if vault is None else unseal_body(vault, bytes(body), position)
+            if plain_body is None:
+                yield EDITS, (position, bytes(body), False)
+            else:
+                yield EDITS, (position, plain_body, True)
     for table in _AS_THEY_ARE:
-        for row in log.dumped(table):
-            yield (
-                table,
-                tuple(bytes(value) if isinstance(value, memoryview) else value for value in row),
-            )
+        for row in log.dump(table):
+            plain = [bytes(value) if isinstance(value, memoryview) else value for value in row]
+            yield table, tuple(plain)
 
 
 # Restoring
@@ -225,9 +231,9 @@ def newest_backups(folder: AnyPath) -> list[Path]:
     for path in sorted(Path(folder).rglob(f"*{ENDING}")):
         with path.open("rb") as file:
             header = read_header(file)
-        one = (header.made, header.id, path)
+        backup = (header.made, header.id, path)
         place = (header.tenant, header.model)
-        newest[place] = max(newest.get(place, one), one)
+        newest[place] = max(newest.get(place, backup), backup)
     if not newest:
         raise FileError(f"{folder} has no backup.")
     return [path for _, _, path in newest.values()]
@@ -264,7 +270,7 @@ def restore(
     again : collection of str
         Ids of such requests that you will send again.
     """
-    wanted = None if receipts is None else WantedReceipts.read(receipts, keys, again)
+    expected = None if receipts is None else WantedReceipts.read(receipts, keys, again)
     with open(path, "rb") as file:
         header = read_header(file)
         tenant, name = to or (header.tenant, header.model)
@@ -282,13 +288,17 @@ def restore(
             hidden = f"{HIDDEN}{database.hex()}"
             key = _key_of(header, keys)
             frames = read_backup(file, FrameDigests() if key is None else Cipher(key.secret))
-            copied = _copied(frames, keys, database)
+            copied = _read_copied(frames, keys, database)
             try:
                 store.receive(hidden, name, copied)
-                version, erased = _finished(store, hidden, name, keys, header, key, copied, wanted)
+                log = store.open(hidden, name, replica=False)
+                draft = _Draft(hidden, name, log, header=header, copied=copied, expected=expected)
+                version, erased = draft.finish(keys, key)
                 if not store.rename(hidden, name, (tenant, name)):
-                    meanwhile = f"There is a model {name!r} meanwhile: delete it first, or restore under another name."
-                    raise Exists(meanwhile)
+                    raise Exists(
+                        f"There is a model {name!r} meanwhile: delete it first, or restore under "
+                        "another name."
+                    )
             except BaseException:
                 with suppress(LogError):
                     store.delete(hidden, name)
@@ -309,16 +319,16 @@ def _key_of(header: Header, keys: AnyPath | None) -> BackupKey | None:
             "The backup is encrypted, because its model has subjects: name the key file with keys=."
         )
     drop_expired(keys)
-    found = read_keys(keys).backups.get(header.id)
-    if found is None:
+    key = read_keys(keys).backups.get(header.id)
+    if key is None:
         raise FileError(
             f"The backup {header.id} cannot be read: the key file does not hold its key, which "
             f"expires {header.expires}."
         )
-    return found
+    return key
 
 
-def _copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copied:
+def _read_copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copied:
     """Return what a backup holds, encrypted with new keys if it has subjects.
 
     Rows are read when they are needed.
@@ -327,16 +337,27 @@ def _copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copied:
     if kind != "about" or len(rows) != 1:
         raise FileError("The backup is damaged: it does not begin with what it is about.")
     settings, key, head, base, has_snapshot, newest = rows[0]
-    parts, rest = _snapshot(frames) if has_snapshot else (None, frames)
+    snapshot: bytes | None = None
+    if has_snapshot:
+        snapshot, frames = _read_snapshot(frames)
     vault = None
     if Settings.from_text(settings).has_subjects:
         assert keys is not None  # such a backup is encrypted
         vault = Vault(keys, key, database)
         vault.new_contents(after=newest)  # above what unfinished erasures name
-    return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
+    return Copied(
+        settings,
+        key,
+        head=head,
+        base=base,
+        snapshot=snapshot,
+        rows=_seal_again(frames, vault, database),
+        vault=vault,
+    )
 
 
-def _snapshot(frames: Frames) -> tuple[bytes, Frames]:
+def _read_snapshot(frames: Frames) -> tuple[bytes, Frames]:
+    """Return the snapshot of a backup and the frames after it."""
     parts: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
@@ -345,26 +366,24 @@ def _snapshot(frames: Frames) -> tuple[bytes, Frames]:
     return b"".join(parts), iter(())
 
 
-def _resealed(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
+def _seal_again(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
     """Yield rows as the new database holds them."""
     wrapping = 0
-    n = BUCKET
+    n_wrapped = BUCKET  # the first key needs a wrapping key
     for kind, rows in frames:
         if kind == _SUBJECTS and vault is not None:
             for key, subject, secret in rows:
-                if n >= BUCKET:
+                if n_wrapped >= BUCKET:
                     wrapping = vault.new_wrapping(wrapping)
-                    n = 0
-                n += 1
-                yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
+                    n_wrapped = 0
+                n_wrapped += 1
+                yield kind, [(key, subject, wrapping, wrap(vault, key, secret, wrapping))]
         elif kind == EDITS:
-            yield (
-                kind,
-                [
-                    (at, sealed_body(vault, body, at) if opened and vault else body)
-                    for at, body, opened in rows
-                ],
-            )
+            bodies = [
+                (at, seal_body(vault, body, at) if is_plain and vault else body)
+                for at, body, is_plain in rows
+            ]
+            yield kind, bodies
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]
         elif kind in _AS_THEY_ARE:
@@ -375,54 +394,83 @@ def _resealed(frames: Frames, vault: Vault | None, database: bytes) -> Frames:
         yield _MARKS, [(DATABASE, database)]
 
 
-def _finished(
-    store: Store,
-    tenant: str,
-    name: str,
-    keys: AnyPath | None,
-    header: Header,
-    key: BackupKey | None,
-    copied: Copied,
-    wanted: WantedReceipts | None,
-) -> tuple[int, int]:
-    """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
-    log = store.open(tenant, name, replica=False)
-    model: ServedModel | None = None
-    try:
-        if wanted is not None:
-            wanted.check_chain(log)
-        since: dict[str, ErasedSubject] = {}
-        erased = 0
-        if keys is None or key is None:  # without subjects
-            model = ServedModel(tenant, name, log)
-        else:
-            log.vault = vault = vault_of(log, keys)
-            if wanted is None and vault.lacks_records():
-                raise Malformed(
-                    f"{records_path(keys, vault.model)} lacks records of erasures, so persons "
-                    "who were erased could be back: put a whole copy there, or name the receipts "
-                    "of the model with receipts=."
+class _Draft(NamedTuple):
+    """A model that is being restored, which no client can name yet."""
+
+    tenant: str
+    name: str
+    log: Log
+    header: Header
+    copied: Copied
+    expected: WantedReceipts | None
+    """The receipts that the model must know."""
+
+    def finish(self, keys: AnyPath | None, key: BackupKey | None) -> tuple[int, int]:
+        """Erase what was erased since the backup; return the version and how many that were.
+
+        The draft is closed, and can then get its name.
+        """
+        log = self.log
+        model: ServedModel | None = None
+        try:
+            if self.expected is not None:
+                self.expected.check_chain(log)
+            since: dict[str, ErasedSubject] = {}
+            n_erased = 0
+            if keys is None or key is None:  # without subjects
+                model = ServedModel(self.tenant, self.name, log)
+            else:
+                vault = log.vault = vault_of(log, keys)
+                self._check_records(vault, keys)
+                since = vault.erasures_since(key.database, log.head())
+                model = erasable = self._open_erasable(vault)
+                records = [record for record in since.values() if log.erasure(record.op) is None]
+                n_erased = erasable.erase_again(records)
+                vault.settle_records(model.version)
+            if self.expected is not None:
+                self.expected.check_known(log, log.vault, since)
+            version = model.version
+            log.add_audit(
+                Line(
+                    at=time.time(),
+                    token="",
+                    kind="restored",
+                    op=log.hash_op(self.header.id),
+                    rows=0,
+                    before=version,
+                    after=version,
                 )
-            since = vault.erased_since(key.database, log.head())
-            log.received = None if copied.snapshot is None else (copied.snapshot, copied.base)
-            journal = Journal(log, vault, writer=True)
-            model = erasable = ErasableModel(
-                tenant, name, log, Limits(), Upkeep(choose=False), journal
             )
-            erased = erasable.erase_again(
-                [one for one in since.values() if log.erasure(one.op) is None]
+        finally:
+            if model is None:
+                log.close()
+            else:
+                model.close()
+        log.keep_received()
+        return version, n_erased
+
+    def _check_records(self, vault: Vault, keys: AnyPath) -> None:
+        """Refuse records of erasures that are not whole, unless receipts take their place."""
+        if self.expected is None and vault.lacks_records():
+            raise Malformed(
+                f"{records_path(keys, vault.model)} lacks records of erasures, so persons "
+                "who were erased could be back: put a whole copy there, or name the receipts "
+                "of the model with receipts=."
             )
-            vault.settle_records(model.version)
-        if wanted is not None:
-            wanted.check_known(log, log.vault, since)
-        version = model.version
-        log.add_audit(
-            Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version)
+
+    def _open_erasable(self, vault: Vault) -> ErasableModel:
+        """Open the model for the erasures; its snapshot is in memory until they are done."""
+        snapshot = self.copied.snapshot
+        self.log.received = None if snapshot is None else (snapshot, self.copied.base)
+        journal = Journal(self.log, vault, writer=True)
+        return ErasableModel(
+            self.tenant,
+            self.name,
+            self.log,
+            limits=Limits(),
+            upkeep=Upkeep(choose=False),
+            journal=journal,
         )
-    finally:
-        log.close() if model is None else model.close()
-    log.keep_received()
-    return version, erased
 
 
 def remove_drafts(store: Store, keys: AnyPath | None) -> None:

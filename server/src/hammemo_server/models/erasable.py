@@ -19,15 +19,15 @@ from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits import operations as edits
 from hammemo_server.erasure.journal import (
     ErasureFacts,
-    destroy,
-    opened_facts,
-    sealed_body,
-    sealed_facts,
+    destroy_keys,
+    seal_body,
+    seal_facts,
+    unseal_facts,
 )
-from hammemo_server.erasure.receipts import Signing, issue
+from hammemo_server.erasure.receipts import Signing, issue_receipts
 from hammemo_server.models.applying import Applier, State
 from hammemo_server.models.waiting import Upkeep, Waiting
-from hammemo_server.models.writer import WrittenModel, entry_of, reused
+from hammemo_server.models.writer import WrittenModel, entry_of, refuse_reused
 from hammemo_server.store.log import Entry, Erasure, Seen
 from hammemo_server.store.vault import KeyGone, Vault
 
@@ -65,6 +65,7 @@ class ErasableModel(WrittenModel):
         tenant: str,
         name: str,
         log: Log,
+        *,
         limits: Limits | None,
         upkeep: Upkeep | None,
         journal: Journal,
@@ -76,7 +77,15 @@ class ErasableModel(WrittenModel):
         self._touched: set[bytes] = set()
         """The subjects of the group that gathers."""
         signing = Signing(log, journal.vault.keys, journal.vault.notes)
-        super().__init__(tenant, name, log, limits, upkeep, journal, signing)
+        super().__init__(
+            tenant,
+            name,
+            log,
+            limits=limits,
+            upkeep=upkeep,
+            journal=journal,
+            signing=signing,
+        )
 
     # Edits
 
@@ -92,17 +101,17 @@ class ErasableModel(WrittenModel):
         content, body = edits.check_edit(edit, self._limits)
         vault = self._journal.vault
         key = self._log.key
-        op = vault.hashed_op(edit.op)
+        op = vault.hash_op(edit.op)
         named, owners = edits.split_by_subject(edit, content, body)
-        parts = {vault.hashed_subject(subject): part for subject, part in named.items()}
-        made = Waiting(
+        parts = {vault.hash_subject(subject): part for subject, part in named.items()}
+        waiting = Waiting(
             op, body, content, b"", token=token, request=edit.op, parts=parts, owners=owners
         )
         if edit.kind == "forget_subject":
-            self._make_erasure(made, refit=edit.refit)
+            self._make_erasure(waiting, refit=edit.refit)
         elif not parts:
-            made.digest = edits.digest_body(body, key)
-        return made
+            waiting.digest = edits.digest_body(body, key)
+        return waiting
 
     def _make_erasure(self, waiting: Waiting, *, refit: bool) -> None:
         waiting.refit = refit
@@ -111,18 +120,15 @@ class ErasableModel(WrittenModel):
         )
 
     def erase_again(self, erased: Sequence[ErasedSubject]) -> int:
-        """Erase subjects that were erased after the backup from which the model was restored.
-
-        Return how many.
-        """
+        """Erase subjects that were erased after the restored backup was made; return how many."""
         content = edits.LoggedRefit()
         body = content.body()
         futures = []
-        for one in erased:
-            parts = {bytes.fromhex(one.subject): body}
-            request = self._journal.vault.request_of(one)
-            waiting = Waiting(one.op, body, content, b"", request=request, parts=parts)
-            self._make_erasure(waiting, refit=one.refit)
+        for record in erased:
+            parts = {bytes.fromhex(record.subject): body}
+            request = self._journal.vault.request_of(record)
+            waiting = Waiting(record.op, body, content, b"", request=request, parts=parts)
+            self._make_erasure(waiting, refit=record.refit)
             futures.append(self._enqueue(waiting))
         refused = [future.exception() for future in futures]
         for error in refused:
@@ -133,10 +139,7 @@ class ErasableModel(WrittenModel):
         return refused.count(None)
 
     def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
-        """Return whether an edit can be in a group.
-
-        What forgets comes after what its subjects did before.
-        """
+        """Return whether an edit can be in a group, before which its subjects did nothing in it."""
         if not group:
             self._touched.clear()
         elif waiting.erases != group[0].erases or waiting.empties or group[-1].empties:
@@ -159,70 +162,86 @@ class ErasableModel(WrittenModel):
             super()._apply(self._without_strangers(fresh))
 
     def _name_everything(self, waiting: Waiting) -> None:
-        """Let an edit that forgets everything name all rows of all subjects, as their journals need it."""
+        """Let an edit that forgets everything name all rows of all subjects.
+
+        Their journals need it: each says which rows of its subject are forgotten.
+        """
         content = waiting.content
         sent = waiting.parts
         assert isinstance(content, edits.LoggedChange)
         with self._lease_kept():
-            held = self._journal.held_by_all(self._state.version + 1)
-        owners = [subject for subject, rows in held.items() for _ in rows.rows]
-        owners += [list(sent)[owner] for owner in waiting.owners] or list(sent) * len(content.rows)
-        gone = [row for rows in held.values() for row in rows.rows]
-        labels = [label for rows in held.values() for label in rows.labels]
+            stored = self._journal.rows_of_all(self._state.version + 1)
+        gone: list[list[edits.Token]] = []
+        gone_labels: list[edits.Label] = []
+        owners: list[bytes] = []
+        for subject, rows in stored.items():
+            gone += rows.rows
+            gone_labels += rows.labels
+            owners += [subject] * len(rows.rows)
+        # then the rows to learn, whose owners are not listed where all have one
+        senders = list(sent)
+        owners += [senders[owner] for owner in waiting.owners] or senders * len(content.rows)
         waiting.content = edits.LoggedChange(
-            "apply", gone, labels, content.rows, content.labels, position=content.position
+            "apply",
+            gone=gone,
+            gone_labels=gone_labels,
+            rows=content.rows,
+            labels=content.labels,
+            position=content.position,
         )
         waiting.body = waiting.content.body()
         waiting.sent = sent
         waiting.parts, waiting.owners = edits.split_by_owner(owners, waiting.content, waiting.body)
 
     def _without_strangers(self, fresh: list[Waiting]) -> list[Waiting]:
-        """Return the edits without those that forget rows which are not their subject's.
-
-        These are refused.
-        """
+        """Refuse edits that forget rows which are not their subject's; return the others."""
         self._journal.load(subject for waiting in fresh for subject in waiting.parts)
-        left = []
+        allowed = []
         for waiting in fresh:
-            is_asked = waiting.forgets and waiting.sent is None
-            refusal = (
-                self._journal.refusal(waiting.parts, self._state.version + 1) if is_asked else None
-            )
+            refusal = None
+            # what forgets everything names only rows that are stored
+            if waiting.forgets and waiting.sent is None:
+                refusal = self._journal.refusal(waiting.parts, self._state.version + 1)
             if refusal is None:
-                left.append(waiting)
+                allowed.append(waiting)
             else:
                 waiting.refuse(refusal)
-        return left
+        return allowed
 
     def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
         with self._journal.lock:
             self._journal.begin_group()
             positions = range(self._state.version + 1, self._state.version + 1 + len(accepted))
-            entries = [self._sealed(*one) for one in zip(accepted, bodies, positions, strict=True)]
+            entries = [
+                self._seal(waiting, body, position)
+                for waiting, body, position in zip(accepted, bodies, positions, strict=True)
+            ]
             self._log.append(self._state.version, entries)
             self._journal.end_group()
         return entries
 
-    def _sealed(self, waiting: Waiting, body: bytes, position: int) -> Entry:
+    def _seal(self, waiting: Waiting, body: bytes, position: int) -> Entry:
         """Return an edit as the log takes it, with a ciphertext for each subject."""
-        receipt = self._issued(waiting)
+        receipt = self._receipt_for_log(waiting)
         if not waiting.parts:
-            return entry_of(waiting, sealed_body(self._journal.vault, body, position), receipt)
-        body, digest, journal, new_keys = self._journal.sealed(
-            waiting.parts, waiting.owners, position, waiting.sent
+            return entry_of(waiting, seal_body(self._journal.vault, body, position), receipt)
+        sealed = self._journal.seal_edit(waiting.parts, waiting.owners, position, waiting.sent)
+        entry = entry_of(waiting, sealed.body, receipt)
+        return entry._replace(
+            digest=waiting.digest or sealed.digest,
+            journal=sealed.journal,
+            new_keys=sealed.new_keys,
         )
-        entry = entry_of(waiting, body, receipt)
-        return entry._replace(digest=waiting.digest or digest, journal=journal, new_keys=new_keys)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
         if not waiting.parts:  # a refit removes nothing
             return ()
         return self._journal.vault.backups_with(self._journal.first_position(waiting.parts))
 
-    def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
+    def _is_same(self, waiting: Waiting, entry: Seen) -> bool:
         if waiting.parts and not waiting.erases:
-            return self._journal.is_same(waiting.parts, seen.digest)
-        return super()._is_same(waiting, seen)
+            return self._journal.is_same(waiting.parts, entry.digest)
+        return super()._is_same(waiting, entry)
 
     def _recover(self) -> None:
         self._journal.forget_keys()  # another process may have destroyed some
@@ -233,21 +252,25 @@ class ErasableModel(WrittenModel):
     # Erasures
 
     def _erase(self, fresh: list[Waiting]) -> None:
-        """Remove the rows of subjects, refit once if one of the requests says so, and write and answer all."""
+        """Remove the rows of subjects, refit once if a request says so, write and answer all."""
         before = self._state
         applier = Applier(self._state.model, self.settings, self._limits)
         with self._lease_kept():
-            removed = [
-                one for waiting in fresh if (one := self._removed(applier, waiting)) is not None
-            ]
+            removed = []
+            for waiting in fresh:
+                subject = self._remove_subject(applier, waiting)
+                if subject is not None:
+                    removed.append(subject)
             if not removed:
                 return
-            refit = _refitted(applier) if any(one.waiting.refit for one in removed) else None
+            refit = None
+            if any(subject.waiting.refit for subject in removed):
+                refit = _refit(applier)
             entries = self._erasure_entries(removed, refit)
         # keys that are being wrapped again would be written as those of known subjects
         with self._journal.lock:
             self._log.append(before.version, entries)
-            self._journal.forget_keys(subject for one in removed for subject in one.waiting.parts)
+            self._journal.forget_keys(part for subject in removed for part in subject.waiting.parts)
         self._refits += 1  # what is being chosen may depend on rows that are gone
         self._erased = State(applier.model, before.version + len(entries))
         self._publish(self._erased)
@@ -255,37 +278,35 @@ class ErasableModel(WrittenModel):
         self._has_erasures = True
         with self._due:
             self._due.notify()
-        for version, one in enumerate(removed, before.version + 1):
-            one.waiting.future.set_result(edits.Acknowledgement(version, "applied"))
+        for version, subject in enumerate(removed, before.version + 1):
+            subject.waiting.future.set_result(edits.Acknowledgement(version, "applied"))
 
-    def _removed(self, applier: Applier, waiting: Waiting) -> Removed | None:
+    def _remove_subject(self, applier: Applier, waiting: Waiting) -> Removed | None:
         """Remove the rows of a subject.
 
         None where there is nothing to be done, which is answered.
         """
         erasure = self._log.erasure(waiting.op)
         if erasure is not None:  # receipts are kept for longer than ids
-            if opened_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
+            if unseal_facts(self._journal, erasure).rows_hash == self._hash_of(waiting):
                 waiting.future.set_result(edits.Acknowledgement(erasure.position, "repeated"))
             else:
-                waiting.refuse(reused(waiting.request))
+                waiting.refuse(refuse_reused(waiting.request))
             return None
-        found = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
-        if found is None:
+        stored = self._journal.rows_of(next(iter(waiting.parts)), self._state.version + 1)
+        if stored is None:
             self._log.renew_lease()  # only the writer may refuse, too
             waiting.refuse(edits.NoSuchSubject("There is no such subject in this model."))
             return None
-        key, content = found
-        counts = _counts(applier.model)
+        key, content = stored
+        rows_before, labels_before = _count_rows_and_labels(applier.model)
         applier.apply([content])
         refusal = applier.refused.pop(0, None)
         if refusal is not None:
             waiting.refuse(refusal)
             return None
-        rows, labels = (
-            before - after for before, after in zip(counts, _counts(applier.model), strict=True)
-        )
-        return Removed(waiting, key, rows, labels)
+        rows_after, labels_after = _count_rows_and_labels(applier.model)
+        return Removed(waiting, key, rows_before - rows_after, labels_before - labels_after)
 
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
@@ -295,64 +316,82 @@ class ErasableModel(WrittenModel):
         backups that are restored later.
         """
         journal = self._journal
-        state = self._state
         vault = journal.vault
-        model = self.named(state)
+        state = self._state
+        model = self.with_names(state)
+        assert model is not None  # a subject has learned
+        first = state.version + 1
         records = [
-            _record(vault, one.waiting, at) for at, one in enumerate(removed, state.version + 1)
+            _record(vault, subject.waiting, position)
+            for position, subject in enumerate(removed, first)
         ]
         contents = vault.new_contents(records)
-        assert model is not None  # a subject has learnt
-        before = keyed_digest(vault.keys(), model.digest())
-        layout = refit is not None and isinstance(edits.decode_body(refit), edits.LoggedChoice)
+        digest_before = keyed_digest(vault.keys(), model.digest())
+        is_choice = refit is not None and isinstance(edits.decode_body(refit), edits.LoggedChoice)
         entries = []
-        for position, (waiting, key, rows, labels) in enumerate(removed, state.version + 1):
-            op = waiting.op
-            version = state.version
-            whose = self._hash_of(waiting)
-            fitted = refit is not None
+        for position, subject in enumerate(removed, first):
+            waiting = subject.waiting
             facts = ErasureFacts(
-                waiting.request, version, before, rows, labels, layout, fitted, whose, contents
+                request=waiting.request,
+                version_before=state.version,
+                digest_before=digest_before,
+                rows=subject.rows,
+                labels=subject.labels,
+                layout_refitted=is_choice,
+                weights_refitted=refit is not None,
+                rows_hash=self._hash_of(waiting),
+                contents=contents,
             )
-            erasure = Erasure(op, key, position, sealed_facts(journal, op, facts))
-            body = journal.erasure_body(key)
+            sealed_facts = seal_facts(journal, waiting.op, facts)
             entries.append(
                 Entry(
-                    op, waiting.digest, body, "forget_subject", rows, waiting.token, erasure=erasure
+                    waiting.op,
+                    waiting.digest,
+                    body=journal.erasure_body(subject.key),
+                    kind="forget_subject",
+                    rows=subject.rows,
+                    token=waiting.token,
+                    erasure=Erasure(waiting.op, subject.key, position, sealed_facts),
                 )
             )
         if refit is not None:
-            position = state.version + len(entries) + 1
-            op = f"refit {position}"  # no id of a client has a space
+            position = first + len(entries)
             entries.append(
                 Entry(
-                    op,
-                    edits.digest_body(refit, self._log.key),
-                    sealed_body(vault, refit, position),
-                    "refit",
+                    op=f"refit {position}",  # no id of a client has a space
+                    digest=edits.digest_body(refit, self._log.key),
+                    body=seal_body(vault, refit, position),
+                    kind="refit",
                 )
             )
         return entries
 
     def _hash_of(self, waiting: Waiting) -> str:
         """Return the keyed hash of the subject that a request erases."""
-        return RowHash(self._journal.vault.keys()).plus(waiting.asked()).of_request(waiting.request)
+        rows_hash = RowHash(self._journal.vault.keys()).plus(waiting.list_hashed_rows())
+        return rows_hash.of_request(waiting.request)
 
     def finish_erasures(self) -> None:
-        """Write a snapshot that holds erasures, destroy the keys of their subjects, and issue the receipts."""
+        """Write a snapshot with the erasures, destroy the subjects' keys, and issue receipts."""
         with self._snapshots:
             self._has_erasures = False
             state = self._erased or self._state
             waiting = self._log.erasures()
             erasures = [erasure for erasure in waiting if erasure.position <= state.version]
-            model = self.named(state)
+            model = self.with_names(state)
             try:
                 if erasures and model is not None:
                     if state.version > self._snapshot_version:
                         self._keep(state)
-                    destroy(self._log, self._journal, erasures)
+                    destroy_keys(self._log, self._journal, erasures)
                     with self._signing.lock:
-                        issue(self._log, self._journal, erasures, model, state.version)
+                        issue_receipts(
+                            self._log,
+                            self._journal,
+                            erasures,
+                            model=model,
+                            version=state.version,
+                        )
                     if self._erased is state:
                         # a version that is kept may hold what is forgotten later
                         self._erased = None
@@ -389,15 +428,15 @@ def _record(vault: Vault, waiting: Waiting, position: int) -> ErasedSubject:
     )
 
 
-def _refitted(applier: Applier) -> bytes | None:
+def _refit(applier: Applier) -> bytes | None:
     """Refit the model; return the body for the log, None where there is nothing to be fitted to."""
     applier.logged.clear()
     applier.apply([edits.LoggedRefit()])
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 
-def _counts(model: Learner | None) -> tuple[int, int]:
-    """Return how many rows a model holds, windows of documents among them, and how many labels have rows."""
+def _count_rows_and_labels(model: Learner | None) -> tuple[int, int]:
+    """Return how many rows a model has, windows of documents among them, and labels with rows."""
     if isinstance(model, MemoryRegressor):
         return model.state.n_examples, 0
     counts = np.zeros(0, int) if model is None else model.memory_.label_counts

@@ -54,9 +54,9 @@ class _Looked(Generic[Result]):
         The lock is held for no longer than it takes to read it.
         """
         with self._lock:
-            found = self._found
-            if found is None or (found.done() and time.monotonic() - self._at > _KEPT_SECONDS):
-                found = self._threads.submit(self._look)
+            result = self._found
+            if result is None or (result.done() and time.monotonic() - self._at > _KEPT_SECONDS):
+                result = self._threads.submit(self._look)
                 self._at = time.monotonic()
-                self._found = found
-            return found
+                self._found = result
+            return result

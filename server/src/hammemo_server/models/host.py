@@ -60,9 +60,9 @@ from hammemo_server.models.writer import WrittenModel
 from hammemo_server.store.label_lists import (
     LabelLists,
     NamedList,
-    as_array,
-    checked_items,
-    encoded_items,
+    check_items,
+    encode_items,
+    join_as_array,
     no_such_list,
 )
 from hammemo_server.store.log import ListFacts, LogError
@@ -104,8 +104,8 @@ class Host:
     >>> from hammemo_server.edits.operations import Edit
     >>> with tempfile.TemporaryDirectory() as folder, Host(folder) as host:
     ...     model = host.create("shop", "fruit", {"columns": 2})
-    ...     acknowledgement = model.edit(Edit("op-1", "learn", [["red", "round"]], ["apple"])).result()
-    ...     clf, version = model.answering(min_version=acknowledgement.version)
+    ...     edit = Edit("op-1", "learn", [["red", "round"]], ["apple"])
+    ...     clf, version = model.answering(min_version=model.edit(edit).result().version)
     ...     clf.predict([["red", "long"]]).tolist(), version
     (['apple'], 1)
     """
@@ -124,7 +124,7 @@ class Host:
         self.limits = limits or Limits()
         self.upkeep = upkeep or Upkeep()
         self.folder = Path(folder)
-        self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
+        self.keys = None if keys is None else check_key_file(Path(keys), self.folder)
         if self.keys is not None and not replica:
             drop_expired(self.keys)
         self.health = Health(self._can_answer, self._unwritable)
@@ -166,27 +166,27 @@ class Host:
                 )
             return model
 
-    def known(self, tenant: str, name: str) -> ServedModel | None:
+    def find_open(self, tenant: str, name: str) -> ServedModel | None:
         """Return a model if it is open; this takes no lock, so an event loop may call it."""
         model = self._models.get((tenant, name))
         return None if model is None or model.is_gone else model
 
     def get(self, tenant: str, name: str) -> ServedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
-        model = self.known(tenant, name)
+        model = self.find_open(tenant, name)
         if model is not None:
             return model
         check_name("tenant", tenant)
         check_name("model", name)
         with self._of_tenant(tenant):
-            model = self.known(tenant, name)
+            model = self.find_open(tenant, name)
             if model is not None:
                 return model
             gone = self._models.pop((tenant, name), None)
             if gone is not None:
                 gone.close()
             if not self._closed.is_set():
-                model = self._opened(tenant, name)
+                model = self._open(tenant, name)
                 with self._lock:
                     if not self._closed.is_set():
                         self._models[tenant, name] = model
@@ -199,10 +199,7 @@ class Host:
         return self._tenants.setdefault(tenant, threading.RLock())
 
     def _can_answer(self) -> bool:
-        """Return whether a question can be answered.
-
-        The folder is there, and a model opens, or there is none yet.
-        """
+        """Return whether a question can be answered: a model opens, or there is none yet."""
         if not self.store.is_there():
             return False
         if self.open_models():
@@ -251,10 +248,7 @@ class Host:
             return self.store.aliases(tenant)
 
     def set_alias(self, tenant: str, alias: str, model: str) -> None:
-        """Let a name stand for a model in questions.
-
-        In one step, so that none is without an answer.
-        """
+        """Let a name stand for a model in questions, in one step: no question is unanswered."""
         self.get(tenant, model)  # it is open when the first question comes
         with self._writing(tenant), _reaching(f"The alias {alias!r} cannot be kept", tenant, alias):
             if alias in self.store.names(tenant):
@@ -276,57 +270,49 @@ class Host:
             self.store.set_alias(tenant, alias, None)
 
     def lists(self, tenant: str) -> dict[str, ListFacts]:
-        """Return the named lists of labels of a tenant.
-
-        Their versions, and how many items they have.
-        """
+        """Return the named lists of labels of a tenant: versions, and how many items they have."""
         with _reaching("The lists cannot be reached", tenant):
             return self.store.lists(tenant)
 
     def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
         """Return a named list of labels, its items as a JSON array."""
         with _reaching(f"The list {name!r} cannot be read", tenant, name, "list"):
-            found = self.store.read_list(tenant, name)
-        if found is None:
+            entry = self.store.read_list(tenant, name)
+        if entry is None:
             raise no_such_list(name)
-        return found[0], as_array(found[1])
+        facts, data = entry
+        return facts, join_as_array(data)
 
     def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
-        """Keep a named list of labels in the place of the one of that name.
-
-        In one step, durably.
-        """
-        tokens = checked_items(items, self.limits)
-        data = encoded_items(tokens)
+        """Keep a named list of labels in place of the one of that name, in one durable step."""
+        tokens = check_items(items, self.limits)
+        data = encode_items(tokens)
         with (
             self._writing(tenant),
             _reaching(f"The list {name!r} cannot be kept", tenant, name, "list"),
         ):
-            held = self._held_by_lists(tenant)
-            if len(held.keys() | {name}) > self.limits.lists:
+            sizes = self._list_sizes(tenant)
+            if len(sizes.keys() | {name}) > self.limits.lists:
                 raise QuotaReached(
                     f"A tenant may have {self.limits.lists} lists: delete one first."
                 )
-            needed = list_bytes(len(data), len(tokens)) - held.get(name, 0)
+            needed = list_bytes(len(data), len(tokens)) - sizes.get(name, 0)
             self.quota(tenant).take(_LISTS, Usage(bytes=max(0, needed)))
             try:
                 labels = ListedLabels(tokens)
                 facts = self.store.keep_list(tenant, name, len(labels), data)
-                self._lists.changed(tenant, name, NamedList(facts.version, labels))
+                self._lists.note_change(tenant, name, NamedList(facts.version, labels))
             finally:
                 self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
         return facts
 
     def check_room(self, tenant: str, size: int, replaced: str = "") -> None:
-        """Refuse a body of so many bytes before it is read.
-
-        A model file, or a list that replaces one.
-        """
+        """Refuse a body of so many bytes before it is read: a model file or a list."""
         with _reaching("The lists cannot be reached"):
-            freed = self._held_by_lists(tenant).get(replaced, 0) if replaced else 0
+            freed = self._list_sizes(tenant).get(replaced, 0) if replaced else 0
         self.quota(tenant).check(Usage(bytes=max(0, size - freed)))
 
-    def _held_by_lists(self, tenant: str) -> dict[str, int]:
+    def _list_sizes(self, tenant: str) -> dict[str, int]:
         """Return how many bytes each list of a tenant holds, on the disk and in memory."""
         sizes = self.store.list_sizes(tenant)
         return {
@@ -335,12 +321,9 @@ class Host:
         }
 
     def _lists_usage(self, tenant: str) -> Usage:
-        """Return what the lists of a tenant hold.
-
-        A store that cannot be reached counts as empty.
-        """
+        """Return what the lists of a tenant hold; a store that is out of reach counts as empty."""
         with suppress(LogError):
-            return Usage(bytes=sum(self._held_by_lists(tenant).values()))
+            return Usage(bytes=sum(self._list_sizes(tenant).values()))
         return Usage()
 
     def delete_list(self, tenant: str, name: str) -> None:
@@ -351,14 +334,14 @@ class Host:
         ):
             if not self.store.drop_list(tenant, name):
                 raise no_such_list(name)
-            self._lists.changed(tenant, name)
+            self._lists.note_change(tenant, name)
             self.quota(tenant).note(_LISTS, self._lists_usage(tenant))
 
-    def known_list(self, tenant: str, name: str, age: float) -> NamedList | None:
-        """Return a named list of labels if it is in memory and was looked up in the last `age` seconds."""
-        return self._lists.known(tenant, name, age)
+    def find_list(self, tenant: str, name: str, age: float) -> NamedList | None:
+        """Return a named list of labels that was looked up in the last `age` seconds, or None."""
+        return self._lists.find_resident(tenant, name, age)
 
-    def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
+    def get_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
         """Return a named list of labels for questions.
 
         Its version was looked up in the last `age` seconds.
@@ -405,7 +388,7 @@ class Host:
         check_name("model", name)
         size = os.path.getsize(path)
         self.quota(tenant).check(Usage(bytes=size))  # before it is read
-        model = self._loaded(path).snapshot()
+        model = self._load(path).snapshot()
         names = name_columns(model, None)  # the settings keep them: rows come without names
         settings = Settings.for_upload(None if names is None else names.tolist())
         with self._writing(tenant), _reaching(f"The model {name!r} cannot be made"):
@@ -419,7 +402,7 @@ class Host:
         """Write the model as it is now to a file, and return its version."""
         hosted = self.get(tenant, name)
         state = hosted.state()
-        model = hosted.named(state)
+        model = hosted.with_names(state)
         if model is None:
             raise NothingLearnt(
                 "The model does not know yet how many columns it has: let it learn an example "
@@ -449,7 +432,7 @@ class Host:
             raise Unavailable("This process only answers: ask the process that writes.")
         return self._of_tenant(tenant)
 
-    def _opened(self, tenant: str, name: str) -> ServedModel:
+    def _open(self, tenant: str, name: str) -> ServedModel:
         with _reaching(f"The model {name!r} cannot be opened"):
             log = self.store.open(tenant, name, replica=self.replica)
             try:
@@ -459,29 +442,44 @@ class Host:
                 journal = self._journal(name, log) if has_subjects else None
                 if self.replica:
                     return ReplicaModel(tenant, name, log, journal)
-                written: WrittenModel
-                if journal is not None:
-                    written = ErasableModel(tenant, name, log, self.limits, self.upkeep, journal)
-                else:
-                    signing = (
-                        None if self.keys is None else Signing(log, partial(read_keys, self.keys))
-                    )
-                    written = WrittenModel(
-                        tenant, name, log, self.limits, self.upkeep, signing=signing
-                    )
+                written = self._open_writer(tenant, name, log, journal)
                 written.count_in(self.quota(tenant))
                 return written
             except BaseException:
                 log.close()
                 raise
 
+    def _open_writer(
+        self, tenant: str, name: str, log: Log, journal: Journal | None
+    ) -> WrittenModel:
+        if journal is not None:
+            return ErasableModel(
+                tenant,
+                name,
+                log,
+                limits=self.limits,
+                upkeep=self.upkeep,
+                journal=journal,
+            )
+        signing = None
+        if self.keys is not None:
+            signing = Signing(log, partial(read_keys, self.keys))
+        return WrittenModel(
+            tenant,
+            name,
+            log,
+            limits=self.limits,
+            upkeep=self.upkeep,
+            signing=signing,
+        )
+
     def quota(self, tenant: str) -> Quota:
         """Return what a tenant may store."""
-        found = self._quotas.get(tenant)
-        if found is None:
-            found = self._quotas.setdefault(tenant, Quota(most_allowed(self.limits)))
-            found.note(_LISTS, self._lists_usage(tenant))
-        return found
+        quota = self._quotas.get(tenant)
+        if quota is None:
+            quota = self._quotas.setdefault(tenant, Quota(most_allowed(self.limits)))
+            quota.note(_LISTS, self._lists_usage(tenant))
+        return quota
 
     def usage(self, tenant: str) -> Usage:
         """Return what the lists and the open models of a tenant hold."""
@@ -496,9 +494,8 @@ class Host:
             suppress(NoSuchModel, LogError),
             closing(self.store.open(tenant, name, replica=True)) as log,
         ):
-            return (
-                vault_of(log, self.keys) if Settings.from_text(log.settings).has_subjects else None
-            )
+            if Settings.from_text(log.settings).has_subjects:
+                return vault_of(log, self.keys)
         return None
 
     def _journal(self, name: str, log: Log) -> Journal:
@@ -517,7 +514,7 @@ class Host:
                 f"The model {name!r} cannot be opened: {error}", public=public
             ) from error
 
-    def _loaded(self, path: str | os.PathLike[str]) -> Learner:
+    def _load(self, path: str | os.PathLike[str]) -> Learner:
         """Return the model in a file that a client sent, or refuse it."""
         size = os.path.getsize(path)
         if size > self.limits.file:
@@ -559,8 +556,8 @@ def _refuse_half_characters(model: Learner) -> None:
             ) from None
 
 
-def checked_key_file(path: Path, folder: Path) -> Path:
-    """Return the key file, or refuse one that cannot be used, and one that lies with the data it protects."""
+def check_key_file(path: Path, folder: Path) -> Path:
+    """Return the key file; refuse one that cannot be used or lies with the data it protects."""
     if path.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
             f"The key file {path} is in {folder}, with the data that it protects: put it elsewhere."

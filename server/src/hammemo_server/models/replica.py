@@ -1,6 +1,4 @@
-"""Models that only answer.
-
-One that follows the log of another process or node, and one without its key file.
+"""Models that only answer: followers of another process's log, and models without a key file.
 
 A replica looks for new edits many times a second and applies them in groups. Where a snapshot
 has taken the place of bodies that it had not read yet, it loads the snapshot.
@@ -95,13 +93,13 @@ class ModelWithoutKeys(ServedModel):
 
     def _first_state(self) -> State:
         try:
-            found = self._log.snapshot()
+            snapshot = self._log.snapshot()
         except LogError as error:
             raise Unavailable(
                 f"The model {self.name!r} has subjects, and all of it is encrypted: name the key "
                 "file, keys=. Without it the model is lost."
             ) from error
-        return State(*found) if found is not None else State(None, 0)
+        return State(*snapshot) if snapshot is not None else State(None, 0)
 
     def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:  # noqa: ARG002
         """Refuse an edit."""

@@ -35,7 +35,7 @@ from hammemo_server.edits.operations import (
 from hammemo_server.edits.quotas import Usage, measure_usage
 from hammemo_server.edits.settings import Settings
 from hammemo_server.erasure.receipts import receipt_of
-from hammemo_server.models.applying import State, caught_up
+from hammemo_server.models.applying import State, catch_up
 from hammemo_server.store.log import LogError
 from hammemo_server.store.vault import KeyGone
 
@@ -86,11 +86,11 @@ class ServedModel:
 
     def _first_state(self) -> State:
         """Return what the log holds."""
-        return caught_up(self._log, None, self.settings, self._journal)
+        return catch_up(self._log, None, self.settings, self._journal)
 
     @cached_property
     def identity(self) -> str:
-        """What tells it from an earlier or later model of its name, in every process that has it."""
+        """What tells it from other models of its name, earlier or later, in every process."""
         return blake2b(self._log.key, digest_size=16, person=b"hammemo-identity").hexdigest()
 
     @property
@@ -102,7 +102,6 @@ class ServedModel:
         """Hand over an edit.
 
         The future has its acknowledgement when it is durable and applied, or a `ServiceError`.
-
         The audit record keeps the name of the token with which it was sent.
         """
         raise Unavailable(
@@ -119,15 +118,16 @@ class ServedModel:
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """
-        wanted = min_version or 0
+        least_version = min_version or 0
         # an event loop never waits, and takes no lock
-        if wait > 0 and self._state.version < wanted:
+        if wait > 0 and self._state.version < least_version:
             with self._changed:
-                self._changed.wait_for(lambda: self._state.version >= wanted, timeout=wait)
+                self._changed.wait_for(lambda: self._state.version >= least_version, timeout=wait)
         state = self._state
-        if state.version < wanted:
+        if state.version < least_version:
             raise NotReached(
-                f"Version {wanted} is not reached: this is version {state.version}. Ask later."
+                f"Version {least_version} is not reached: this is version {state.version}. "
+                "Ask later."
             )
         if state.model is None or state.is_empty:
             raise NothingLearnt(
@@ -143,7 +143,7 @@ class ServedModel:
         """
         return self._state
 
-    def named(self, state: State | None = None) -> Learner | None:
+    def with_names(self, state: State | None = None) -> Learner | None:
         """Return the model as its file holds it, with the names of its columns.
 
         None if it is not known how many.
@@ -157,7 +157,9 @@ class ServedModel:
 
     def usage(self) -> Usage:
         """Return what the model holds, on the disk and in memory."""
-        return measure_usage(self._state.model, *self._disk_bytes())[0]
+        snapshot_bytes, log_bytes = self._disk_bytes()
+        usage, _ = measure_usage(self._state.model, snapshot_bytes, log_bytes)
+        return usage
 
     def _disk_bytes(self) -> tuple[int, int]:
         """Return how large the newest snapshot and the log are.
@@ -176,8 +178,14 @@ class ServedModel:
         state = self._state
         about = self.settings
         model = state.model
-        (snapshot_bytes, log_bytes) = self._disk_bytes()
+        snapshot_bytes, log_bytes = self._disk_bytes()
         is_number = isinstance(model, MemoryRegressor)
+        cutting = None
+        if model is not None and model.state.cutting is not None:
+            cutting = asdict(model.state.cutting)
+        classes = []
+        if model is not None and not isinstance(model, MemoryRegressor):
+            classes = model.classes_.tolist()
         facts: dict[str, Any] = {
             "name": self.name,
             "settings": about.given,
@@ -185,13 +193,9 @@ class ServedModel:
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
             "column_names": about.column_names,
-            "cutting": None
-            if model is None or model.state.cutting is None
-            else asdict(model.state.cutting),
+            "cutting": cutting,
             "predicts": "numbers" if is_number else "labels",
-            "classes": []
-            if model is None or isinstance(model, MemoryRegressor)
-            else model.classes_.tolist(),
+            "classes": classes,
             "examples": 0 if model is None else model.state.n_examples,
             "stale": model is not None and model.state.stale,
             "position": None if model is None else model.position_,
@@ -202,9 +206,8 @@ class ServedModel:
             "bytes": snapshot_bytes + log_bytes,
         }
         if model is not None and not is_number:
-            facts |= {
-                part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")
-            }
+            for part in ("kernel", "memory", "vote"):
+                facts[part] = repr(getattr(model, f"{part}_"))
         if digest:
             facts["digest"] = self._digest(state)
         return facts
@@ -212,7 +215,7 @@ class ServedModel:
     def _digest(self, state: State) -> str | None:
         version, digest = self._last_digest
         if version != state.version:
-            model = self.named(state)
+            model = self.with_names(state)
             digest = None if model is None else model.digest()
             self._last_digest = (state.version, digest)
         return digest
@@ -220,26 +223,24 @@ class ServedModel:
     def erasure(self, op: str) -> ErasureState | None:
         """Return how far the erasure of a subject is, by the id of its edit.
 
-        None for an id that is not known.
-
-        A receipt is there when the key of the subject is destroyed.
+        None for an id that is not known. A receipt is there when the subject's key is destroyed.
         """
         if self._journal is None:
             return None
         try:
-            found = self._log.erasure(self._journal.vault.hashed_op(op))
-            if found is None:
+            erasure = self._log.erasure(self._journal.vault.hash_op(op))
+            if erasure is None:
                 return None
-            receipt = receipt_of(self._journal, found)
-            version = (
-                SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
-            )
-            return ErasureState(version, found.state, receipt)
+            receipt = receipt_of(self._journal, erasure)
+            version = erasure.position
+            if receipt:
+                version = SignedReceipt.decoded(receipt).receipt.version_after
+            return ErasureState(version, erasure.state, receipt)
         except (LogError, KeyGone, ValueError) as error:
             raise Unavailable("Erasures cannot be read now: try again later.") from error
 
     def audit(self, after: int = 0, most: int = 1_000) -> tuple[Start, list[Linked]]:
-        """Return lines of the audit record after a number, and what its first line is chained to."""
+        """Return what the first line of the audit record is chained to, and some lines."""
         try:
             return self._log.audit(after, most)
         except LogError as error:
@@ -265,23 +266,20 @@ class ServedModel:
 
     def _catch_up(self) -> None:
         """Apply what is new in the log."""
-        state = caught_up(self._log, self._state, self.settings, self._journal)
+        state = catch_up(self._log, self._state, self.settings, self._journal)
         self._snapshot_version = self._log.base()
         if state is not self._state:
             self._publish(state)
 
-    def _thread(self, what: str, work: Callable[..., None], *given: Any) -> threading.Thread:
+    def _thread(self, what: str, work: Callable[..., None], *arguments: Any) -> threading.Thread:
         """Start a thread of this model."""
         name = f"hammemo {what} {self.tenant}/{self.name}"
-        thread = threading.Thread(target=work, args=given, name=name, daemon=True)
+        thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
         thread.start()
         return thread
 
     def _report(self, what: str, error: BaseException) -> None:
-        """Log a failure. Messages of other errors than `LogError` might hold an example.
-
-        Only their type is logged.
-        """
+        """Log a failure; of other errors than `LogError` the type: messages may hold examples."""
         text: Any = error if isinstance(error, LogError) else ""
         logger.error("%s: %s %s", what, type(error).__name__, text, extra=self._facts())
 

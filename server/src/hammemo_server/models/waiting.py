@@ -1,4 +1,4 @@
-"""An edit on its way to the writer of a model, and when the writer does what no request asks for."""
+"""An edit on its way to the writer of a model, and when the writer does its upkeep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hammemo_server.edits.operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from hammemo.receipts.receipt import SignedReceipt
 
@@ -87,26 +87,25 @@ class Waiting:
 
     @property
     def forgets(self) -> bool:
-        """Whether something is forgotten.
-
-        Then the journal must hold what its subjects did before.
-        """
+        """Whether something is forgotten, so that the journal must know what came before."""
         if isinstance(self.content, LoggedChange):
             return self.content.forgets
         return self.erases or self.content.kind in ("forget", "forgetstream")
 
-    def asked(self) -> Iterator[list[Any]]:
+    def list_hashed_rows(self) -> Iterator[list[Any]]:
         """Yield what is forgotten, as a receipt hashes it.
 
-        With subjects whose rows, and for a plain forget which.
+        Rows of a model with subjects have the subject in front. An erasure has one row for its
+        subject, which says whether the model is refitted.
         """
         if not self.parts:
             yield from list_edited_rows(self.content)
         for subject, part in self.parts.items():
-            rows: Iterable[list[Any]] = (
-                [[bool(self.refit)]] if self.erases else list_edited_rows(decode_body(part))
-            )
-            yield from ([subject.hex(), *row] for row in rows)
+            if self.erases:
+                yield [subject.hex(), bool(self.refit)]
+            else:
+                for row in list_edited_rows(decode_body(part)):
+                    yield [subject.hex(), *row]
 
     def acknowledge(self, version: int) -> None:
         """Answer that it was applied, with its receipt."""

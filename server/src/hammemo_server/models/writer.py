@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hammemo.receipts.receipt import SignedReceipt
+from hammemo.receipts.recording import Moment
 from hammemo_server.edits import operations as edits
 from hammemo_server.edits.limits import Limits
 from hammemo_server.edits.quotas import (
@@ -105,6 +106,7 @@ class WrittenModel(ServedModel):
         tenant: str,
         name: str,
         log: Log,
+        *,
         limits: Limits | None = None,
         upkeep: Upkeep | None = None,
         journal: Journal | None = None,
@@ -117,10 +119,10 @@ class WrittenModel(ServedModel):
         self._quota = Quota(Usage())
         """What all models of the tenant may hold together; without bounds until `count_in`
         names it."""
-        self._disk = 0, 0
+        self._disk = (0, 0)
         """The bytes of the snapshot, and of the log without `_unsaved_bytes`, when they were
         last measured."""
-        self._a_label: int | None = None
+        self._label_bytes: int | None = None
         """The bytes of a label in the sketch of the model; None where there is no model yet."""
         self._taken = Usage()
         """What was learnt at most since the quota was told what the model holds."""
@@ -130,7 +132,8 @@ class WrittenModel(ServedModel):
         self._closing = False
         self._must_recover = False
         self._looked_after = time.monotonic()
-        self._refits = self._forgets = 0
+        self._refits = 0
+        self._forgets = 0
         """How many accepted edits were refits, and how many forgot something."""
         self._chooser: threading.Thread | None = None
         self._tried_at = 0
@@ -207,7 +210,7 @@ class WrittenModel(ServedModel):
         return len(self._queue)
 
     def close(self, *, last_snapshot: bool = True) -> None:
-        """Finish the edits that wait, refuse later ones, make a last snapshot, and let the log go."""
+        """Finish the edits that wait, refuse later ones, make a last snapshot, close the log."""
         with self._arrived:
             if self._closing:
                 return
@@ -233,17 +236,18 @@ class WrittenModel(ServedModel):
             if group is None:
                 return
             try:
-                self._commit(group) if group else self._keep_log()
+                if group:
+                    self._commit(group)
+                else:
+                    self._keep_log()
             except BaseException as error:
                 # no caller may wait forever, and the next group may succeed
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
-                refusal = (
-                    error
-                    if isinstance(error, edits.ServiceError)
-                    else edits.Unavailable(_NOT_WRITTEN)
-                )
+                refusal: edits.ServiceError = edits.Unavailable(_NOT_WRITTEN)
+                if isinstance(error, edits.ServiceError):
+                    refusal = error
                 for waiting in group:
                     if not waiting.future.done():
                         waiting.refuse(refusal)
@@ -251,10 +255,8 @@ class WrittenModel(ServedModel):
     def _next_group(self) -> list[Waiting] | None:
         """Return what waits; nothing after a second without work.
 
-        None when all is done and the model closes.
-
-        Two edits with one id are never in one group: the second one is to find the first in the
-        log.
+        None when all is done and the model closes. Two edits with one id are never in one group:
+        the second one is to find the first in the log.
         """
         group: list[Waiting] = []
         ops: set[str] = set()
@@ -277,44 +279,41 @@ class WrittenModel(ServedModel):
             return None if self._closing and not group and not self._queue else group
 
     def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
-        """Return whether an edit can be in one group with those before it.
-
-        One with a receipt is alone.
-        """
+        """Return whether an edit can be in one group with others: one with a receipt is alone."""
         return not group or not (waiting.receipt or group[-1].receipt)
 
     def _commit(self, group: list[Waiting]) -> None:
         """Write one group; a `LogError` leaves all of it in doubt."""
         if self._must_recover:
             self._recover()
-        seen = self._log.seen([waiting.op for waiting in group])
-        fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
+        known_ids = self._log.find_ids([waiting.op for waiting in group])
+        fresh = self._without_stale([waiting for waiting in group if waiting.op not in known_ids])
         fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
         self._apply(self._within_quota(fresh))
         learns_only = all(waiting.content.kind.startswith("learn") for waiting in fresh)
-        if self._a_label is None or not learns_only or self._quota.is_much(self._taken):
+        if self._label_bytes is None or not learns_only or self._quota.is_much(self._taken):
             self._note_usage()
         for waiting in group:
-            if waiting.op in seen:
-                self._answer_again(waiting, seen[waiting.op])
+            if waiting.op in known_ids:
+                self._answer_again(waiting, known_ids[waiting.op])
 
     def count_in(self, quota: Quota) -> None:
-        """Count what the model holds, and what it learns from now on, in the quota of its tenant."""
+        """Count what the model holds and will learn in the quota of its tenant."""
         self._quota = quota
         self._measure()
 
     def _measure(self) -> None:
         """Look how large the snapshot and the log are; between two looks edits are added up."""
         snapshot, log = self._disk_bytes()
-        self._disk = snapshot, max(0, log - self._unsaved_bytes)
+        self._disk = (snapshot, max(0, log - self._unsaved_bytes))
         self._note_usage()
 
     def _note_usage(self) -> None:
         self._taken = Usage()
-        (snapshot, log) = self._disk
+        snapshot, log = self._disk
         model = self._state.model
-        usage, a_label = measure_usage(model, snapshot, log + self._unsaved_bytes)
-        self._a_label = None if model is None else a_label
+        usage, label_bytes = measure_usage(model, snapshot, log + self._unsaved_bytes)
+        self._label_bytes = None if model is None else label_bytes
         self._quota.note(self.name, usage)
 
     def _within_quota(self, fresh: list[Waiting]) -> list[Waiting]:
@@ -322,10 +321,12 @@ class WrittenModel(ServedModel):
         if not fresh:
             return fresh
         quota = self._quota
-        a_label = self._a_label
-        if a_label is None:
-            a_label = _first_label(self.settings, self._limits, fresh[0].content)
-        most = bound_needed([(waiting.content, len(waiting.body)) for waiting in fresh], a_label)
+        label_bytes = self._label_bytes
+        if label_bytes is None:
+            label_bytes = _first_label_bytes(self.settings, self._limits, fresh[0].content)
+        most = bound_needed(
+            [(waiting.content, len(waiting.body)) for waiting in fresh], label_bytes
+        )
         # mostly there is room for much more, so labels need not be looked up
         with suppress(edits.QuotaReached):
             quota.take(self.name, most)
@@ -337,7 +338,9 @@ class WrittenModel(ServedModel):
             try:
                 quota.take(
                     self.name,
-                    count_needed(waiting.content, len(waiting.body), self._state.model, a_label),
+                    count_needed(
+                        waiting.content, len(waiting.body), self._state.model, label_bytes
+                    ),
                 )
                 allowed.append(waiting)
             except edits.QuotaReached as error:
@@ -385,42 +388,46 @@ class WrittenModel(ServedModel):
         (body,) = bodies
         state = self._state
         with self._lease_kept(), self._signing.lock:
-            before = self.named(state)
-            after = self.named(State(model, state.version + 1))
+            before = self.with_names(state)
+            after = self.with_names(State(model, state.version + 1))
             assert before is not None
             assert after is not None
-            moments = (before, state.version), (after, state.version + 1)
-            asked = waiting.asked()
-            backups = self._backups_of(waiting)
-            waiting.issued = self._signing.signed(waiting.request, *moments, body, asked, backups)
+            waiting.issued = self._signing.sign(
+                waiting.request,
+                before=Moment.of(before, state.version),
+                after=Moment.of(after, state.version + 1),
+                body=body,
+                forgotten_rows=waiting.list_hashed_rows(),
+                backups=self._backups_of(waiting),
+            )
             return self._append(accepted, bodies)
 
     def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
         """Return the known backups that may hold what an edit forgets, and when each expires."""
         return ()
 
-    def _issued(self, waiting: Waiting) -> IssuedReceipt | None:
+    def _receipt_for_log(self, waiting: Waiting) -> IssuedReceipt | None:
         """Return the receipt of an edit as the log keeps it."""
         if waiting.issued is None or self._signing is None:
             return None
-        return self._signing.issued(waiting.op, waiting.issued)
+        return self._signing.store_form(waiting.op, waiting.issued)
 
     def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
         """Write edits that were applied, and return what was written."""
         entries = [
-            entry_of(waiting, body, self._issued(waiting))
+            entry_of(waiting, body, self._receipt_for_log(waiting))
             for waiting, body in zip(accepted, bodies, strict=True)
         ]
         self._log.append(self._state.version, entries)
         return entries
 
-    def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
+    def _answer_again(self, waiting: Waiting, entry: Seen) -> None:
         """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
         op = waiting.request
-        if not self._is_same(waiting, seen):
-            waiting.refuse(reused(op))
+        if not self._is_same(waiting, entry):
+            waiting.refuse(refuse_reused(op))
         elif not waiting.receipt:
-            waiting.future.set_result(edits.Acknowledgement(seen.position, "repeated"))
+            waiting.future.set_result(edits.Acknowledgement(entry.position, "repeated"))
         elif not self._has_receipt(waiting):
             waiting.refuse(
                 edits.OpReused(
@@ -434,22 +441,25 @@ class WrittenModel(ServedModel):
         Receipts are kept for longer than ids.
         """
         signing = self._signing
-        found = signing.kept(waiting.op) if waiting.receipt and signing is not None else None
-        if found is None or signing is None:
+        if not waiting.receipt or signing is None:
             return False
-        if signing.is_of(SignedReceipt.decoded(found[1].encode()), waiting.asked()):
-            waiting.future.set_result(edits.Acknowledgement(found[0], "repeated", found[1]))
+        entry = signing.find(waiting.op)
+        if entry is None:
+            return False
+        version, receipt = entry
+        if signing.is_of(SignedReceipt.decoded(receipt.encode()), waiting.list_hashed_rows()):
+            waiting.future.set_result(edits.Acknowledgement(version, "repeated", receipt))
         else:
-            waiting.refuse(reused(waiting.request))
+            waiting.refuse(refuse_reused(waiting.request))
         return True
 
-    def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
-        return seen.digest == waiting.digest
+    def _is_same(self, waiting: Waiting, entry: Seen) -> bool:
+        return entry.digest == waiting.digest
 
     # Choices
 
     def _choose_if_due(self) -> None:
-        """Begin to choose sites and vote, beside edits, where the model holds twice as many examples as last time."""
+        """Begin to choose sites and vote beside edits where the examples have doubled."""
         model = self._state.model
         chooser = self._chooser
         if (
@@ -461,7 +471,7 @@ class WrittenModel(ServedModel):
             return
         if is_choice_due(model, self._tried_at):
             self._tried_at = model.state.n_examples
-            began = self._refits, self._forgets
+            began = (self._refits, self._forgets)
             self._chooser = self._thread("choice", self._choose, model, self._state.version, began)
 
     def _choose(self, model: Learner, version: int, began: tuple[int, int]) -> None:
@@ -475,10 +485,10 @@ class WrittenModel(ServedModel):
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
             done = self._enqueue(
-                Waiting(op, body, content, edits.digest_body(body, self._log.key), began)
+                Waiting(op, body, content, edits.digest_body(body, self._log.key), began=began)
             ).result()
             self._tried_at = 0
-            facts = self._facts() | {"version": done.version}
+            facts = {**self._facts(), "version": done.version}
             logger.info("sites and vote were chosen by version %d", version, extra=facts)
         except (_Stale, edits.Unavailable):  # the next edit begins another
             self._tried_at = 0
@@ -488,7 +498,7 @@ class WrittenModel(ServedModel):
     def _without_stale(self, group: list[Waiting]) -> list[Waiting]:
         """Return the group without choices that a refit has overtaken, which are refused.
 
-        A choice that an edit which forgets has overtaken is marked: it may depend on what was
+        A choice that is older than an edit which forgets is marked: it may depend on what was
         forgotten.
         """
         refits = self._refits
@@ -509,12 +519,10 @@ class WrittenModel(ServedModel):
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
-        """Renew the lease during a block that may take long.
+        """Renew the lease during a block that may take long, or another node would write.
 
-        Else it would run out, and another node would write.
-
-        Few such blocks of a tenant run at once, so blocks are never nested: threads take turns
-        at Python code, and the event loop, too, would wait for each of them.
+        Few such blocks of a tenant run at once: threads take turns at Python code, and the event
+        loop, too, would wait for each of them. So blocks are never nested.
         """
         done = threading.Event()
 
@@ -634,23 +642,25 @@ def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None
         waiting.op,
         waiting.digest,
         body,
-        content.kind,
-        content.n_rows,
-        waiting.token,
+        kind=content.kind,
+        rows=content.n_rows,
+        token=waiting.token,
         receipt=receipt,
     )
 
 
-def reused(op: str) -> edits.OpReused:
+def refuse_reused(op: str) -> edits.OpReused:
     """Return the refusal of an id that was used for another edit."""
     return edits.OpReused(
         f"The id {op!r} was used for another edit: give each edit a new id. Nothing was changed."
     )
 
 
-def _first_label(settings: Settings, limits: Limits, first: edits.Content) -> int:
+def _first_label_bytes(settings: Settings, limits: Limits, first: edits.Content) -> int:
     """Return the bytes of a label in the sketch of a model that is made for its first edit."""
-    h = settings.width or (len(first.rows[0]) if isinstance(first, edits.LoggedRows) else 1)
+    h = settings.width or 1
+    if settings.width is None and isinstance(first, edits.LoggedRows):
+        h = len(first.rows[0])
     with suppress(edits.ServiceError):  # then the edit is refused
         return column_bytes(check_parts(settings.model(), h, limits))
     return 0

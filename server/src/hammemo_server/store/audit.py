@@ -7,8 +7,8 @@ that was changed, removed or added in the middle breaks the chain. A chain that 
 end does not reach the head of the log, or the newest receipt. Anyone who writes the database
 can write a new chain, so keep the newest link elsewhere, as receipts do.
 
-Lines leave from the front when they are old. What is needed of them stays, and the chain goes
-on from there.
+Old lines are removed from the front. What is needed of them stays, and the chain goes on from
+there.
 """
 
 from __future__ import annotations
@@ -66,10 +66,7 @@ class Linked(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the first line that is left is chained to.
-
-    The number and the link of the last line that left.
-    """
+    """What the first remaining line is chained to: the last line that was removed."""
 
     number: int = 0
     link: bytes = bytes(LINK_BYTES)
@@ -83,38 +80,39 @@ class Start(msgspec.Struct, frozen=True):
         return {"number": self.number, "link": self.link.hex()}
 
 
-def first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
+def find_first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
     """Return the number of the first line that does not fit the one before it.
 
     None for a whole chain.
 
     Examples
     --------
-    >>> from hammemo_server.store.audit import Line, Linked, Start, first_broken
+    >>> from hammemo_server.store.audit import Line, Linked, Start, find_first_broken
     >>> a, b = Line(1.0, "shop", "learn", b"x", 2, 0, 1), Line(2.0, "shop", "forget", b"y", 1, 1, 2)
     >>> links = [a.link(Start().link)]
     >>> links += [b.link(links[0])]
-    >>> first_broken(Start(), [Linked(1, a, links[0]), Linked(2, b, links[1])])
-    >>> first_broken(Start(), [Linked(2, b, links[1])])
+    >>> find_first_broken(Start(), [Linked(1, a, links[0]), Linked(2, b, links[1])])
+    >>> find_first_broken(Start(), [Linked(2, b, links[1])])
     2
     """
-    whole = chained(start, (linked.line for linked in lines))
+    expected = chain_lines(start, (linked.line for linked in lines))
     return next(
-        (linked.number for linked, right in zip(lines, whole, strict=True) if linked != right), None
+        (linked.number for linked, right in zip(lines, expected, strict=True) if linked != right),
+        None,
     )
 
 
 def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> bool:
-    """Return whether lines are missing at the end.
-
-    Of edits up to the head of the log, or of the newest receipt.
+    """Return whether lines are missing at the end, up to the head of the log or newest receipt.
 
     Examples
     --------
-    >>> from hammemo_server.store.audit import Line, Start, chained, is_cut
-    >>> lines = chained(Start(), [Line(1.0, "shop", "learn", b"x", 2, 0, 1), Line(2.0, "shop", "learn", b"y", 1, 1, 2)])
-    >>> is_cut(Start(), lines, 2, b""), is_cut(Start(), lines[:1], 2, b""), is_cut(Start(), [], 2, b"")
-    (False, True, True)
+    >>> from hammemo_server.store.audit import Line, Start, chain_lines, is_cut
+    >>> first = Line(1.0, "shop", "learn", b"x", 2, 0, 1)
+    >>> second = Line(2.0, "shop", "learn", b"y", 1, 1, 2)
+    >>> lines = chain_lines(Start(), [first, second])
+    >>> [is_cut(Start(), some, 2, b"") for some in (lines, lines[:1], [])]
+    [False, True, True]
     """
     end = after_lines(start, lines)
     return end.version != head or end.receipt != receipt
@@ -122,18 +120,23 @@ def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> 
 
 def after_lines(start: Start, lines: Iterable[Linked]) -> Start:
     """Return what the line after some lines is chained to."""
-    for number, line, link in ((one.number, one.line, one.link) for one in lines):
-        start = Start(number, link, max(start.version, line.after), line.receipt or start.receipt)
+    for linked in lines:
+        start = Start(
+            linked.number,
+            linked.link,
+            version=max(start.version, linked.line.after),
+            receipt=linked.line.receipt or start.receipt,
+        )
     return start
 
 
-def chained(start: Start, lines: Iterable[Line]) -> list[Linked]:
+def chain_lines(start: Start, lines: Iterable[Line]) -> list[Linked]:
     """Return lines with their numbers and links, after what is there."""
     number = start.number
     link = start.link
-    made = []
+    linked = []
     for line in lines:
-        number = number + 1
+        number += 1
         link = line.link(link)
-        made.append(Linked(number, line, link))
-    return made
+        linked.append(Linked(number, line, link))
+    return linked

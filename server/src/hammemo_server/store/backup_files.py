@@ -59,14 +59,14 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class FrameDigests:
     """Frames with digests: damage shows, and everyone can read them."""
 
-    def sealed(self, plain: bytes, place: bytes) -> bytes:
+    def seal(self, plain: bytes, place: bytes) -> bytes:
         """Return the bytes with their digest in front."""
         return blake2b(place + plain, digest_size=_DIGEST).digest() + plain
 
-    def opened(self, sealed: bytes, place: bytes) -> bytes:
+    def unseal(self, sealed: bytes, place: bytes) -> bytes:
         """Return the bytes; ValueError if they are others."""
         plain = sealed[_DIGEST:]
-        if self.sealed(plain, place) != sealed:
+        if self.seal(plain, place) != sealed:
             raise ValueError("a frame was changed")
         return plain
 
@@ -81,7 +81,7 @@ def write_backup(
     line = header.line()
     file.write(line)
     for number, (frame, following) in enumerate(pairwise(chain(_frames(records), [b""]))):
-        sealed = sealing.sealed(frame, _place(line, number, last=not following))
+        sealed = sealing.seal(frame, _place(line, number, last=not following))
         file.write(len(sealed).to_bytes(_LENGTH, "big") + sealed)
 
 
@@ -108,17 +108,14 @@ def read_header(file: BinaryIO) -> Header:
 def read_backup(
     file: BinaryIO, sealing: Cipher | FrameDigests
 ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-    """Yield kinds and rows of a file from its beginning.
-
-    `FileError` where it is not what was written.
-    """
+    """Yield kinds and rows of a file from its beginning; `FileError` where it was changed."""
     file.seek(0)
     line = read_header(file).line()
     number = -1
-    for number, (sealed, following) in enumerate(pairwise(chain(_sealed_frames(file), [b""]))):
+    for number, (sealed, following) in enumerate(pairwise(chain(_read_sealed_frames(file), [b""]))):
         try:
             yield _frame_decoder.decode(
-                sealing.opened(sealed, _place(line, number, last=not following))
+                sealing.unseal(sealed, _place(line, number, last=not following))
             )
         except (ValueError, msgspec.MsgspecError):
             raise FileError(_DAMAGED) from None
@@ -126,7 +123,7 @@ def read_backup(
         raise FileError(_DAMAGED)
 
 
-def _sealed_frames(file: BinaryIO) -> Iterator[bytes]:
+def _read_sealed_frames(file: BinaryIO) -> Iterator[bytes]:
     while length := file.read(_LENGTH):
         yield file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
 
@@ -136,12 +133,12 @@ def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
     kind = ""
     rows = list[tuple[Any, ...]]()
     size = 0
-    for one, row in records:
-        if rows and (one != kind or size >= _FRAME):
+    for kind_of_row, row in records:
+        if rows and (kind_of_row != kind or size >= _FRAME):
             yield msgspec.msgpack.encode((kind, rows))
             rows = []
             size = 0
-        kind = one
+        kind = kind_of_row
         rows.append(row)
         size += sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in row)
     if rows:

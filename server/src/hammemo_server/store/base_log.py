@@ -1,9 +1,8 @@
-"""Logs and where they are, as far as it is the same in all engines.
+"""What the logs of all engines share; an engine adds how it stores them.
 
-An engine adds how it is stored.
-
-:mod:`hammemo_server.store.log` says what a log promises, and :mod:`hammemo_server.store.shared_tables` what its tables
-hold. Statements are written as psycopg takes them, with ``%s``; the number of the model always comes first.
+:mod:`hammemo_server.store.log` says what a log promises, and
+:mod:`hammemo_server.store.shared_tables` what its tables hold. Statements are written as psycopg
+takes them, with ``%s``; the number of the model always comes first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from itertools import takewhile
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,7 +24,7 @@ from hammemo.files.contents import restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
 from hammemo_server.edits.operations import KEY_BYTES
-from hammemo_server.store.audit import Line, Linked, Start, after_lines, chained
+from hammemo_server.store.audit import Line, Linked, Start, after_lines, chain_lines
 from hammemo_server.store.log import (
     NEWEST_RECEIPT,
     Copied,
@@ -52,6 +51,17 @@ HIDDEN: Final = ".restoring-"
 _AUDIT_START: Final = "audit start"
 _MOST_AUDITED: Final = 10_000
 """Lines that are removed from the front at a time."""
+
+
+class Ends(NamedTuple):
+    """Where a log ends, and for how long its model was written."""
+
+    head: int
+    """The position of the last edit, 0 if there was none."""
+    base: int
+    """The position of the newest snapshot: bodies up to it are deleted."""
+    ran: float
+    """Seconds for which the model was open for writing, as of the last commit."""
 
 
 class LogEngine(Protocol):
@@ -98,8 +108,8 @@ class LogEngine(Protocol):
     def _newest(self) -> tuple[bytes | Archive, int] | None:
         """Return the newest snapshot, decrypted, and its position."""
 
-    def _ends(self) -> tuple[int, int, float]:
-        """Return the positions of the last edit and of the newest snapshot, and for how long the model was written."""
+    def _ends(self) -> Ends:
+        """Return where the log ends now."""
 
     # Statements, as psycopg takes them; `%s` for `model` comes first
 
@@ -151,34 +161,41 @@ class Log(LogEngine):
 
     def head(self) -> int:
         """Return the position of the last edit, 0 if there was none."""
-        return self._ends()[0]
+        return self._ends().head
 
     def base(self) -> int:
         """Return the position up to which bodies are deleted: that of the newest snapshot."""
-        return self._ends()[1]
+        return self._ends().base
 
     def has_changed(self) -> bool:
         """Return whether there are new edits or a new snapshot since the last call; it is cheap."""
-        now = self._ends()[:2]
-        changed = now != self._met
-        self._met = now
-        return changed
+        ends = self._ends()
+        positions = (ends.head, ends.base)
+        has_changed = positions != self._met
+        self._met = positions
+        return has_changed
 
     def snapshot(self) -> tuple[Learner, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
-        found = self._newest() or self.received
-        return None if found is None else (learner_of(found[0]), found[1])
+        newest = self._newest() or self.received
+        if newest is None:
+            return None
+        snapshot, position = newest
+        return learner_of(snapshot), position
 
-    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+    def find_ids(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
         places = ", ".join(["%s"] * len(ops))
-        found = self._rows(
+        rows = self._rows(
             f"select op, position, digest from {IDS} where model = %s and op in ({places})", *ops
         )
-        return {op: Seen(position, digest) for op, position, digest in found}
+        return {op: Seen(position, digest) for op, position, digest in rows}
 
     def append(self, after: int, entries: Sequence[Entry]) -> None:
-        """Append entries at the positions after `after`, which must be the head, durably, all or none."""
+        """Append entries after the position `after`, which must be the head.
+
+        They are durable, all or none of them.
+        """
         with self._writing(after, len(entries)):
             ran = self._running()
             self._insert(
@@ -193,22 +210,22 @@ class Log(LogEngine):
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most `most` bodies, those after `after`.
-
-        Raise `Overtaken` if they are deleted.
-        """
-        statement = f"select position, body from {EDITS} where model = %s and position > %s order by position limit %s"
+        """Return at most `most` bodies after a position; raise `Overtaken` if they are deleted."""
+        statement = (
+            f"select position, body from {EDITS} where model = %s and position > %s "
+            "order by position limit %s"
+        )
         with self.reading():
             base = self.base()
-            found = self._rows(statement, after, most)
+            rows = self._rows(statement, after, most)
         if after < base:
             raise Overtaken
-        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
+        if [position for position, _ in rows] != list(range(after + 1, after + 1 + len(rows))):
             raise LogDamaged(f"{self._called} has a gap after position {after}.")
-        return [body for _, body in found]
+        return [body for _, body in rows]
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
+        """Forget ids that are older than `older_than` seconds of running, with deleted bodies."""
         statement = f"delete from {IDS} where model = %s and position <= %s and ran < %s"
         with self._writing():
             self._execute(statement, self.base(), self._running() - older_than)
@@ -219,7 +236,7 @@ class Log(LogEngine):
         The log is closed.
         """
 
-    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+    def dump(self, table: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of one of these tables for a backup.
 
         Edits after the base, ids with their age below zero.
@@ -227,7 +244,7 @@ class Log(LogEngine):
         columns = ", ".join(TABLES[table])
         where = ""
         if table == IDS:
-            columns = columns.replace("ran", f"ran - {self._ends()[2]!r}")
+            columns = columns.replace("ran", f"ran - {self._ends().ran!r}")
         if table == EDITS:
             where = f" and position > {self.base()} order by position"
         with self._failing():
@@ -251,14 +268,14 @@ class Log(LogEngine):
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         """Return the rows that a statement gives."""
         with self._failing():
-            found: list[Any] = self._execute(statement, *values).fetchall()
-            return found
+            rows: list[Any] = self._execute(statement, *values).fetchall()
+            return rows
 
     def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows that a statement gives, not all at once."""
         yield from self._execute(statement, *values)
 
-    def _found(self, table: str, where: str, *values: Any) -> list[Any]:
+    def _select(self, table: str, where: str, *values: Any) -> list[Any]:
         """Return rows of a table, with all its columns."""
         return self._rows(
             f"select {', '.join(TABLES[table])} from {table} where model = %s and {where}", *values
@@ -267,12 +284,12 @@ class Log(LogEngine):
     # The audit record
 
     def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
-        """Return at most `most` lines after a number, and what the first of all lines is chained to."""
+        """Return what the first of all lines is chained to, and at most `most` after a number."""
         with self._failing():
             return self._audit_start(), self._audit_lines(after, most)
 
     def _audit_lines(self, after: int, most: int) -> list[Linked]:
-        rows = self._found("hammemo_audit", "number > %s order by number limit %s", after, most)
+        rows = self._select("hammemo_audit", "number > %s order by number limit %s", after, most)
         return [Linked(number, Line(*line), link) for number, *line, link in rows]
 
     def forget_audit(self, older_than: float) -> None:
@@ -281,9 +298,8 @@ class Log(LogEngine):
         is_more = True
         while is_more:
             with self._writing():
-                lines = list(
-                    takewhile(lambda one: one.line.at < oldest, self._audit_lines(0, _MOST_AUDITED))
-                )
+                first_lines = self._audit_lines(0, _MOST_AUDITED)
+                lines = list(takewhile(lambda linked: linked.line.at < oldest, first_lines))
                 is_more = len(lines) == _MOST_AUDITED
                 if lines:
                     start = after_lines(self._audit_start(), lines)
@@ -302,10 +318,19 @@ class Log(LogEngine):
         now = time.time()
         lines = []
         for version, entry in enumerate(entries, after):
-            op = self.hashed_op(entry.op)
+            op = self.hash_op(entry.op)
             receipt = b"" if entry.receipt is None else entry.receipt.hash
             lines.append(
-                Line(now, entry.token, entry.kind, op, entry.rows, version, version + 1, receipt)
+                Line(
+                    at=now,
+                    token=entry.token,
+                    kind=entry.kind,
+                    op=op,
+                    rows=entry.rows,
+                    before=version,
+                    after=version + 1,
+                    receipt=receipt,
+                )
             )
         self._write_audit(lines)
 
@@ -314,17 +339,17 @@ class Log(LogEngine):
             "select number, link from hammemo_audit where model = %s order by number desc limit 1"
         )
         newest = self._execute(statement).fetchall()
-        made = chained(Start(*newest[0]) if newest else self._audit_start(), lines)
+        linked = chain_lines(Start(*newest[0]) if newest else self._audit_start(), lines)
         self._insert(
             "hammemo_audit",
-            [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in made],
+            [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in linked],
         )
 
     def _audit_start(self) -> Start:
-        found = self.mark(_AUDIT_START)
-        return Start() if found is None else msgspec.msgpack.decode(found, type=Start)
+        start = self.mark(_AUDIT_START)
+        return Start() if start is None else msgspec.msgpack.decode(start, type=Start)
 
-    def hashed_op(self, op: str) -> bytes:
+    def hash_op(self, op: str) -> bytes:
         """Return the keyed hash by which the audit record names an operation."""
         return blake2b(
             op.encode(), digest_size=16, key=self.key, person=b"hammemo audit op"
@@ -337,10 +362,10 @@ class Log(LogEngine):
 
         None if it has no receipt.
         """
-        found = self._rows(
+        rows = self._rows(
             "select position, body from hammemo_receipts where model = %s and op = %s", op
         )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def _append_receipts(self, after: int, entries: Sequence[Entry]) -> None:
         """Write the receipts of entries, in the transaction that appends them."""
@@ -353,8 +378,8 @@ class Log(LogEngine):
 
     def mark(self, name: str) -> bytes | None:
         """Return a short note that was kept."""
-        found = self._rows("select value from hammemo_marks where model = %s and name = %s", name)
-        return found[0][0] if found else None
+        rows = self._rows("select value from hammemo_marks where model = %s and name = %s", name)
+        return rows[0][0] if rows else None
 
     def keep_mark(self, name: str, value: bytes) -> None:
         """Keep a short note."""
@@ -367,7 +392,7 @@ class Log(LogEngine):
 
     # Subjects
 
-    def fenced(self) -> AbstractContextManager[None]:
+    def fence(self) -> AbstractContextManager[None]:
         """Hold off other writers for the time of a block, or refuse where one has taken over."""
         return self._writing()
 
@@ -377,20 +402,20 @@ class Log(LogEngine):
             return {
                 subject: stored
                 for subject in subjects
-                for stored in self._keys("subject = %s", subject)
+                for stored in self._select_keys("subject = %s", subject)
             }
 
-    def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
+    def find_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
         """Return keys by their numbers, those that are not destroyed."""
         with self._failing():
-            return {key: stored for key in keys for stored in self._keys("key = %s", key)}
+            return {key: stored for key in keys for stored in self._select_keys("key = %s", key)}
 
-    def wrapped_by(self, wrapping: int) -> list[StoredKey]:
+    def keys_under(self, wrapping: int) -> list[StoredKey]:
         """Return all keys that a wrapping key wraps."""
-        return self._keys("wrapping = %s order by key", wrapping)
+        return self._select_keys("wrapping = %s order by key", wrapping)
 
-    def _keys(self, where: str, value: object) -> list[StoredKey]:
-        return [StoredKey(*row) for row in self._found("hammemo_subjects", where, value)]
+    def _select_keys(self, where: str, value: object) -> list[StoredKey]:
+        return [StoredKey(*row) for row in self._select("hammemo_subjects", where, value)]
 
     def wrapping_keys(self) -> dict[int, int]:
         """Return how many keys each wrapping key wraps."""
@@ -402,21 +427,28 @@ class Log(LogEngine):
 
     def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
         """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
-        statement = "select position, body from hammemo_journal where model = %s and key = %s and position < %s"
-        return self._rows(f"{statement} order by position", key, before)
+        return self._rows(
+            "select position, body from hammemo_journal where model = %s and key = %s "
+            "and position < %s order by position",
+            key,
+            before,
+        )
 
     def journal_parts(self, after: int, upto: int) -> dict[tuple[int, int], bytes]:
         """Return the ciphertexts of some positions, by key and position."""
-        rows = self._found("hammemo_journal", "position > %s and position <= %s", after, upto)
+        rows = self._select("hammemo_journal", "position > %s and position <= %s", after, upto)
         return {(key, position): body for position, key, _, body in rows}
 
     def journals_to_compact(self) -> list[int]:
-        """Return the keys of subjects whose journals hold, up to the base, rows that were forgotten."""
-        statement = "select distinct key from hammemo_journal where model = %s and forgets = 1 and position <= %s"
+        """Return the keys of subjects with rows in the journal that were forgotten by the base."""
+        statement = (
+            "select distinct key from hammemo_journal where model = %s and forgets = 1 "
+            "and position <= %s"
+        )
         return [key for (key,) in self._rows(statement, self.base())]
 
     def compact_journal(self, key: int, upto: int, body: bytes | None) -> None:
-        """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
+        """Replace all entries of a subject up to a position by one ciphertext, or by nothing."""
         with self._writing():
             self._execute(
                 "delete from hammemo_journal where model = %s and key = %s and position <= %s",
@@ -429,7 +461,7 @@ class Log(LogEngine):
     def destroy_keys(
         self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]
     ) -> None:
-        """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
+        """Delete journals, and replace all keys under some wrapping keys, all or nothing."""
         with self._writing():
             for key in keys:
                 self._execute("delete from hammemo_journal where model = %s and key = %s", key)
@@ -441,17 +473,22 @@ class Log(LogEngine):
 
     def erasure(self, op: str) -> Erasure | None:
         """Return an erasure by its id."""
-        return next((Erasure(*row) for row in self._found("hammemo_erasures", "op = %s", op)), None)
+        return next(
+            (Erasure(*row) for row in self._select("hammemo_erasures", "op = %s", op)), None
+        )
 
     def erasures(self) -> list[Erasure]:
         """Return the erasures that are applied and not finished."""
         return [
             Erasure(*row)
-            for row in self._found("hammemo_erasures", "length(receipt) = 0 order by position")
+            for row in self._select("hammemo_erasures", "length(receipt) = 0 order by position")
         ]
 
     def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]]) -> None:
-        """Keep receipts with their lines of the audit record, and the last one as the newest, in one transaction."""
+        """Keep receipts with their lines of the audit record, in one transaction.
+
+        The last one becomes the newest.
+        """
         with self._writing():
             for erasure, _ in finished:
                 self._execute(
@@ -466,7 +503,7 @@ class Log(LogEngine):
         erased = [entry.erasure for entry in entries if entry.erasure is not None]
         # from now on the subject is unknown: what it learns later has another key
         for erasure in erased:
-            (stored,) = self._keys("key = %s", erasure.key)
+            (stored,) = self._select_keys("key = %s", erasure.key)
             self._execute("delete from hammemo_subjects where model = %s and key = %s", erasure.key)
             self._insert(
                 "hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))]
@@ -477,13 +514,13 @@ class Log(LogEngine):
             for position, entry in enumerate(entries, after + 1)
             for key, body in entry.journal
         ]
-        for table, rows in (
-            ("hammemo_erasures", erased),
-            ("hammemo_subjects", keys),
-            ("hammemo_journal", journal),
-        ):
-            if rows:  # most models have no subjects
-                self._insert(table, rows)
+        # most models have no subjects
+        if erased:
+            self._insert("hammemo_erasures", erased)
+        if keys:
+            self._insert("hammemo_subjects", keys)
+        if journal:
+            self._insert("hammemo_journal", journal)
 
 
 class Store(Protocol):
@@ -503,9 +540,16 @@ class Store(Protocol):
 
         Return False if there is one of that name.
         """
-        return self.receive(
-            tenant, name, Copied(settings, secrets.token_bytes(KEY_BYTES), 0, 0, model, (), None)
+        empty = Copied(
+            settings,
+            secrets.token_bytes(KEY_BYTES),
+            head=0,
+            base=0,
+            snapshot=model,
+            rows=(),
+            vault=None,
         )
+        return self.receive(tenant, name, empty)
 
     def open(self, tenant: str, name: str, *, replica: bool) -> Log:
         """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
@@ -516,9 +560,8 @@ class Store(Protocol):
     def receive(self, tenant: str, name: str, copied: Copied) -> bool:
         """Make a log of what a backup holds, whole or not at all.
 
-        Return False if there is one of that name.
-
-        Nothing of a model with subjects is in plain text.
+        Return False if there is one of that name. Nothing of a model with subjects is in plain
+        text.
         """
 
     def restoring(self, wait: float) -> AbstractContextManager[None]:
@@ -528,7 +571,7 @@ class Store(Protocol):
         """
 
     def drafts(self) -> list[tuple[str, str]]:
-        """Return tenants and names of models that are being restored, or were when a process was killed."""
+        """Return tenants and names of models that are being restored, or were at a crash."""
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log that is not open another tenant and name.
@@ -546,7 +589,7 @@ class Store(Protocol):
     def _naming(
         self, tenant: str, *, writes: bool = False
     ) -> AbstractContextManager[Callable[..., list[Any]]]:
-        """Yield what runs a statement on the tables of a tenant's names, all in one durable transaction."""
+        """Yield what runs a statement on the names of a tenant, in one durable transaction."""
 
     def aliases(self, tenant: str) -> dict[str, str]:
         """Return the models behind other names, by these names."""

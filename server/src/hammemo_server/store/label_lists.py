@@ -1,11 +1,9 @@
-"""Named lists of labels, such as the items in stock.
+"""Named lists of labels, such as the items in stock: settings of a host beside its models.
 
-Settings of a host beside its models, replaced in one step.
-
-A list belongs to a tenant and has a version. It is in no model and in no digest: a question
-names it (`allow`, `exclude`), and the answer says the version that was read. The store keeps it
-as lines of JSON, so that no step of reading it takes long: while a thread runs one call of
-compiled code, all others wait.
+A list belongs to a tenant, has a version, and is replaced in one step. It is in no model and in
+no digest: a question names it (`allow`, `exclude`), and the answer says the version that was
+read. The store keeps it as lines of JSON, so that no step of reading it takes long: while a
+thread runs one call of compiled code, all others wait.
 
 A process keeps the lists that it was asked about as `ListedLabels`, which know their columns
 among the labels of a model: a question costs nothing of the size of the list. Another process
@@ -42,7 +40,7 @@ _PAUSE: Final = 5.0
 _decode: Final = msgspec.json.Decoder(list[str | int | float]).decode
 
 
-def checked_items(items: Sequence[Any], limits: Limits) -> dict[Any, None]:
+def check_items(items: Sequence[Any], limits: Limits) -> dict[Any, None]:
     """Return the items of a list as tokens, each once, in their order.
 
     Refuse what is no token, and too much.
@@ -51,28 +49,28 @@ def checked_items(items: Sequence[Any], limits: Limits) -> dict[Any, None]:
         raise TooLarge(
             f"A list has at most {limits.list_items:,} items, and this one has {len(items):,}."
         )
-    found: dict[Any, None] = {}
+    tokens: dict[Any, None] = {}
     for place, item in enumerate(items):
         if isinstance(item, str) and len(item) > limits.text:
             raise TooLarge(
                 f"Item {place} of the list has {len(item):,} characters, more than {limits.text:,}."
             )
         try:
-            found[as_token(item)] = None
+            tokens[as_token(item)] = None
         except (ValueError, TypeError, OverflowError) as error:
             raise Malformed(
                 f"Item {place} of the list: {' '.join(str(error).split())[:300]}"
             ) from None
-    return found
+    return tokens
 
 
-def encoded_items(items: Iterable[Any]) -> bytes:
+def encode_items(items: Iterable[Any]) -> bytes:
     """Return items as lines of JSON.
 
     Examples
     --------
-    >>> from hammemo_server.store.label_lists import encoded_items
-    >>> encoded_items(["a", 2])
+    >>> from hammemo_server.store.label_lists import encode_items
+    >>> encode_items(["a", 2])
     b'["a",2]'
     """
     listed = list(items)
@@ -81,13 +79,13 @@ def encoded_items(items: Iterable[Any]) -> bytes:
     )
 
 
-def as_array(data: bytes) -> bytes:
+def join_as_array(data: bytes) -> bytes:
     """Return lines of JSON as one array.
 
     Examples
     --------
-    >>> from hammemo_server.store.label_lists import as_array, encoded_items
-    >>> as_array(encoded_items(["a", 2])), as_array(b"")
+    >>> from hammemo_server.store.label_lists import join_as_array, encode_items
+    >>> join_as_array(encode_items(["a", 2])), join_as_array(b"")
     (b'["a",2]', b'[]')
     """
     return b"[" + b",".join(line[1:-1] for line in data.splitlines()) + b"]"
@@ -128,38 +126,42 @@ class LabelLists:
         """Held while a list of a tenant is looked up in the store, so that what was replaced
         meanwhile is not kept."""
 
-    def known(self, tenant: str, name: str, age: float) -> NamedList | None:
-        """Return a list if its version was looked up in the last `age` seconds and it is in memory: at once."""
+    def find_resident(self, tenant: str, name: str, age: float) -> NamedList | None:
+        """Return a list that is in memory and was looked up in the last `age` seconds, or None."""
         with self._lock:
-            at, found = self._resident.get((tenant, name), (-math.inf, None))
-            if found is not None:
+            at, named = self._resident.get((tenant, name), (-math.inf, None))
+            if named is not None:
                 self._resident.move_to_end((tenant, name))
-        return found if time.monotonic() - at <= age else None
+        return named if time.monotonic() - at <= age else None
 
     def get(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
-        """Return a list, looked up again if its version is older than `age` seconds, and read if it is new."""
-        known = self.known(tenant, name, age)
-        if known is not None:
-            return known
+        """Return a list.
+
+        Its version is looked up again where that was longer than `age` seconds ago, and a new
+        version is read.
+        """
+        fresh = self.find_resident(tenant, name, age)
+        if fresh is not None:
+            return fresh
         with self._asking[tenant]:
             at = time.monotonic()
-            found = self.known(tenant, name, math.inf)
+            named = self.find_resident(tenant, name, math.inf)
             try:
                 facts = self._store.lists(tenant).get(name)
-                if facts is None or found is None or found.version < facts.version:
-                    found = None if facts is None else self._read(tenant, name)
+                if facts is None or named is None or named.version < facts.version:
+                    named = None if facts is None else self._read(tenant, name)
             except LogDamaged:
                 raise
             except LogError:
-                if found is None:
+                if named is None:
                     raise
                 at += _PAUSE  # what is in memory is used for as long as the store does not answer
-            self._keep(tenant, name, found, at)
-        if found is None:
+            self._keep(tenant, name, named, at)
+        if named is None:
             raise no_such_list(name)
-        return found
+        return named
 
-    def changed(self, tenant: str, name: str, new: NamedList | None = None) -> None:
+    def note_change(self, tenant: str, name: str, new: NamedList | None = None) -> None:
         """Take note that a list was replaced or deleted.
 
         What was looked up before counts no more.
@@ -172,17 +174,17 @@ class LabelLists:
         facts, data = self._store.read_list(tenant, name) or (None, b"")
         if facts is None:
             return None
-        found = NamedList(facts.version, ListedLabels(_items(data)))
-        if len(found.labels) != facts.items:
+        named = NamedList(facts.version, ListedLabels(_items(data)))
+        if len(named.labels) != facts.items:
             raise LogDamaged(f"The list {name!r} is damaged: send it again.")
-        return found
+        return named
 
-    def _keep(self, tenant: str, name: str, found: NamedList | None, at: float) -> None:
-        """Keep a list in memory, and drop those that were asked longest ago where it is too much."""
+    def _keep(self, tenant: str, name: str, named: NamedList | None, at: float) -> None:
+        """Keep a list in memory; where that is too much, drop those that were asked longest ago."""
         with self._lock:
             self._resident.pop((tenant, name), None)
-            if found is not None:
-                self._resident[tenant, name] = at, found
+            if named is not None:
+                self._resident[tenant, name] = at, named
             n_items = sum(len(one.labels) for _, one in self._resident.values())
             while n_items > self._most_items and len(self._resident) > 1:
                 n_items -= len(self._resident.popitem(last=False)[1][1].labels)

@@ -1,6 +1,4 @@
-"""The log of a model.
-
-What was acknowledged, in the order in which it is applied, on a disk that can be trusted.
+"""The log of a model: what was acknowledged, in order, on a disk that can be trusted.
 
 Edits have positions 1, 2, 3, …: the position of an edit is the version of the model after it.
 The log keeps
@@ -46,7 +44,7 @@ NEWEST_RECEIPT: Final = "newest receipt"
 
 
 class LogError(Exception):
-    """The log failed: what was to be written is in doubt. `reopen`, then look.
+    """The log failed, and what was to be written is in doubt: `reopen`, then look.
 
     The message holds no example.
     """
@@ -128,10 +126,7 @@ class Seen(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A whole model as a store makes it.
-
-    What is encrypted, is so under keys of the database that it is for.
-    """
+    """A whole model as a store makes it, encrypted with keys of the database that it is for."""
 
     settings: str
     key: bytes
@@ -140,7 +135,7 @@ class Copied(NamedTuple):
     snapshot: Learner | bytes | None
     """A model, or its file as a backup holds it."""
     rows: Iterable[tuple[str, list[tuple[Any, ...]]]]
-    """Rows of tables, by the names that `Log.dumped` takes."""
+    """Rows of tables, by the names that `Log.dump` takes."""
     vault: Vault | None
 
 

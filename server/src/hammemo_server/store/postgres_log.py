@@ -1,6 +1,4 @@
-"""The logs of all models in PostgreSQL, for several nodes.
-
-One writes a model, others follow it or wait to take over.
+"""The logs of all models in PostgreSQL: one node writes a model, others follow or wait.
 
 **Order by commit.** The position of an edit is taken in the transaction that writes it, from
 the row of its model, which stays locked until the commit: positions have no gaps, and a reader
@@ -38,7 +36,7 @@ from hammemo import __version__
 from hammemo._lazy import needed
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import InUse, NoSuchModel
-from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Ends, Log, Store, check_format
 from hammemo_server.store.log import Copied, LeaseLost, LogDamaged, LogError
 from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
 from hammemo_server.store.vault import KeyGone, Vault
@@ -75,13 +73,16 @@ _MODELS: Final = """
 create table if not exists hammemo_about(format text not null, version text not null);
 create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
-    tenant text not null, name text not null, settings text not null, key bytea not null, unique (tenant, name),
-    head bigint not null default 0, base bigint not null default 0, has_snapshot boolean not null default false,
+    tenant text not null, name text not null, settings text not null, key bytea not null,
+    unique (tenant, name),
+    head bigint not null default 0, base bigint not null default 0,
+    has_snapshot boolean not null default false,
     ran double precision not null default 0, epoch bigint not null default 0,
     holder text, backend_pid integer, backend_start timestamptz, lease_until timestamptz);
 create table if not exists hammemo_snapshots(
     model bigint not null references hammemo_models on delete cascade,
-    position bigint not null, part integer not null, data bytea not null, primary key (model, position, part));
+    position bigint not null, part integer not null, data bytea not null,
+    primary key (model, position, part));
 """
 
 _TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
@@ -114,7 +115,7 @@ class PostgresLog(Log):
         self._name = name
         self._lease = lease
         self._epoch = -1
-        self._db = connected(address)
+        self._db = connect(address)
         try:
             with self._failing():
                 row = self._db.execute(
@@ -157,23 +158,29 @@ class PostgresLog(Log):
             if not has_snapshot:
                 return None
             parts = [data for (data,) in self._each(query, base, at_a_time=4)]
-        return base, iter(parts) if self.vault is None else _opened_parts(self.vault, base, parts)
+        return base, iter(parts) if self.vault is None else _unseal_parts(self.vault, base, parts)
 
     def _newest(self) -> tuple[bytes, int] | None:
         try:
             with self.reading():
-                found = self.snapshot_parts()
-            return None if found is None else (b"".join(found[1]), found[0])
+                snapshot = self.snapshot_parts()
+            if snapshot is None:
+                return None
+            position, parts = snapshot
+            return b"".join(parts), position
         except KeyGone as error:  # replaced by a newer snapshot, or destroyed
             raise LogError(f"The snapshot cannot be read: {error}") from error
         except ValueError as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
-        """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
+        """Make this the newest snapshot and delete all bodies up to it.
+
+        That is one transaction, beside those of edits.
+        """
         data = file_bytes(model)
-        with failures(), connected(self._address) as db, db.transaction():
-            _write_snapshot(db, self._id, position, data, self.vault)
+        with failures(), connect(self._address) as db, db.transaction():
+            _write_snapshot(db, self._id, position, data=data, vault=self.vault)
             changed = db.execute(
                 "update hammemo_models set base = %s, has_snapshot = true where id = %s and "
                 "epoch = %s and base <= %s",
@@ -206,14 +213,14 @@ class PostgresLog(Log):
     def renew_lease(self) -> None:
         """Prolong the lease."""
         if not self._replica:
-            with self.fenced():
+            with self.fence():
                 pass
 
     def reopen(self) -> None:
         """Connect again, and take the lease again; without it the log can still be read."""
         with self._lock:
             self._db.close()
-            self._db = connected(self._address)
+            self._db = connect(self._address)
             if not self._replica:
                 self._take_lease()
 
@@ -239,12 +246,11 @@ class PostgresLog(Log):
                 (holder, self._lease, self._id),
             ).fetchone()
             if row is None:
-                found = self._rows("select holder, lease_until from hammemo_models where id = %s")
-                who = (
-                    f"{found[0][0]} (until {found[0][1]:%H:%M:%S} or longer)"
-                    if found
-                    else "another process"
-                )
+                holders = self._rows("select holder, lease_until from hammemo_models where id = %s")
+                who = "another process"
+                if holders:
+                    holder, until = holders[0]
+                    who = f"{holder} (until {until:%H:%M:%S} or longer)"
                 raise InUse(
                     f"The model {self._name!r} is written by {who}: send edits to that one, or "
                     "stop it."
@@ -268,7 +274,7 @@ class PostgresLog(Log):
 
     @contextmanager
     def _writing(self, after: int | None = None, by: int = 0) -> Iterator[None]:
-        """Run a block as one durable transaction, in which the lease stays this writer's, and take positions."""
+        """Run a block as one durable transaction, which prolongs the lease and takes positions."""
         with self._failing(), self._db.transaction():
             row = self._db.execute(
                 "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 "
@@ -281,9 +287,8 @@ class PostgresLog(Log):
                 raise LogDamaged(f"{self._called} does not end at position {after}.")
             yield
 
-    def _ends(self) -> tuple[int, int, float]:
-        head, base, ran = self._one("select head, base, ran from hammemo_models where id = %s")
-        return head, base, ran
+    def _ends(self) -> Ends:
+        return Ends(*self._one("select head, base, ran from hammemo_models where id = %s"))
 
     def _one(self, query: str) -> Any:
         for row in self._rows(query):
@@ -323,19 +328,19 @@ class PostgresStore(Store):
 
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a log that no process writes."""
-        with failures(), connected(self._address) as db:
+        with failures(), connect(self._address) as db:
             where = "m.tenant = %s and m.name = %s"
-            gone = db.execute(
+            deleted = db.execute(
                 f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name)
             )
-            if gone.rowcount:
+            if deleted.rowcount:
                 return True
-            held = db.execute(
+            writer = db.execute(
                 f"select holder from hammemo_models m where {where}", (tenant, name)
             ).fetchone()
-            if held is not None:
+            if writer is not None:
                 raise InUse(
-                    f"The model {name!r} is written by {held[0]}: delete it there, or stop "
+                    f"The model {name!r} is written by {writer[0]}: delete it there, or stop "
                     "that process."
                 )
             return False
@@ -343,7 +348,7 @@ class PostgresStore(Store):
     def receive(self, tenant: str, name: str, copied: Copied) -> bool:
         """Make a log, whole or not at all."""
         snapshot = copied.snapshot
-        with failures(), connected(self._address) as db, db.transaction():
+        with failures(), connect(self._address) as db, db.transaction():
             db.execute("set local idle_in_transaction_session_timeout = 0")
             row = db.execute(
                 "insert into hammemo_models(tenant, name, settings, key, head, base, has_snapshot) "
@@ -362,7 +367,7 @@ class PostgresStore(Store):
                 return False
             if snapshot is not None:
                 data = snapshot if isinstance(snapshot, bytes) else file_bytes(snapshot)
-                _write_snapshot(db, row[0], copied.base, data, copied.vault)
+                _write_snapshot(db, row[0], copied.base, data=data, vault=copied.vault)
             for table, rows in copied.rows:
                 insert_rows(db, row[0], table, rows)
             return True
@@ -371,7 +376,7 @@ class PostgresStore(Store):
     def restoring(self, wait: float) -> Iterator[None]:
         """Hold a lock of the database, which ends with the session, or refuse."""
         until = time.monotonic() + wait
-        with connected(self._address) as db:
+        with connect(self._address) as db:
             with failures():
                 while db.execute(
                     "select pg_try_advisory_lock(%s)", (_RESTORE_LOCK,)
@@ -396,7 +401,7 @@ class PostgresStore(Store):
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log another tenant and name."""
-        with failures(), connected(self._address) as db:
+        with failures(), connect(self._address) as db:
             changed = db.execute(
                 "update hammemo_models set tenant = %s, name = %s where tenant = %s and name = "
                 "%s and not exists (select from hammemo_models where tenant = %s and name = %s)",
@@ -405,9 +410,14 @@ class PostgresStore(Store):
             return changed.rowcount == 1
 
     @contextmanager
-    def _naming(self, tenant: str, *, writes: bool = False) -> Iterator[Callable[..., list[Any]]]:  # noqa: ARG002
+    def _naming(
+        self,
+        tenant: str,  # noqa: ARG002
+        *,
+        writes: bool = False,  # noqa: ARG002
+    ) -> Iterator[Callable[..., list[Any]]]:
         """Yield what runs a statement on the tables of names."""
-        with failures(), connected(self._address) as db, db.transaction():
+        with failures(), connect(self._address) as db, db.transaction():
 
             def run(statement: str, *values: Any) -> list[Any]:
                 done = db.execute(cast("Any", statement), values)
@@ -417,7 +427,7 @@ class PostgresStore(Store):
 
     def check_writable(self) -> None:
         """Ask the server whether it takes writes."""
-        with failures(), connected(self._address) as db:
+        with failures(), connect(self._address) as db:
             row = db.execute(
                 "select pg_is_in_recovery(), current_setting('transaction_read_only')"
             ).fetchone()
@@ -425,7 +435,7 @@ class PostgresStore(Store):
             raise LogError("The server takes no writes.")
 
     def _column(self, query: Any, *values: Any) -> list[str]:
-        with failures(), connected(self._address) as db:
+        with failures(), connect(self._address) as db:
             return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
@@ -436,20 +446,20 @@ def _write_snapshot(
     number = 0 if vault is None else vault.newest_contents()
     starts = range(0, len(data), _PART)
     for part, start in enumerate(starts):
-        kept = data[start : start + _PART]
+        stored = data[start : start + _PART]
         if vault is not None:
-            sealed = vault.contents(number).sealed(kept, _place(vault, position, part, len(starts)))
-            kept = number.to_bytes(_NUMBER, "big") + sealed
+            sealed = vault.contents(number).seal(stored, _place(vault, position, part, len(starts)))
+            stored = number.to_bytes(_NUMBER, "big") + sealed
         db.execute(
-            "insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, kept)
+            "insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, stored)
         )
 
 
-def _opened_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterator[bytes]:
+def _unseal_parts(vault: Vault, position: int, parts: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the parts of a file whose ciphertexts these are."""
     for part, data in enumerate(parts):
         cipher = vault.contents(int.from_bytes(data[:_NUMBER], "big"))
-        yield cipher.opened(data[_NUMBER:], _place(vault, position, part, len(parts)))
+        yield cipher.unseal(data[_NUMBER:], _place(vault, position, part, len(parts)))
 
 
 def _place(vault: Vault, position: int, part: int, n_parts: int) -> bytes:
@@ -458,7 +468,7 @@ def _place(vault: Vault, position: int, part: int, n_parts: int) -> bytes:
 
 def make_tables(address: str) -> None:
     """Make the tables where they are not there, or refuse those of another form."""
-    with failures(), connected(address) as db, db.transaction():
+    with failures(), connect(address) as db, db.transaction():
         # two processes may start at once
         db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
         db.execute(_MODELS + NAMED_TABLES)
@@ -468,14 +478,14 @@ def make_tables(address: str) -> None:
                 table_statements("bigint not null references hammemo_models on delete cascade"),
             )
         )
-        found = db.execute("select format, version from hammemo_about").fetchone()
-        if found is None:  # just made, or without a note of its form: it is of this one
+        about = db.execute("select format, version from hammemo_about").fetchone()
+        if about is None:  # just made, or without a note of its form: it is of this one
             db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
         else:
-            check_format("The database", *found)
+            check_format("The database", *about)
 
 
-def connected(address: str) -> psycopg.Connection[Any]:
+def connect(address: str) -> psycopg.Connection[Any]:
     """Return a connection whose commits are durable."""
     with failures():
         db: psycopg.Connection[Any] = psycopg.connect(
@@ -514,16 +524,15 @@ def insert_rows(
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what the driver raises into `LogError`. The detail of an error may hold a row.
+    """Turn what the driver raises into `LogError`.
 
-    It is left out.
+    The detail of an error is left out: it may hold a row.
     """
     try:
         yield
     except psycopg.OperationalError as error:
-        raise LogError(
-            f"PostgreSQL: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        ) from None
+        first_line = (str(error).splitlines() or [""])[0]
+        raise LogError(f"PostgreSQL: {type(error).__name__}: {first_line}") from None
     except psycopg.Error as error:
         raise LogError(
             f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()

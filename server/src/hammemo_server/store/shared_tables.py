@@ -46,16 +46,18 @@ _INDEXES: Final = """
 create unique index if not exists hammemo_subjects_by_hash on hammemo_subjects(model, subject);
 create index if not exists hammemo_subjects_by_wrapping on hammemo_subjects(model, wrapping);
 create index if not exists hammemo_journal_by_key on hammemo_journal(model, key, position);
-create index if not exists hammemo_journal_forgotten on hammemo_journal(model, key) where forgets = 1;
-create index if not exists hammemo_erasures_open on hammemo_erasures(model, position) where length(receipt) = 0;
+create index if not exists hammemo_journal_forgotten on hammemo_journal(model, key)
+    where forgets = 1;
+create index if not exists hammemo_erasures_open on hammemo_erasures(model, position)
+    where length(receipt) = 0;
 """
 
 NAMED_TABLES: Final = """
 create table if not exists hammemo_aliases(
     tenant text not null, alias text not null, model text not null, primary key (tenant, alias));
 create table if not exists hammemo_lists(
-    tenant text not null, name text not null, version bigint not null, items bigint not null, data bytea not null,
-    primary key (tenant, name));
+    tenant text not null, name text not null, version bigint not null, items bigint not null,
+    data bytea not null, primary key (tenant, name));
 create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
 """
 """What tenants name: models by other names, and lists of labels."""
@@ -63,12 +65,12 @@ create table if not exists hammemo_list_versions(tenant text primary key, newest
 
 def table_statements(model: str, ending: str = "") -> str:
     """Return the statements that make the tables; `model` is the type of their first column."""
-    made = []
+    statements = []
     for name, columns in TABLES.items():
         listed = ", ".join(f"{column} {kind} not null" for column, kind in columns.items())
         key = ", ".join(["model", *list(columns)[: _LONG_KEYS.get(name, 1)]])
-        made.append(
+        statements.append(
             f"create table if not exists {name}(model {model}, {listed}, primary key "
             f"({key})){ending};"
         )
-    return "\n".join(made) + _INDEXES
+    return "\n".join(statements) + _INDEXES

@@ -37,7 +37,7 @@ from hammemo.files.descriptions import stored_notes
 from hammemo.files.locks import Held, LockedError, locked, take
 from hammemo.files.models import save
 from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
-from hammemo_server.store.base_log import FORMAT, HIDDEN, Log, Store, check_format, learner_of
+from hammemo_server.store.base_log import FORMAT, HIDDEN, Ends, Log, Store, check_format, learner_of
 from hammemo_server.store.log import Copied, LogDamaged, LogError
 from hammemo_server.store.shared_tables import EDITS, NAMED_TABLES, TABLES, table_statements
 
@@ -82,17 +82,18 @@ class SqliteLog(Log):
         self.folder = folder
         with ExitStack() as opened:
             if not replica:
-                opened.callback(taken(folder).release)
+                opened.callback(take_writer_lock(folder).release)
                 delete_leftovers(folder / MODEL)  # they hold parts of a model
-            self._db = connected(folder / LOG, writes=not replica)
+            self._db = connect(folder / LOG, writes=not replica)
             opened.callback(lambda: self._db.close(force=True))
             self._read_about()
             if not replica:
-                self._began = time.monotonic() - self._ends()[2]
-                found = self._newest(verify=False)
-                # a crash came before the bodies were deleted
-                if found is not None and found[1] > self.base():
-                    self.trim(found[1])
+                self._began = time.monotonic() - self._ends().ran
+                snapshot = self._newest(verify=False)
+                if snapshot is not None:
+                    position = snapshot[1]
+                    if position > self.base():  # a crash came before the bodies were deleted
+                        self.trim(position)
             self._opened = opened.pop_all()
 
     def body_bytes(self) -> int:
@@ -108,16 +109,19 @@ class SqliteLog(Log):
 
         It may be newer than the base, within `reading`.
         """
-        found = self._newest()
-        return None if found is None else (found[1], iter([found[0].data.tobytes()]))
+        snapshot = self._newest()
+        if snapshot is None:
+            return None
+        archive, position = snapshot
+        return position, iter([archive.data.tobytes()])
 
     def _newest(self, *, verify: bool = True) -> tuple[Archive, int] | None:
         """Return the file of the newest snapshot and its position; None if there is none."""
         path = self.folder / MODEL
         try:
             with refusing(path):
-                found = Archive(path, verify=verify)
-                position = stored_notes(found.about).get(POSITION, "")
+                archive = Archive(path, verify=verify)
+                position = stored_notes(archive.about).get(POSITION, "")
         except FileNotFoundError:
             return None
         except (FileError, OSError) as error:
@@ -126,10 +130,10 @@ class SqliteLog(Log):
             raise LogDamaged(
                 f"{path} is not a snapshot of this service: its note {POSITION!r} says no position."
             )
-        return found, int(position)
+        return archive, int(position)
 
     def keep_snapshot(self, model: Learner, position: int) -> None:
-        """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
+        """Make this the newest snapshot, then delete all bodies up to it, also in the WAL."""
         self._check_place()
         try:
             _save_privately(model, self.folder / MODEL, position)
@@ -192,7 +196,7 @@ class SqliteLog(Log):
         with self._lock:
             with suppress(apsw.Error):
                 self._db.close(force=True)
-            self._db = connected(self.folder / LOG, writes=not self._replica)
+            self._db = connect(self.folder / LOG, writes=not self._replica)
             self._read_about()
             if not self._replica:
                 with self._failing():
@@ -227,11 +231,11 @@ class SqliteLog(Log):
         self.key = about["key"]
         self._file = identity(self.folder / LOG)
 
-    def _ends(self) -> tuple[int, int, float]:
+    def _ends(self) -> Ends:
         about = "select value from about where name ="
         columns = f"({about} 'base'), ({about} 'ran'), max(position)"
         ((base, ran, position),) = self._rows(f"select {columns} from {EDITS} where model = %s")
-        return max(base, position or 0), base, ran
+        return Ends(head=max(base, position or 0), base=base, ran=ran)
 
     def _execute(self, statement: str, *values: Any) -> apsw.Cursor:
         return self._db.execute(statement.replace("%s", "?"), (MODEL_NUMBER, *values))
@@ -299,7 +303,7 @@ class FolderStore(Store):
                 with suppress(OSError):  # it is empty where there is no model
                     draft.parent.rmdir()
 
-    def _placed(self, source: Path, tenant: str, name: str) -> bool:
+    def _place(self, source: Path, tenant: str, name: str) -> bool:
         """Give a folder its place, durably; return False if there is one."""
         place = self.folder / tenant / name
         try:
@@ -327,7 +331,7 @@ class FolderStore(Store):
         if not (folder / LOG).exists():
             return False
         with ExitStack() as lock:
-            lock.callback(taken(folder).release)
+            lock.callback(take_writer_lock(folder).release)
             doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
             folder.rename(doomed)
             flush_folder(doomed.parent)
@@ -341,13 +345,11 @@ class FolderStore(Store):
         with self._draft(tenant) as draft:
             make_log(draft / LOG, copied)
             if copied.snapshot is not None and copied.vault is None:
-                model = (
-                    learner_of(copied.snapshot)
-                    if isinstance(copied.snapshot, bytes)
-                    else copied.snapshot
-                )
+                model = copied.snapshot
+                if isinstance(model, bytes):
+                    model = learner_of(model)
                 _save_privately(model, draft / MODEL, copied.base)
-            return self._placed(draft, tenant, name)
+            return self._place(draft, tenant, name)
 
     @contextmanager
     def restoring(self, wait: float) -> Iterator[None]:
@@ -369,14 +371,17 @@ class FolderStore(Store):
 
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Move a folder."""
-        is_placed = self._placed(self.folder / tenant / name, *to)
+        is_placed = self._place(self.folder / tenant / name, *to)
         with suppress(OSError):
             (self.folder / tenant).rmdir()
         return is_placed
 
     @contextmanager
     def _naming(self, tenant: str, *, writes: bool = False) -> Iterator[Callable[..., list[Any]]]:
-        """Yield what runs a statement on the tables of a tenant, which are made when the first name is kept."""
+        """Yield what runs a statement on the tables of a tenant.
+
+        They are made when the first name is kept.
+        """
         path = self.folder / tenant / NAMED
         if not writes and not path.exists():
             yield lambda *_: []
@@ -386,11 +391,13 @@ class FolderStore(Store):
             path.touch(mode=0o600)
         except OSError as error:
             raise LogError(f"The names cannot be written: {error.strerror}.") from error
-        with failures(), closing(connected(path, writes=writes)) as db, db:
+        with failures(), closing(connect(path, writes=writes)) as db, db:
             db.execute(NAMED_TABLES)
-            yield lambda statement, *values: db.execute(
-                statement.replace("%s", "?"), values
-            ).fetchall()
+
+            def run(statement: str, *values: Any) -> list[Any]:
+                return db.execute(statement.replace("%s", "?"), values).fetchall()
+
+            yield run
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""
@@ -410,16 +417,18 @@ class FolderStore(Store):
                 path.unlink()
 
     def remove_leftovers(self) -> None:
-        """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
+        """Remove what a crash has left of folders that were being made or deleted.
+
+        A folder that is being made may belong to another process, unless it is an hour old.
+        """
         for pattern in (".probe-*", "*/.new-*", "*/.deleted-*"):
             for path in self.folder.glob(pattern):
                 with suppress(OSError):
-                    if (
-                        not path.name.startswith(".new-")
-                        or path.stat().st_mtime < time.time() - 3600
-                    ):
-                        shutil.rmtree(path, ignore_errors=True)
-                        path.unlink(missing_ok=True)
+                    is_new = path.name.startswith(".new-")
+                    if is_new and path.stat().st_mtime >= time.time() - 3600:
+                        continue
+                    shutil.rmtree(path, ignore_errors=True)
+                    path.unlink(missing_ok=True)
 
 
 def _save_privately(model: Learner, path: Path, position: int) -> None:
@@ -437,7 +446,7 @@ def _size(path: Path) -> int:
     return 0
 
 
-def taken(folder: Path) -> Held:
+def take_writer_lock(folder: Path) -> Held:
     """Take the lock of a model's folder, or say who has it."""
     try:
         return take(folder / "writer")  # the lock is writer.lock
@@ -447,7 +456,7 @@ def taken(folder: Path) -> Held:
         ) from None
 
 
-def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
+def connect(path: Path, *, writes: bool = True) -> apsw.Connection:
     """Open a database, with what durability and deletion need."""
     version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
     if version < _OLDEST:
@@ -467,9 +476,9 @@ def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
             "secure_delete": True,
             "temp_store": "memory",
             "trusted_schema": False,
+            "fullfsync": True,  # macOS: past the cache of the disk
+            "checkpoint_fullfsync": True,
         }
-        # macOS: past the cache of the disk
-        safe |= {"fullfsync": True, "checkpoint_fullfsync": True}
         for name, value in safe.items():
             db.pragma(name, value)
         db.transaction_mode = "IMMEDIATE" if writes else "DEFERRED"
@@ -479,9 +488,15 @@ def connected(path: Path, *, writes: bool = True) -> apsw.Connection:
 def make_log(path: Path, copied: Copied) -> None:
     """Make the file of a log, with the rows of a backup."""
     path.touch(mode=0o600)
-    about = {"format": FORMAT, "settings": copied.settings, "key": copied.key, "base": copied.base}
-    about |= {"version": __version__, "ran": 0.0}
-    with failures(), closing(connected(path)) as db, db:
+    about = {
+        "format": FORMAT,
+        "settings": copied.settings,
+        "key": copied.key,
+        "base": copied.base,
+        "version": __version__,
+        "ran": 0.0,
+    }
+    with failures(), closing(connect(path)) as db, db:
         db.execute("create table about(name text primary key, value) without rowid")
         db.execute(table_statements("integer not null", " without rowid"))
         db.executemany("insert into about values(?, ?)", about.items())
@@ -506,8 +521,8 @@ def failures() -> Iterator[None]:
 
 def identity(path: Path) -> tuple[int, int]:
     """Return what tells a file or folder from another one of its name."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    facts = path.stat()
+    return facts.st_dev, facts.st_ino
 
 
 def flush_folder(folder: Path) -> None:

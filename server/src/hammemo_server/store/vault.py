@@ -62,7 +62,7 @@ class Cipher:
     --------
     >>> from hammemo_server.store.vault import Cipher
     >>> cipher = Cipher(bytes(32))
-    >>> cipher.opened(cipher.sealed(b"rows", b"place"), b"place")
+    >>> cipher.unseal(cipher.seal(b"rows", b"place"), b"place")
     b'rows'
     """
 
@@ -71,12 +71,12 @@ class Cipher:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         self._aes = AESGCM(secret)
 
-    def sealed(self, plain: bytes, place: bytes) -> bytes:
+    def seal(self, plain: bytes, place: bytes) -> bytes:
         """Return a ciphertext that belongs to this place only."""
         nonce = os.urandom(_NONCE)
         return nonce + self._aes.encrypt(nonce, plain, place)
 
-    def opened(self, sealed: bytes, place: bytes) -> bytes:
+    def unseal(self, sealed: bytes, place: bytes) -> bytes:
         """Return what was sealed for this place; ValueError for anything else."""
         from cryptography.exceptions import InvalidTag
 
@@ -105,12 +105,10 @@ class Vault:
         self._read: tuple[tuple[int, ...], Keys] | None = None
         self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
         self.database = f"{self.model}.{database.hex()}" if database else self.model
-        own = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
-        self._subjects, self._ops, notes = (
-            blake2b(what, key=own, digest_size=32).digest()
-            for what in (b"subjects", b"operations", b"notes")
-        )
-        self.notes = Cipher(notes)
+        model_key = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
+        self._subjects = blake2b(b"subjects", key=model_key, digest_size=32).digest()
+        self._ops = blake2b(b"operations", key=model_key, digest_size=32).digest()
+        self.notes = Cipher(blake2b(b"notes", key=model_key, digest_size=32).digest())
         """For what is kept as long as the key file: request ids and receipts."""
 
     @property
@@ -122,19 +120,19 @@ class Vault:
         """Return what the key file holds now."""
         with self._lock:
             try:
-                found = self.path.stat()
+                facts = self.path.stat()
             except FileNotFoundError:
                 raise KeyGone(f"The key file {self.path} is not there: put it back.") from None
-            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
+            mark = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
             if self._read is None or self._read[0] != mark:
                 self._read = mark, read_keys(self.path)
             return self._read[1]
 
-    def hashed_subject(self, subject: str) -> bytes:
+    def hash_subject(self, subject: str) -> bytes:
         """Return the keyed hash by which a subject is stored."""
         return blake2b(subject.encode(), key=self._subjects, digest_size=HASH_BYTES).digest()
 
-    def hashed_op(self, op: str) -> str:
+    def hash_op(self, op: str) -> str:
         """Return the keyed hash by which an operation id is stored."""
         return blake2b(op.encode(), key=self._ops, digest_size=HASH_BYTES).hexdigest()
 
@@ -154,10 +152,7 @@ class Vault:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the key file holds no key of this database.
-
-        There are no subjects yet, or its keys were dropped.
-        """
+        """Whether the key file holds no key of this database: no subjects yet, or dropped keys."""
         return not self._own_names()
 
     def place(self, key: int, position: int) -> bytes:
@@ -178,27 +173,26 @@ class Vault:
         return max(self._numbers("contents"), default=0) or self.new_contents()
 
     def new_contents(self, erased: Sequence[ErasedSubject] = (), after: int = 0) -> int:
-        """Make a contents key, with records of erasures, durably, and return its number, which is above `after`."""
+        """Make a contents key, with records of erasures, durably.
+
+        Return its number, which is above `after`.
+        """
         with locked(self.path):
-            return self._new(
-                "contents", after, add_records(self.path, self.model, erased) if erased else 0
-            )
+            n_bytes = add_records(self.path, self.model, erased) if erased else 0
+            return self._new("contents", after, n_bytes)
 
     def drop(self, wrapping: Iterable[int], contents: int) -> None:
         """Keep only these wrapping keys of the model, and no contents key before this one."""
-        kept = {self._name("wrapping", number) for number in wrapping}
-        kept |= {
+        remaining = {self._name("wrapping", number) for number in wrapping}
+        remaining |= {
             self._name("contents", number)
             for number in self._numbers("contents")
             if number >= contents
         }
-        self._drop(name for name in self._own_names() if name not in kept)
+        self._drop(name for name in self._own_names() if name not in remaining)
 
     def _drop(self, names: Iterable[str]) -> None:
-        """Drop keys, and temporary files that a killed process left beside the key file.
-
-        They may hold some.
-        """
+        """Drop keys, and files of killed processes beside the key file: they may hold keys."""
         gone = list(names)
         with locked(self.path):
             delete_leftovers(self.path)
@@ -222,10 +216,7 @@ class Vault:
                 records_path(self.path, self.model).unlink(missing_ok=True)
 
     def drop_others(self) -> None:
-        """Drop the keys of all other databases of the model.
-
-        They are lost, and nothing may open them later.
-        """
+        """Drop the keys of all other databases of the model: nothing may open those later."""
         self._drop(set(self._names_of_model(self.keys())).difference(self._own_names()))
 
     def _own_names(self) -> list[str]:
@@ -259,14 +250,17 @@ class Vault:
         drop_expired(self.path)
 
     def backups_with(self, first: int) -> tuple[tuple[str, str], ...]:
-        """Return the backups that may hold a subject whose first row has this position, and when each expires."""
+        """Return the backups that may hold a subject, and when each expires.
+
+        `first` is the position of the subject's first row.
+        """
         backups = self.keys().backups.items()
-        held = [
+        holding = [
             (name, key)
             for name, key in backups
             if key.model == self.model and key.may_hold(self.database, first)
         ]
-        return tuple(sorted((name, key.expires) for name, key in held))
+        return tuple(sorted((name, key.expires) for name, key in holding))
 
     # Records of erasures
 
@@ -274,40 +268,49 @@ class Vault:
         self, op: str, subject: bytes, request: str, *, refit: bool, position: int
     ) -> ErasedSubject:
         """Return the record of an erasure, by the hashes of its operation id and of the subject."""
-        sealed = self.notes.sealed(request.encode(), b"record " + op.encode())
-        return ErasedSubject(op, subject.hex(), sealed.hex(), refit, self.database, position)
+        sealed = self.notes.seal(request.encode(), b"record " + op.encode())
+        return ErasedSubject(
+            op,
+            subject=subject.hex(),
+            request=sealed.hex(),
+            refit=refit,
+            database=self.database,
+            position=position,
+        )
 
     def request_of(self, record: ErasedSubject) -> str:
         """Return the operation id of an erasure that was recorded."""
-        return self.notes.opened(
+        return self.notes.unseal(
             bytes.fromhex(record.request), b"record " + record.op.encode()
         ).decode()
 
-    def erased(self) -> dict[tuple[str, str], ErasedSubject]:
+    def erasures(self) -> dict[tuple[str, str], ErasedSubject]:
         """Return the newest records of erasures of the model, by operation and database."""
         return {(one.op, one.database): one for one in read_records(self.path, self.model)}
 
-    def erased_since(self, database: str, position: int) -> dict[str, ErasedSubject]:
-        """Return the erasures that the log of a database does not hold up to a position, by operation."""
-        found = self.erased()
-        known = {one.op for one in found.values() if one.is_in(database, position)}
-        return {one.op: one for one in found.values() if one.op not in known}
+    def erasures_since(self, database: str, position: int) -> dict[str, ErasedSubject]:
+        """Return by operation the erasures that a database does not hold up to a position."""
+        records = self.erasures()
+        ops_in_log = {one.op for one in records.values() if one.is_in(database, position)}
+        return {one.op: one for one in records.values() if one.op not in ops_in_log}
 
     def lacks_records(self) -> bool:
         """Return whether the records of erasures are shorter than the key file says."""
         return records_size(self.path, self.model) < self.keys().erased.get(self.model, 0)
 
     def settle_records(self, position: int) -> None:
-        """Record that this database, which was restored, holds all erasures of the model from a position on."""
+        """Record that this restored database holds all erasures of the model from a position on."""
         with locked(self.path):
-            found = self.erased()
-            open_ops = {
-                op: one for (op, _), one in found.items() if (op, self.database) not in found
+            records = self.erasures()
+            unsettled = {
+                op: record
+                for (op, _), record in records.items()
+                if (op, self.database) not in records
             }
-            if open_ops:
+            if unsettled:
                 settled = [
-                    replace(one, database=self.database, position=position)
-                    for one in open_ops.values()
+                    replace(record, database=self.database, position=position)
+                    for record in unsettled.values()
                 ]
                 add_records(self.path, self.model, settled)
                 size = records_size(self.path, self.model)
