@@ -49,6 +49,7 @@ from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -274,10 +275,13 @@ class Survey(Pass):
         What some rows of the table say about each column.
     empty : ModelStore or None
         What rows are stored in.
+    bounds : Bounds
+        Of targets: those outside are refused.
     """
 
     known: str
     empty: ModelStore | None
+    bounds: Bounds = UNBOUNDED
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
@@ -287,8 +291,10 @@ class Survey(Pass):
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
             findings = replace(findings, found=found, truths=truths)
             if self.is_right(found):
-                findings = findings.with_rows(*_examples(schema, batch))
+                examples, labels, kinds = _examples(schema, batch)
+                findings = findings.with_rows(examples, labels, kinds)
                 if schema.is_target:
+                    self.bounds.refuse_outside(labels)
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
         return (findings if self.is_right(findings.found) else Findings(findings.found)).packed()
 
@@ -371,7 +377,8 @@ class _TableFit:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
             empty = self._room(ColumnSchema(len(known), kinds=schema.cell_kinds))
-            survey = Survey(self.source.without_files(), schema, known, empty)
+            bounds = self.settings.bounds if isinstance(self.settings, NumberSettings) else UNBOUNDED
+            survey = Survey(self.source.without_files(), schema, known, empty, bounds)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(known, kept=empty)
             with self.machines.spreading() as spread:

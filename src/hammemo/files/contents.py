@@ -26,7 +26,7 @@ from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame, empty_arrays
 from hammemo.models.apply import checked_position
 from hammemo.models.choose import held_out
-from hammemo.models.digests import UNSTORED
+from hammemo.models.digests import UNSTORED, canonical_bounds
 from hammemo.models.editing import take_state
 from hammemo.models.learners import Learner
 from hammemo.models.number_state import NumberLayout, NumberMemory, NumberState, NumberVote
@@ -157,6 +157,7 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
         raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
     given = model.get_params(deep=False)
     drawn = given.pop("random_state")
+    given["bounds"] = canonical_bounds(given["bounds"])
     params = {name: descriptions.plain(name, value) for name, value in given.items() if name not in UNSTORED}
     has_seed = isinstance(drawn, (int, np.integer, type(None)))
     params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed

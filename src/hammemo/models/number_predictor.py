@@ -10,11 +10,14 @@ from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.models.answering import row_slices
+from hammemo.models.number_errors import interval_answers
+from hammemo.models.number_intervals import warn_of_infinite_ends
 from hammemo.models.predictor import torch_module, write_onnx
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.models.number_state import NumberState
+    from hammemo.models.settings import NumberSettings
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.votes.number_answers import NumberAnswers
 
@@ -39,10 +43,18 @@ class NumberPredictor:
     (2.0, [1.0])
     """
 
-    def __init__(self, answers: NumberAnswers, kinds: str | None, missing: str, names: Vocabulary) -> None:
+    def __init__(
+        self,
+        answers: NumberAnswers,
+        kinds: str | None,
+        missing: str,
+        names: Vocabulary,
+        bounds: Bounds = UNBOUNDED,
+    ) -> None:
         self.answers = answers
         self.missing = missing
         self.names = names
+        self.bounds = bounds
         self._kinds = kinds
 
     def __repr__(self) -> str:
@@ -60,12 +72,14 @@ class NumberPredictor:
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row."""
-        return self._answered(X, self.answers.expected)
+        return self._answered(X, lambda rows: self.bounds.clip(self.answers.expected(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
         asked = checked_levels(levels)
-        return self._answered(X, lambda rows: self.answers.quantiles(asked, rows))
+        found = self._answered(X, lambda rows: self.bounds.clip(self.answers.quantiles(asked, rows)))
+        warn_of_infinite_ends(self, self.answers, found)
+        return found
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
@@ -113,7 +127,7 @@ class NumberPredictor:
     def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
         """Return what torch and ONNX compute."""
         names = self.names if tokens is None else Vocabulary.of(tokens)
-        return number_graph(self.answers, self.missing, names, checked_levels(levels))
+        return number_graph(self.answers, self.missing, names, checked_levels(levels), self.bounds)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
@@ -132,7 +146,7 @@ class NumberPredictor:
         return sum(array.nbytes for array in self.tensors().values())
 
 
-def compiled_numbers(state: NumberState, missing: str) -> NumberPredictor:
+def compiled_numbers(state: NumberState, settings: NumberSettings) -> NumberPredictor:
     """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
     codes, names = state.layout.codes, Vocabulary()
     named = [place for place, kind in enumerate(codes.kinds) if kind == ColumnKind.NAMES]
@@ -142,7 +156,8 @@ def compiled_numbers(state: NumberState, missing: str) -> NumberPredictor:
         used[contexts.ranks[:, named]] = True
         held = contexts.vocabulary.keep(used[:-1])
         names = held.keep(np.any(codes.name_codes(held) > 0, axis=1))
-    return NumberPredictor(state.answering, state.columns.kinds, missing, names)
+    answers = interval_answers(state)
+    return NumberPredictor(answers, state.columns.kinds, settings.missing, names, settings.bounds)
 
 
 def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@
 - ``keep``: what is stored of the rows, as in `MemoryClassifier`; "auto+digests" if nothing is said, so that the model
   refuses to forget what was never learnt; ``{"class": "Digests", "params": {"rows": 1000}}`` limits the rows;
 - ``missing``: "token", "empty" or "refuse";
+- ``predicts``: "numbers" for a model of numbers, with ``bounds`` such as ``[0, null]``, as in `MemoryRegressor`;
 - ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
   (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
 - ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that callers cannot
@@ -34,6 +35,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.files.descriptions import Restorer, parameter_names, plain
@@ -44,6 +46,7 @@ from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
 from hammemo.models.regressor import MemoryRegressor
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes.bounds import Bounds
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
@@ -51,7 +54,8 @@ if TYPE_CHECKING:
     from hammemo_server.edits.limits import Limits
 
 _KNOWN: Final = (
-    "columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects", "predicts"
+    "columns", "dates", "documents", "kernel", "memory", "vote", "keep", "missing", "seed", "subjects", "predicts",
+    "bounds",
 )  # fmt: skip
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
@@ -177,8 +181,11 @@ class Settings:
         if not self.predicts_numbers:
             return self.model().open(h)
         keep, missing = self.given.get("keep", "auto"), self.given.get("missing", "token")
-        model = MemoryRegressor(self.seed, missing, keep)
-        return model.fit([[None] * h], [0]).apply(forget="everything").refit()
+        given = self.given.get("bounds")
+        bounds = Bounds.from_parameter(given)
+        model = MemoryRegressor(self.seed, missing, keep, bounds=bounds.parameter)
+        target = bounds.clip(np.zeros(1))  # any target inside: nothing of it is left
+        return model.fit([[None] * h], target).apply(forget="everything").refit()
 
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
@@ -186,6 +193,10 @@ class Settings:
             _check_numbers(self.given)
             self.opened(1)
             return
+        if "bounds" in self.given:
+            raise ValueError(
+                'bounds are of a model that predicts numbers: say "predicts": "numbers", or leave them out'
+            )
         model, h = self.model(), self.width or 1
         refuse_inexact(model.memory)
         check_parts(model, h, limits)

@@ -13,6 +13,7 @@ answer is no longer wanted.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,7 +157,8 @@ class ReadyVersion:
             raise Malformed("interval: this model predicts labels; intervals are of models that predict numbers.")
         labels, intervals = self._in_blocks("predict", question, rows, stop), None
         if coverage is not None:
-            intervals = self._in_blocks("predict_interval", question, rows, stop, coverage)
+            ends = self._in_blocks("predict_interval", question, rows, stop, coverage)
+            intervals = [[end if math.isfinite(end) else None for end in pair] for pair in ends]
         return Labels(labels, self.version, intervals)
 
     def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:

@@ -189,7 +189,10 @@ class Labels(Struct, frozen=True, omit_defaults=True):
 
     labels: list[Label]
     version: Version
-    intervals: Annotated[list[list[float]] | None, Meta(description="The ends of intervals, if asked for.")] = None
+    intervals: Annotated[
+        list[list[float | None]] | None,
+        Meta(description="The ends of intervals, if asked for; null is an end that too few rows leave infinite."),
+    ] = None
 
 
 class RankedLabels(Struct, frozen=True, omit_defaults=True):
