@@ -130,3 +130,32 @@ def test_what_is_not_for_numbers_is_refused(tmp_path: Path) -> None:
         server.upload("names", tmp_path / "names.model")
         with pytest.raises(ServerError, match="predicts labels"):
             server.predict_interval("names", [["a"]])
+
+
+@pytest.mark.filterwarnings("ignore:The errors of .* rows are known")
+def test_bounds_are_a_setting_and_intervals_without_ends_are_null(tmp_path: Path) -> None:
+    rows, targets = houses(60)
+    with client(tmp_path) as server:
+        server.create("houses", columns=2, predicts="numbers", seed=1, bounds=[1, None])
+        with pytest.raises(ServerError, match="below bounds"):
+            server.learn("houses", rows[:1], [-3.0])
+        server.learn("houses", rows, targets)
+        made = downloaded(server, tmp_path)
+        assert made.bounds == (1.0, None)
+        save(made.set_params(bounds=(180, None)), tmp_path / "bounded.model")
+        server.upload("bounded", tmp_path / "bounded.model")
+        assert min(server.predict("houses", rows)) < 180
+        assert server.predict("bounded", rows) == made.predict(rows).tolist()
+        assert min(server.predict("bounded", rows)) == 180
+        answer = server.ask("bounded", "predict", rows[:1], interval=0.999)
+        assert answer["intervals"] == [[180, None]]
+        assert server.predict_interval("bounded", rows[:1], 0.999) == [[180, np.inf]]
+        wrong: list[dict[str, Any]] = [
+            {"predicts": "numbers", "bounds": [2, 1]},
+            {"predicts": "numbers", "bounds": "0,"},
+            {"bounds": [0, None]},
+        ]
+        for settings in wrong:
+            with pytest.raises(ServerError, match="bounds") as refused:
+                server.create("other", columns=2, **settings)
+            assert refused.value.status == 422

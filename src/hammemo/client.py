@@ -9,6 +9,7 @@ Needs ``pip install 'hammemo[serve]'`` (httpx).
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -261,7 +262,10 @@ class Client:
     ) -> list[list[float]]:
         """Return the lower and the upper end of an interval that holds the number of each row."""
         found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)["intervals"]
-        return cast("list[list[float]]", found)
+        return [
+            [-math.inf if low is None else low, math.inf if high is None else high]  # too few rows to tell
+            for low, high in found
+        ]
 
     def top_k(
         self,

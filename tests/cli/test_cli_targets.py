@@ -129,6 +129,7 @@ def test_a_receipt_tells_what_was_forgotten(folder: Path, tmp_path: Path) -> Non
     [
         (("--label", "town"), "give one of them"),
         (("--h", 3), "give one of them"),
+        (("--label", "town", "--bounds", "0,"), "give one of them"),
         (("--vote", "sum"), "--vote is for labels"),
         (("--key-file", "key"), "--key-file is for labels"),
         (("--keep", "digests"), "digests are for labels"),
@@ -217,3 +218,30 @@ def test_sync_makes_the_model_that_of_a_table(folder: Path, tmp_path: Path) -> N
     assert f"The model holds {N - GONE} examples." in run("sync", model, table, "--refit", "--position", "v3").stdout
     assert load(model).digest() == load(again).digest()
     assert "is as it was" in run("sync", model, table).stdout
+
+
+def test_bounds_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(folder / "all.csv", parse_dates=["built"])
+    bounded = MemoryRegressor(bounds=(-9, None)).fit(table.drop(columns="price"), table["price"])
+    for engine in ((), ("--engine", "threads")):
+        run("fit", folder / "all.csv", *TARGET, "--bounds", "-9,", *engine, "--out", tmp_path / "m")
+        assert load(tmp_path / "m").digest() == bounded.digest()
+        refused = run("fit", folder / "all.csv", *TARGET, "--bounds", "1e9,", *engine, "--out", tmp_path / "no", code=1)
+        assert "in row 0 is below bounds=(1000000000.0, None)" in refused.stderr
+    assert json.loads(run("inspect", tmp_path / "m", "--json").stdout)["bounds"] == [-9.0, None]
+    asked = ("predict", tmp_path / "m", folder / "ask.csv")
+    assert set(run(*asked, "--bounds", ",-7").stdout.split()) == {"-7"}
+    with pytest.warns(UserWarning, match="ends of intervals are infinite"):
+        lines = run(*asked, "--interval", 0.999, "--json").stdout.splitlines()
+    assert {(answer["low"], answer["high"]) for answer in map(json.loads, lines)} == {(-9.0, None)}
+    few = tmp_path / "few.csv"
+    table.assign(price=table["price"].clip(upper=200))[:60].to_csv(few, index=False)
+    line = ("evaluate", few, *TARGET, "--folds", 2, "--json")
+    plain, clipped = (json.loads(run(*line, *given).stdout) for given in ((), ("--bounds", ",200")))
+    assert clipped["learners"]["this model"]["rmse"] < plain["learners"]["this model"]["rmse"]
+
+
+@pytest.mark.parametrize("text", ["1", "1,0", "a,", "1,2,3", "nan,"])
+def test_bounds_that_are_refused(folder: Path, tmp_path: Path, text: str) -> None:
+    refused = run("fit", folder / "all.csv", *TARGET, "--bounds", text, "--out", tmp_path / "m", code=2)
+    assert f"--bounds {text}: give two numbers" in refused.stderr

@@ -75,10 +75,11 @@ def in_onnx(predictor: NumberPredictor, rows: list[list[Any]], path: Path) -> tu
     which=st.sampled_from(["all", "numbers", "names"]),
     missing=st.sampled_from(["token", "empty"]),
     edited=st.booleans(),
+    ends=st.sampled_from([(None, None), (0.3, None), (None, 0.6), (0.3, 0.6)]),
 )
 @pytest.mark.filterwarnings("ignore:Rows were forgotten")
 def test_answers_are_those_of_the_model(
-    seed: int, which: str, missing: str, edited: bool, tmp_path_factory: pytest.TempPathFactory
+    seed: int, which: str, missing: str, edited: bool, ends: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     torch = pytest.importorskip("torch")
     X, y = table(seed)
@@ -87,6 +88,8 @@ def test_answers_are_those_of_the_model(
     if edited:  # the live base and the live mean are not the frozen ones
         model.forget(listed(X[:9]), y[:9])
         model.partial_fit(listed(X[120:]), y[120:] + y.std(), choose=False)
+    low, high = (None if share is None else float(np.quantile(y, share)) for share in ends)
+    model.set_params(bounds=(low, high))
     predictor = model.compile()
     numbers, quantiles = model.predict(rows), model.predict_quantiles(rows, LEVELS)
     for one in (predictor, pickle.loads(pickle.dumps(predictor))):  # noqa: S301

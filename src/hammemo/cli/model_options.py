@@ -20,6 +20,8 @@ _KERNELS = "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K
 
 BUCKETS: Final = 2048
 RESERVED: Final = 1024
+_OF_NUMBERS: Final = ("keep", "seed", "bounds")
+"""The options that a model of numbers has, too."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class ModelOptions:
     )
     key_file: Path | None = setting("FILE", "Use a keyed model: a secret key of 16 to 64 bytes.")
     seed: int = setting("N", "Models with the same seed and layout can be merged.", default=0)
+    bounds: str | None = setting(
+        "LOW,HIGH", "Numbers: answers never leave these bounds; either may be missing, as in 0, for counts."
+    )
     layout: Path | None = setting("MODEL", "Use the layout of this model, so both can be merged.")
 
     def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
@@ -61,6 +66,7 @@ class ModelOptions:
 
         if getattr(schema, "is_target", False):
             return self._regressor(), None
+        refuse({"bounds": self.bounds}, "is for numbers: leave it out, or use --target instead of --label")
         key = read_key(self.key_file)
         keep, memory = keep_of(self.keep, key), self._memory(key)
         part_of("vote", self.vote)  # refuses a name that is not known
@@ -95,12 +101,35 @@ class ModelOptions:
         """Return a model that predicts numbers."""
         from hammemo.estimators.regressor import MemoryRegressor
 
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("keep", "seed")}
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OF_NUMBERS}
         changed = {name.replace("_", "-"): value for name, value in given.items() if value != getattr(type(self), name)}
         refuse(changed, "is for labels: leave it out, or use --label instead of --target")
         if _has_digests(self.keep):
             raise UsageError(f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of rows.")
-        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep))
+        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep), bounds=bounds_of(self.bounds))
+
+
+def bounds_of(text: str | None) -> tuple[float | None, float | None] | None:
+    """Return the value of ``bounds`` that a text means.
+
+    Examples
+    --------
+    >>> from hammemo.cli.model_options import bounds_of
+    >>> bounds_of("0,"), bounds_of("-1,1"), bounds_of(None)
+    ((0.0, None), (-1.0, 1.0), None)
+    """
+    from hammemo.votes.bounds import Bounds
+
+    if text is None:
+        return None
+    try:
+        ends = tuple(float(end) if end.strip() else None for end in text.split(","))
+        return Bounds.from_parameter(ends).parameter
+    except ValueError:
+        raise UsageError(
+            f"--bounds {text}: give two numbers with a comma, the smaller one first; either may be missing, as in 0, "
+            "(at least 0) or ,1 (at most 1)."
+        ) from None
 
 
 def part_of(kind: str, text: str) -> Any:

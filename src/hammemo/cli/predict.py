@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import typer
 
 from hammemo.cli.console import UsageError, check_writable, counted, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
+from hammemo.cli.model_options import bounds_of
 from hammemo.cli.options import AsJson, KeyFile, Model, argument, flag, read_key, setting, switch
 from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
@@ -75,8 +77,13 @@ def _spread(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
 
 def _json_lines(columns: Answers) -> Iterator[str]:
     for row in zip(*columns.values(), strict=True):
-        value = dict(zip(columns, row, strict=True))
+        value = {name: _finite(cell) for name, cell in zip(columns, row, strict=True)}
         yield json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """Return a value as JSON has it: an infinite end of an interval is null."""
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _printed_json(queries: Queries, answers: Answers) -> Iterator[str]:
@@ -179,13 +186,20 @@ class AnswerOptions:
         "SHARE", "Numbers: add the ends of an interval that holds this share of targets, such as 0.8."
     )
 
+    bounds: str | None = setting(
+        "LOW,HIGH", "Numbers: these answers never leave these bounds, whatever those of the model are.", "the model's"
+    )
+
     def check(self, model: Any) -> None:
         """Refuse what the model has no answers for."""
         if hasattr(model, "predict_interval"):
             of_labels = {"proba": self.proba or None, "certify": self.certify or None}
             refuse(of_labels, "is for a model of labels, and this one predicts numbers: leave it out")
         else:
-            refuse({"interval": self.interval}, "is for a model of numbers, and this one predicts labels: leave it out")
+            refuse(
+                {"interval": self.interval, "bounds": self.bounds},
+                "is for a model of numbers, and this one predicts labels: leave it out",
+            )
 
 
 def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -> None:
@@ -193,6 +207,8 @@ def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -
 
     def answer(model: Any, queries: Queries) -> Answers:
         wanted.check(model)
+        if wanted.bounds is not None:
+            model.set_params(bounds=bounds_of(wanted.bounds))
         predicted = model.predict(queries.X)
         answers: Answers = {"prediction": predicted.tolist()}
         if wanted.interval is not None:

@@ -19,6 +19,7 @@ from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tasks.labels.choose import held_out
 from hammemo.tasks.numbers.sums import NumberState
+from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
@@ -39,6 +40,10 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
     parts = _number_parts(state, names) if isinstance(state, NumberState) else _label_parts(state, names)
     if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = parts.seed  # as in files: a generator is described by its address
+    if isinstance(state, NumberState) and "bounds" in parameters["params"]:
+        bounds = canonical_bounds(parameters["params"].pop("bounds"))
+        if bounds is not None:  # without bounds, digests are what they were before there were any
+            parameters["params"]["bounds"] = bounds
     described = {
         "parameters": [parameters, parts.seed],
         "layout": parts.layout,
@@ -50,6 +55,12 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
     found |= {"counts": parts.counts, "weights": array_digest(parts.weights)}
     found["kept rows"] = array_digest({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
+
+
+def canonical_bounds(bounds: Any) -> list[float | None] | None:
+    """Return the parameter `bounds` in the one form that digests and files have: floats in a list, or None."""
+    canonical = Bounds.from_parameter(bounds).parameter
+    return None if canonical is None else list(canonical)
 
 
 class _StateParts(NamedTuple):

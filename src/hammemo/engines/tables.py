@@ -50,6 +50,7 @@ from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -301,10 +302,13 @@ class Survey(Pass):
         What some rows of the table say about each column, because of which it is read as `schema` says.
     empty : ModelStore or None
         What rows are stored in.
+    bounds : Bounds
+        Of targets: those outside are refused.
     """
 
     known: tuple[TextEvidence, ...]
     empty: ModelStore | None
+    bounds: Bounds = UNBOUNDED
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
@@ -317,8 +321,10 @@ class Survey(Pass):
             is_whole = findings.is_whole and self.is_right(evidence)
             findings = replace(findings, evidence=evidence, truths=truths, is_whole=is_whole)
             if is_whole:
-                findings = findings.with_rows(*_examples(schema, batch))
+                examples, labels, kinds = _examples(schema, batch)
+                findings = findings.with_rows(examples, labels, kinds)
                 if schema.is_target:
+                    self.bounds.refuse_outside(labels)
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
         if not findings.is_whole:
             findings = Findings(findings.evidence, is_whole=False)
@@ -427,7 +433,8 @@ class _TableFit:
         """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
         for name in ("rows", "rows-again"):
             empty = self._room(ColumnSchema(len(schema.known_columns), kinds=schema.cell_kinds))
-            survey = Survey(self.source.without_files(), schema, known, empty)
+            bounds = self.settings.bounds if isinstance(self.settings, NumberSettings) else UNBOUNDED
+            survey = Survey(self.source.without_files(), schema, known, empty, bounds)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(survey.nothing_found, kept=empty)
             with self.machines.spreading() as spread:

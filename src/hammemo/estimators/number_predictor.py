@@ -12,9 +12,12 @@ from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.labels.answer import row_slices
+from hammemo.tasks.numbers.errors import interval_answers
+from hammemo.tasks.numbers.intervals import warn_of_infinite_ends
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import QuestionForm, ReadsQuestions
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.tasks.labels.settings import NumberSettings
     from hammemo.tasks.numbers.sums import NumberState
     from hammemo.votes.number_answers import NumberAnswers
 
@@ -42,10 +46,17 @@ class NumberPredictor(ReadsQuestions):
     (2.0, [1.0])
     """
 
-    def __init__(self, answers: NumberAnswers, form: QuestionForm, names: Vocabulary) -> None:
+    def __init__(
+        self,
+        answers: NumberAnswers,
+        form: QuestionForm,
+        names: Vocabulary,
+        bounds: Bounds = UNBOUNDED,
+    ) -> None:
         self.answers = answers
         self.form = form
         self.names = names
+        self.bounds = bounds
 
     def __repr__(self) -> str:
         return f"<NumberPredictor of numbers from {self.n_columns} columns, {self.nbytes / 2**20:.2f} MiB>"
@@ -68,12 +79,14 @@ class NumberPredictor(ReadsQuestions):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row."""
-        return self._answer(X, self.answers.expected)
+        return self._answer(X, lambda rows: self.bounds.clip(self.answers.expected(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
         asked = checked_levels(levels)
-        return self._answer(X, lambda rows: self.answers.quantiles(asked, rows))
+        quantiles = self._answer(X, lambda rows: self.bounds.clip(self.answers.quantiles(asked, rows)))
+        warn_of_infinite_ends(self, self.answers, quantiles)
+        return quantiles
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
@@ -121,7 +134,7 @@ class NumberPredictor(ReadsQuestions):
     def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
         """Return what torch and ONNX compute."""
         names = self.names if tokens is None else Vocabulary.of(tokens)
-        return number_graph(self.answers, names, checked_levels(levels))
+        return number_graph(self.answers, names, checked_levels(levels), self.bounds)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
@@ -140,9 +153,14 @@ class NumberPredictor(ReadsQuestions):
         return sum(array.nbytes for array in self.tensors().values())
 
 
-def compile_numbers(state: NumberState, missing: str) -> NumberPredictor:
+def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredictor:
     """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
-    return NumberPredictor(state.answering, QuestionForm(state.columns, missing), _list_names(state))
+    return NumberPredictor(
+        interval_answers(state),
+        QuestionForm(state.columns, settings.missing),
+        _list_names(state),
+        bounds=settings.bounds,
+    )
 
 
 def _list_names(state: NumberState) -> Vocabulary:

@@ -27,11 +27,14 @@ from hammemo.tasks.labels.answer import row_slices
 from hammemo.tasks.labels.column_values import plot_means
 from hammemo.tasks.labels.settings import NumberSettings
 from hammemo.tasks.numbers import choose as numbers
+from hammemo.tasks.numbers.errors import interval_answers
+from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
 from hammemo.tasks.numbers.report import NumberReport, importances
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
+from hammemo.votes.bounds import Bounds
 from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ Self = TypeVar("Self", bound="MemoryRegressor")
 
 _MAGNITUDES: Final = 1e6
 """How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
+_WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
+"""What a model has warned of."""
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
@@ -76,6 +81,10 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         Whether long edits say on standard error what they do. It changes nothing in the model.
     n_jobs : int or None
         How many threads long edits use. None is 1, -1 uses all cores. The model is the same for any number.
+    bounds : (low, high) or None
+        What answers never leave, such as ``(0, None)`` for counts: predictions, quantiles and intervals outside are
+        replaced by the bound. It is an option of answers: it can be changed at any time without a refit. Targets
+        outside are refused.
 
     Attributes
     ----------
@@ -108,6 +117,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         numeric: str | Sequence[Any] = "auto",
         verbose: Any = 0,
         n_jobs: Any = None,
+        bounds: Any = None,
     ) -> None:
         self.random_state = random_state
         self.missing = missing
@@ -115,10 +125,12 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         self.numeric = numeric
         self.verbose = verbose
         self.n_jobs = n_jobs
+        self.bounds = bounds
 
     def settings(self) -> NumberSettings:
         """Return the parameters as one value: what the steps of an edit take."""
-        return NumberSettings(self.random_state, self.missing, self.keep, self.numeric)
+        bounds = Bounds.from_parameter(self.bounds)
+        return NumberSettings(self.random_state, self.missing, self.keep, self.numeric, bounds)
 
     @property
     def state(self) -> NumberState:
@@ -286,6 +298,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         Where the layouts differ, one of the two must keep all its rows.
         """
         given = _operand(self, other, "merge")
+        refuse_other_bounds(self.bounds, other.bounds)
         edit(self, lambda model: numbers.merge(model.settings(), model.state, given))
         return self
 
@@ -314,8 +327,9 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         return fresh
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the expected target of each row."""
-        return self._answers(X, lambda state, rows: state.answering.expected(rows))
+        """Return the expected target of each row, within `bounds`."""
+        bounds = Bounds.from_parameter(self.bounds)
+        return self._answers(X, lambda state, rows: bounds.clip(state.answering.expected(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row.
@@ -325,7 +339,11 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         X : (m, columns); levels : (k,), from 0 to 1; returned : (m, k)
         """
         asked = checked_levels(levels)
-        return self._answers(X, lambda state, rows: state.answering.quantiles(asked, rows))
+        bounds = Bounds.from_parameter(self.bounds)
+        found = self._answers(X, lambda state, rows: bounds.clip(interval_answers(state).quantiles(asked, rows)))
+        warn_of_narrow_intervals(self, self.state)
+        warn_of_infinite_ends(self, interval_answers(self.state), found)
+        return found
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return the lower and the upper end of an interval that holds the target of each row with this probability.
@@ -353,13 +371,13 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         state = self.state
         if state.holds_nothing:
             raise ValueError(_NO_ROWS)
-        return compile_numbers(state, self.settings().missing)
+        return compile_numbers(state, self.settings())
 
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what each column of each row adds to the prediction, and the prediction without them.
 
-        The contributions of a row and its base add up to `predict`. The arrays have the shapes of SHAP's
-        ``Explanation(values, base_values)``, so its plots take them.
+        The contributions of a row and its base add up to `predict`, before `bounds` are applied. The arrays have the
+        shapes of SHAP's ``Explanation(values, base_values)``, so its plots take them.
 
         Shapes
         ------
@@ -397,8 +415,17 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain")
         rows = SeenRows(state.layout.codes, examples.contexts)
         *added, base = _contributions(state, rows)[0].tolist()
-        low, high = state.answering.quantiles(np.array([0.1, 0.9]), rows)[0].tolist()
-        return NumberExplanation.of(row, state.columns.listed(), np.array(added), base, (low, high))
+        bounds = Bounds.from_parameter(self.bounds)
+        expected = state.answering.expected(rows)
+        low, high = bounds.clip(interval_answers(state).quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
+        return NumberExplanation.of(
+            row,
+            state.columns.listed(),
+            np.array(added),
+            base=base,
+            by_bounds=float((bounds.clip(expected) - expected)[0]),
+            interval=(low, high),
+        )
 
     def report(self) -> NumberReport:
         """Return a report of what was chosen; ``print`` shows it."""
@@ -492,7 +519,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
-        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
+        copied = {name: value for name, value in state.items() if name not in _WARNED}  # copies warn again
         return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
 
     def __sklearn_tags__(self) -> Any:

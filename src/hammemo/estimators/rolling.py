@@ -81,8 +81,8 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     >>> minute.expire(now=60).classes_.tolist()
     ['y']
     >>> window = Rolling(MemoryRegressor(), last=2).fit([[1.0], [2.0], [3.0]], [10, 20, 30])
-    >>> window.n_examples_, window.predict_interval([[2.0]]).shape
-    (2, (1, 2))
+    >>> window.n_examples_, window.predict([[2.0]]).shape
+    (2, (1,))
     """
 
     estimator_: Learner

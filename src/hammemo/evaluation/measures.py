@@ -383,7 +383,10 @@ class NumberMeasures:
     """None where all held-out targets are equal."""
     pinball: float | None
     coverage: float | None
-    """Of the interval of 80 %; None, as the pinball loss, where only one number is predicted."""
+    """Of the interval of 80 %; None, as the pinball loss, where only one number is predicted.
+
+    The pinball loss is None, too, where quantiles are infinite, because very few rows were learned.
+    """
 
     @classmethod
     def of(cls, y: Floats, predicted: Floats, quantiles: Floats | None = None) -> NumberMeasures:
@@ -394,9 +397,14 @@ class NumberMeasures:
             rmse=float(np.sqrt((errors**2).mean())),
             mae=float(np.abs(errors).mean()),
             r2=1 - float((errors**2).sum()) / spread if spread > 0 else None,
-            pinball=None if left is None else float(np.maximum(LEVELS * left, (LEVELS - 1) * left).mean()),
+            pinball=None if left is None or not np.isfinite(left).all() else _pinball_loss(left),
             coverage=None if quantiles is None else dict(_coverage(y, quantiles))[COVERAGE],
         )
+
+
+def _pinball_loss(above: Floats) -> float:
+    """Return the mean pinball loss; `above` is by how much targets exceed their quantiles, shape (m, `LEVELS`)."""
+    return float(np.maximum(LEVELS * above, (LEVELS - 1) * above).mean())
 
 
 @dataclass(frozen=True, eq=False)

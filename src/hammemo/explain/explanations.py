@@ -449,9 +449,12 @@ class NumberExplanation(Explanation):
     ----------
     interval : tuple of two floats
         Between these, 80 % of such targets lie.
+    by_bounds : float
+        What the bounds of the model add to what base and columns add up to: 0 where these lie inside.
     """
 
     interval: tuple[float, float] = (-np.inf, np.inf)
+    by_bounds: float = 0.0
 
     @classmethod
     def of(
@@ -459,7 +462,9 @@ class NumberExplanation(Explanation):
         values: Sequence[Any],
         names: Sequence[str] | None,
         contributions: Floats,
+        *,
         base: float,
+        by_bounds: float,
         interval: tuple[float, float],
     ) -> NumberExplanation:
         """Return the explanation of one row by what each column adds, in the unit of the target."""
@@ -469,13 +474,14 @@ class NumberExplanation(Explanation):
             seen=(None,) * len(values),
             sites=tuple((j,) for j in range(len(values))),
             labels=(PREDICTION,),
-            scores=np.array([base + added.sum()]),
+            scores=np.array([base + added.sum() + by_bounds]),
             base=np.array([base]),
             contributions=added,
             low=added,
             high=added,
             names=tuple(names) if names is not None else tuple(f"column {j}" for j in range(len(values))),
             interval=interval,
+            by_bounds=by_bounds,
         )
 
     def verdict(self) -> str:
@@ -487,8 +493,14 @@ class NumberExplanation(Explanation):
         """Return everything as lists, numbers and strings, ready for JSON."""
         rows = zip(self.names or (), self.tokens, self.contributions[:, 0].tolist(), strict=True)
         columns = [{"name": name, "value": value, "contribution": added} for name, value, added in rows]
-        sums = {PREDICTION: float(self.scores[0]), "interval": list(self.interval), "base": float(self.base[0])}
-        return {**sums, "columns": columns}
+        ends = [end if math.isfinite(end) else None for end in self.interval]  # JSON has no infinity
+        return {
+            PREDICTION: float(self.scores[0]),
+            "interval": ends,
+            "base": float(self.base[0]),
+            **({"bounds": self.by_bounds} if self.by_bounds else {}),
+            "columns": columns,
+        }
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:  # noqa: ARG002
         """Draw a waterfall from the base to the prediction; return the axes. It needs the ``plot`` extra."""
@@ -501,7 +513,11 @@ class NumberExplanation(Explanation):
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         rows = super()._cells()[1]
         first = [["base", *rows[0][1:]]] if rows[0][0] == "prior" else []
-        return ["", "adds"], [*first, *rows[len(first) : -1], [PREDICTION, *rows[-1][1:]]]
+        clipped = []
+        if self.by_bounds:
+            show = _NumberFormat(self.scores, self.base, self.contributions, np.array([self.by_bounds]))
+            clipped = [["bounds of the model", show.one(self.by_bounds)]]
+        return ["", "adds"], [*first, *rows[len(first) : -1], *clipped, [PREDICTION, *rows[-1][1:]]]
 
 
 def _plain(value: Any) -> Any:

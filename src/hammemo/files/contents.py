@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo.edits.apply import checked_position
-from hammemo.edits.digests import UNSTORED
+from hammemo.edits.digests import UNSTORED, canonical_bounds
 from hammemo.edits.editing import take_state
 from hammemo.edits.state import Choices, Layout, ModelState, Part
 from hammemo.estimators.learners import Learner
@@ -161,6 +161,7 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
         raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
     given = model.get_params(deep=False)
     drawn = given.pop("random_state")
+    given["bounds"] = canonical_bounds(given["bounds"])
     params = {name: descriptions.plain(name, value) for name, value in given.items() if name not in UNSTORED}
     has_seed = isinstance(drawn, (int, np.integer, type(None)))
     params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed

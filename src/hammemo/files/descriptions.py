@@ -30,6 +30,7 @@ from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes.bounds import Bounds
 from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ class Restorer:
             return given
         if name == "numeric" and not isinstance(value, (str, list, type(None))):
             raise ValueError("its parameter numeric is neither a word nor a list of columns")
+        if name == "bounds":
+            return _stored_bounds(value)
         return self.part(name, value) if name in DESCRIBED and isinstance(value, dict) else _plain_value(value)
 
     def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:
@@ -303,6 +306,18 @@ def _plain_value(value: Any) -> Any:
     elif not isinstance(value, (int, float, str, type(None))):
         raise ValueError("a parameter is neither a number, a string, a truth value, None nor a list of these")
     return value
+
+
+def _stored_bounds(value: Any) -> Any:
+    """Return the bounds of a model of numbers, checked; they are stored in their one form."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or any(type(end) not in (float, type(None)) for end in value):
+        raise ValueError("its bounds are not a pair of numbers")
+    bounds = Bounds.from_parameter(value).parameter
+    if bounds is None or list(bounds) != value:
+        raise ValueError("its bounds are not in canonical form")
+    return bounds
 
 
 def stored_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | None:

@@ -18,6 +18,7 @@ of the sizes of errors, too.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -32,6 +33,7 @@ from hammemo.kernels.cells.error_sizes import LEAST_SIZE
 from hammemo.kernels.cells.forest import LEAF, Forest
 from hammemo.portable.graph import Constants, Operations, Search
 from hammemo.tokens.columns import ColumnKind
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats
@@ -327,11 +329,14 @@ class NumberGraph(RowGraph):
         The live and the frozen base.
     n_levels : int
         How many quantiles come after the prediction.
+    bounds : Bounds
+        What no answer leaves.
     """
 
     forests: tuple[Forest, ...]
     tables: StepTables
     n_levels: int
+    bounds: Bounds = UNBOUNDED
     classes: None = None
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
@@ -357,7 +362,12 @@ class NumberGraph(RowGraph):
             found += [total + size * each("ratios", k) for k in range(self.n_levels)]
         for step in range(2):  # a power of two may be too large for one factor
             found = [units * ops.constant(f"unit.{step}") for units in found]
-        return ops.stacked([each("center") + number for number in found])
+        answers = [each("center") + number for number in found]
+        if not math.isinf(self.bounds.low):
+            answers = [_most(ops, answer, each("low")) for answer in answers]
+        if not math.isinf(self.bounds.high):
+            answers = [_least(ops, answer, each("high")) for answer in answers]
+        return ops.stacked(answers)
 
     def _told(self, ops: Operations, part: int, codes: Any) -> Any:
         """Return the sum of what the leaves of a forest say."""
@@ -374,7 +384,7 @@ def _least(ops: Operations, a: Any, b: Any) -> Any:
     return ops.where(b < a, b, a)
 
 
-def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats) -> NumberGraph:
+def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats, bounds: Bounds = UNBOUNDED) -> NumberGraph:
     """Return the graph of a model, or refuse one that has none.
 
     Parameters
@@ -384,6 +394,8 @@ def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats) -> N
         The names that the graph shall know.
     levels : ndarray of float64
         Of the quantiles that it also gives.
+    bounds : Bounds
+        What no answer leaves.
     """
     errors, half = answers.errors, answers.exponent // 2
     assert errors is not None
@@ -392,6 +404,7 @@ def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats) -> N
     numbers |= {"size": errors.mean, "least_size": LEAST_SIZE * errors.mean, "ratios": errors.at(levels)}
     numbers |= dict(zip(("live_mean", "mean"), answers.means, strict=True))
     numbers |= {f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))}
+    numbers |= {name: [end] for name, end in bounds._asdict().items() if not math.isinf(end)}
     constants: Constants = {name: np.array(number) for name, number in numbers.items()}
     forests, leaves = answers.forests, answers.leaves
     if len(levels):
@@ -400,4 +413,4 @@ def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats) -> N
         constants |= {f"leaves.{part}": own, **walk_constants(forest, f"trees.{part}")}
     constants |= table_constants(tables)
     rows = coded_rows(answers.codes, names, constants)
-    return NumberGraph(rows, constants, forests, tables, len(levels))
+    return NumberGraph(rows, constants, forests, tables, len(levels), bounds)

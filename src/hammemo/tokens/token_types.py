@@ -112,10 +112,10 @@ def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
     for column, sentence in sentences.items():
         mark = object()
         if warned.setdefault(column, mark) is mark:  # one store in C
-            warnings.warn(sentence, UserWarning, stacklevel=_level_of_the_user())
+            warnings.warn(sentence, UserWarning, stacklevel=find_user_level())
 
 
-def _level_of_the_user() -> int:
+def find_user_level() -> int:
     """Return how many calls above the caller this package was called: questions come in several ways."""
     here, level = inspect.currentframe(), 1
     frame = None if here is None else here.f_back

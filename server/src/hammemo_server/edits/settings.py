@@ -14,6 +14,8 @@
   said, so that the model refuses to forget what was never learnt; ``{"class": "Digests",
   "params": {"rows": 1000}}`` limits the rows;
 - ``missing``: "token", "empty" or "refuse";
+- ``predicts``: "numbers" for a model of numbers, with ``bounds`` such as ``[0, null]``, as in
+  `MemoryRegressor`;
 - ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
   (:mod:`hammemo_server.erasure.journal`); without it nothing is kept of subjects;
 - ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn,
@@ -37,6 +39,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.estimators.classifiers import MemoryClassifier
@@ -47,6 +50,7 @@ from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.tasks.labels.automatic import resolved_memory
 from hammemo.tasks.labels.names import KERNELS, NAMES, is_auto
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes.bounds import Bounds
 from hammemo_server.edits.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
@@ -65,6 +69,7 @@ _NAMES: Final = (
     "seed",
     "subjects",
     "predicts",
+    "bounds",
 )
 """All settings, in the order in which a refusal names them."""
 _MAX_CHARACTERS: Final = 2**16
@@ -216,8 +221,10 @@ class Settings:
             return self.model().open(h)
         keep = self.given.get("keep", "auto")
         missing = self.given.get("missing", "token")
-        model = MemoryRegressor(self.seed, missing, keep)
-        return model.fit([[None] * h], [0]).apply(forget="everything").refit()
+        bounds = Bounds.from_parameter(self.given.get("bounds"))
+        model = MemoryRegressor(self.seed, missing, keep, bounds=bounds.parameter)
+        target = bounds.clip(np.zeros(1))  # any target inside the bounds: nothing of it is left
+        return model.fit([[None] * h], target).apply(forget="everything").refit()
 
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
@@ -225,6 +232,11 @@ class Settings:
             _check_numbers(self.given)
             self.open_model(1)
             return
+        if "bounds" in self.given:
+            raise ValueError(
+                "bounds are of a model that predicts numbers: "
+                'say "predicts": "numbers", or leave them out'
+            )
         model = self.model()
         h = self.width or 1
         refuse_inexact(model.memory)

@@ -13,6 +13,7 @@ raises an error where the answer is no longer wanted.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,7 +182,8 @@ class ReadyVersion:
         labels = self._in_blocks("predict", question, rows, stop)
         intervals = None
         if coverage is not None:
-            intervals = self._in_blocks("predict_interval", question, rows, stop, coverage)
+            ends = self._in_blocks("predict_interval", question, rows, stop, coverage)
+            intervals = [[end if math.isfinite(end) else None for end in pair] for pair in ends]
         return Labels(labels, self.version, intervals)
 
     def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:

@@ -220,7 +220,11 @@ class Labels(Struct, frozen=True, omit_defaults=True):
     labels: list[Label]
     version: Version
     intervals: Annotated[
-        list[list[float]] | None, Meta(description="The ends of intervals, if asked for.")
+        list[list[float | None]] | None,
+        Meta(
+            description="The ends of intervals, if asked for; null is an end that too few rows "
+            "leave infinite."
+        ),
     ] = None
 
 

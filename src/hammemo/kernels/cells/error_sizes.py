@@ -13,6 +13,7 @@ import numpy as np
 from hammemo._arrays.wide_sums import exact_sum
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.choosing import GROWING_ROWS
+from hammemo.kernels.cells.finite_sample import take_quantiles
 from hammemo.kernels.cells.forest import (
     LEVELS,
     Forest,
@@ -105,8 +106,11 @@ class ErrorSizes:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # what is cached is made again
 
     def at(self, levels: Floats) -> Floats:
-        """Return the quantiles of error / size at these levels."""
-        return np.interp(levels, np.arange(len(self.ratios)) / max(len(self.ratios) - 1, 1), self.ratios)
+        """Return the quantiles of error / size at these levels, which hold for one more row; the ends may be infinite.
+
+        Of more than 1,001 rows, 1,001 evenly spaced errors take the place of all.
+        """
+        return take_quantiles(self.ratios, levels)
 
     def arrays(self) -> dict[str, Array]:
         """Return it as arrays."""

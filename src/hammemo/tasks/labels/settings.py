@@ -15,6 +15,7 @@ from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.labels.automatic import resolved_memory, resolved_vote
 from hammemo.tasks.labels.names import is_auto
 from hammemo.votes import LogLinear, Vote
+from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
@@ -101,6 +102,7 @@ class NumberSettings(NamedTuple):
     missing: str
     keep: Any
     numeric: Any
+    bounds: Bounds = UNBOUNDED
 
     @property
     def kernel_is_automatic(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import fsum, sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,16 +34,10 @@ from hammemo.kernels.additive.fit_numbers import check_row_total
 from hammemo.kernels.cells.choosing import GROWING_ROWS
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.forest import KINDS, grown_forest, out_of_bag
-from hammemo.kernels.cells.nonnegative import nonnegative_solution
-from hammemo.kernels.cells.number_trees import (
-    FITTED_ROWS,
-    N_FEATURES,
-    fitted_weights,
-    number_features,
-    weighted,
-)
+from hammemo.kernels.cells.forest import grown_forest
+from hammemo.kernels.cells.number_trees import FITTED_ROWS, N_FEATURES
 from hammemo.memories.errors import LayoutError, not_held
+from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import (
     BITS,
     NUMBER_TREES,
@@ -61,18 +54,16 @@ from hammemo.tokens.contexts import Examples, check_column_names, joined_example
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes.number_answers import SeenRows
+from hammemo.votes.number_weights import fit_weights, unseen_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hammemo._arrays.types import Floats, Ints
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tasks.labels.settings import NumberSettings
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.user_input import CheckedRows
 
-_RIDGE: Final = 1e-6
-_PULL: Final = 1e-3
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
 _MORE_ROWS: Final = 1.5
@@ -84,6 +75,7 @@ NO_VOTE: Final = NumberVote(np.zeros((len(NUMBER_TREES), N_FEATURES)), np.array(
 def fit(settings: NumberSettings, before: NumberState | None, rows: CheckedRows) -> NumberState:
     """Learn rows that are all that there is, so that everything is chosen by them."""
     refuse_to_record(before)
+    settings.bounds.refuse_outside(rows.labels)
     examples = rows.examples()
     if not len(examples):
         raise ValueError("There is nothing to learn: every sample_weight is zero.")
@@ -97,6 +89,7 @@ def _fit_examples(
 ) -> NumberState:
     """Choose by examples, count them and fit the vote; `kept` are these rows, where they are kept already."""
     check_row_total(0, int(examples.multiplicity.sum()))
+    settings.bounds.refuse_outside(targets_of(examples), are_kept=True)
     room = settings.empty_store(columns.n, seed)
     if kept is None or kept.most != room.most:
         kept = room.changed(examples, 1)
@@ -160,44 +153,20 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
 
 def _weighed(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, seed: int) -> NumberVote:
     """Return the vote that is fitted to kept rows: each is judged by trees that it did not grow, without itself."""
-    of_rows = rows.words, rows.counts, layout.last_word
-    is_out = [
-        out_of_bag(forest, *of_rows, rules.first) for forest, rules in zip(layout.forests, NUMBER_TREES, strict=True)
-    ]
-    of_kinds = [out[:, kind :: len(KINDS)].any(axis=1) for out in is_out for kind in range(len(KINDS))]
-    chosen = np.flatnonzero(np.logical_and.reduce(of_kinds))[:FITTED_ROWS]
+    unseen = find_out_of_bag(layout, rows)
+    chosen = unseen.places[:FITTED_ROWS]
     vote, errors = NO_VOTE, rows.left[0].astype(np.float64)
     with progress_bar("Fitting weights"):
         if len(chosen):
-            counts, weights, after = rows.counts[chosen], [], []
-            for part, forest in enumerate(layout.forests):
-                left = rows.left[part][chosen]
-                of_part = rows.leaves[part][chosen], is_out[part][chosen], memory.cells[part], left
-                features = number_features(forest, *of_part)
-                weights.append(fitted_weights(features, left, counts, _RIDGE))
-                after.append(left - weighted(features, weights[-1]))
-            blend, errors = _blended((rows.whole[chosen] - layout.mean).astype(np.float64), after, counts)
-            vote = NumberVote(np.array(weights), blend)
+            asked = ask_trees(layout, memory, rows, unseen.take_first(len(chosen)))
+            fitted = fit_weights(asked)
+            errors = unseen_errors(asked, fitted)
+            vote = NumberVote(fitted.weights, fitted.blend)
         else:  # too few rows: the base alone
             chosen = np.arange(len(rows.whole))
         seen = rows.rows.codes[chosen], layout.codes.is_name
         sizes = ErrorSizes.chosen(*seen, errors, rows.counts[chosen], rows.words[chosen], seed)
     return replace(vote, errors=sizes, rows=memory.gram.n)
-
-
-def _blended(targets: Floats, after: list[Floats], counts: Ints) -> tuple[Floats, Floats]:
-    """Return the weights of the parts, pulled to equal ones, and the errors of the blend."""
-    said = [targets - left for left in after]
-    n, m = int(counts.sum()), len(said)
-    pull = (1 + _PULL * sqrt(n)) ** 2 * max(_product(targets, targets, counts) / n, 1.0)
-    gram = np.array([[_product(one, other, counts) for one in said] for other in said])
-    wanted = np.array([_product(one, targets, counts) for one in said])
-    blend = nonnegative_solution(gram + pull * np.eye(m), wanted + pull / m)
-    return blend, targets - weighted(np.column_stack(said), blend)
-
-
-def _product(one: Floats, other: Floats, counts: Ints) -> float:
-    return fsum((one * other * counts).tolist())
 
 
 def weigh(state: NumberState) -> NumberState:
@@ -215,6 +184,7 @@ def learn(
     if before is None:
         return fit(settings, None, rows)
     refuse_to_record(before)
+    settings.bounds.refuse_outside(rows.labels)
     examples = rows.examples()
     if before.holds_nothing and len(examples) and not before.pinned:
         columns = replace(before.columns, learnt=TokenTypes.of(examples.contexts))
@@ -273,7 +243,10 @@ def change_one(settings: NumberSettings, state: NumberState, row: Sequence[Any],
     if by > 0 and waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
     _, examples = one_example(settings, state, row, target, call)
-    return _changed(state, examples, 1) if by > 0 else forget(state, examples)
+    if by > 0:
+        settings.bounds.refuse_outside(np.array([target]))
+        return _changed(state, examples, 1)
+    return forget(state, examples)
 
 
 def one_example(

@@ -1,0 +1,29 @@
+"""The finite-sample rule for quantiles of errors, as its definition has it: sort, and take the value at a rank."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def finite_sample_quantile(ratios: Sequence[float], level: Fraction) -> float:
+    """Return the value below which one more ratio lies with at least this probability, of exact fractions."""
+    n = len(ratios)
+    ascending = sorted(ratios)
+    if level == Fraction(1, 2):
+        lower = ascending[math.floor(Fraction(n - 1, 2))]
+        upper = ascending[math.ceil(Fraction(n - 1, 2))]
+        return (lower + upper) / 2
+    if level < Fraction(1, 2):
+        return -finite_sample_quantile([-ratio for ratio in ratios], 1 - level)
+    rank = math.ceil((n + 1) * level)
+    if rank <= n:
+        return ascending[rank - 1]
+    coverage = 2 * level - 1
+    rank = math.ceil((n + 1) * coverage)
+    sizes = sorted(abs(ratio) for ratio in ratios)
+    return sizes[rank - 1] if rank <= n else math.inf
