@@ -74,7 +74,7 @@ def _examples(schema: TableSchema, batch: Batch) -> tuple[Examples, Array, str]:
     values, given, kinds = schema.read(batch)
     labels = read_targets(given) if schema.is_target else label_array(given)
     if schema.cell_kinds is not None:
-        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True)
+        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True, zones=schema.zones)
     else:
         tokens = side_by_side(values)
     return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, kinds
@@ -147,6 +147,8 @@ class Findings:
     n_rows : int
     kept : ModelStore or None
         What is stored of the rows: those with the lowest hashes, or digests of all.
+    clocks : tuple of str or None
+        The zones of columns of dates, as `TableSchema.clocks` says them.
     """
 
     found: str
@@ -157,6 +159,7 @@ class Findings:
     dtype: str = ""
     n_rows: int = 0
     kept: ModelStore | None = None
+    clocks: tuple[str | None, ...] = ()
 
     def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
         """Return what is known after some more rows."""
@@ -177,11 +180,12 @@ class Findings:
         names = merged_kinds(self.names, other.names) if other.names else self.names
         kept = None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1)
         labels, n_rows = self.labels.union(other.labels), self.n_rows + other.n_rows
-        return Findings(found, truths, names, noted, labels, dtype, n_rows, kept)
+        clocks = self.clocks or other.clocks  # of several groups they are joined where their schema is known
+        return Findings(found, truths, names, noted, labels, dtype, n_rows, kept, clocks)
 
     def packed(self) -> Arrays:
         """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
-        told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows])
+        told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows, self.clocks])
         kept = {} if self.kept is None else self.kept.packed()
         arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
         return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
@@ -189,11 +193,11 @@ class Findings:
     @classmethod
     def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
-        found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
+        found, truths, names, noted, dtype, n_rows, clocks = json.loads(np.asarray(arrays["told"]).tobytes())
         kept = with_prefix(_KEPT, arrays)
         vocabulary = Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays)))
         rows = empty.unpacked(kept) if empty is not None and kept else None
-        return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
+        return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows, tuple(clocks))
 
     def types(self, kinds: str | None) -> str:
         """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
@@ -286,15 +290,26 @@ class Survey(Pass):
             found = schema.found_kinds(batch, findings.found)
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
             findings = replace(findings, found=found, truths=truths)
-            if self.is_right(found):
+            reading = schema if found == self.known else schema.with_kinds(found)
+            clocks = schema.join_clocks(findings.clocks, reading.read_clocks(batch))
+            findings = replace(findings, clocks=clocks)
+            if self.is_right(findings):
                 findings = findings.with_rows(*_examples(schema, batch))
                 if schema.is_target:
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
-        return (findings if self.is_right(findings.found) else Findings(findings.found)).packed()
+        if self.is_right(findings):
+            return findings.packed()
+        return Findings(findings.found, clocks=findings.clocks).packed()
 
-    def is_right(self, found: str) -> bool:
+    def has_kinds(self, found: str) -> bool:
         """Return whether columns have the kinds with which this pass reads them."""
         return found == self.known or self.schema.with_kinds(found).kinds == self.schema.kinds
+
+    def is_right(self, findings: Findings) -> bool:
+        """Return whether this pass reads the columns as what it has found says: in their kinds, by their clocks."""
+        if not self.has_kinds(findings.found):
+            return False
+        return self.schema.join_clocks(self.schema.clocks, findings.clocks) == self.schema.clocks
 
 
 def fit_rows(
@@ -348,9 +363,10 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, s
     check_column_names(schema.known_columns)
     all_names = ColumnKind.NAMES * len(schema.known_columns)
     if len(schema.kinds) == len(all_names) + 1:
-        return schema, all_names  # nothing is to be found out
+        return replace(schema, clocks=schema.read_clocks(batch)), all_names  # kinds need not be found out
     known = all_names if schema.numeric == "none" else schema.found_kinds(batch)
-    return schema.with_kinds(known), known
+    schema = schema.with_kinds(known)
+    return replace(schema, clocks=schema.read_clocks(batch)), known
 
 
 @dataclass
@@ -376,12 +392,14 @@ class _TableFit:
             findings = Findings(known, kept=empty)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(survey.read, enumerate(self.groups)):
-                    findings = findings.plus(Findings.unpacked(arrays, empty))
+                    of_group = Findings.unpacked(arrays, empty)
+                    clocks = schema.join_clocks(findings.clocks, of_group.clocks)
+                    findings = replace(findings.plus(of_group), clocks=clocks)
                     self.tell(report)
-            if survey.is_right(findings.found):
+            if survey.is_right(findings):
                 return schema, findings
             known = findings.found
-            schema = schema.with_kinds(known)
+            schema = replace(schema.with_kinds(known), clocks=findings.clocks)
             self.tell.expect(len(self.groups))
         raise _changed()
 
@@ -412,7 +430,8 @@ class _TableFit:
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
         names, kinds, noted = schema.known_columns, schema.cell_kinds, TokenTypes(findings.noted)
-        columns = ColumnSchema(len(names), object_array(names), kinds, findings.types(kinds), noted)
+        types = findings.types(kinds)
+        columns = ColumnSchema(len(names), object_array(names), kinds, types, noted, schema.zones)
         return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
@@ -432,7 +451,7 @@ class _TableFit:
         assert not isinstance(self.settings, NumberSettings)
         kinds, labels = schema.cell_kinds, (findings.labels, np.dtype(findings.dtype))
         evidence = (findings.types(kinds), TokenTypes(findings.noted))
-        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed)
+        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed, schema.zones)
         is_counted = self.machines.segments is None
         return learn_table(self.settings, facts, classes, self.layout, count, kept_are_counted=is_counted)
 

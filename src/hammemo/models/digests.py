@@ -23,6 +23,7 @@ from hammemo.models.number_state import NumberState
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.models.state import RowsState
+    from hammemo.tokens.column_schema import ColumnSchema
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -42,7 +43,7 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
     described = {
         "parameters": [parameters, parts.seed],
         "layout": parts.layout,
-        "declared": [*parts.declared, columns.kinds, columns.types],
+        "declared": [*parts.declared, columns.kinds, columns.types, *_described_zones(columns)],
         "vote settings": parts.vote,
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
@@ -50,6 +51,11 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
     found |= {"counts": parts.counts, "weights": array_digest(parts.weights)}
     found["kept rows"] = array_digest({} if state.store is None else state.store.state())
     return {name: found[name] for name in PARTS}
+
+
+def _described_zones(columns: ColumnSchema) -> list[Any]:
+    """Return the zones of columns of times; nothing where there are none, as in digests before there were zones."""
+    return [sorted(columns.zones.items())] if columns.zones else []
 
 
 class _StateParts(NamedTuple):

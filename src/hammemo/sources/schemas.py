@@ -32,11 +32,12 @@ from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
 from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, kinds_of_model, merged_kinds
 from hammemo.sources.tables import Batch, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.columns import ColumnKind, clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.zones import join_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,6 +127,9 @@ class TableSchema:
         ones named. With "auto", dates of Parquet files are dates; a text is a number in CSV and TSV files only.
     is_target : bool
         Whether the label is a number that is to be predicted.
+    clocks : tuple of str or None
+        The zones of the columns of dates: "" for times without a zone, None for other columns and where no value says
+        it. Empty while nothing is known.
 
     Examples
     --------
@@ -149,6 +153,7 @@ class TableSchema:
     time: str | None = None
     numeric: str | tuple[str, ...] = "none"
     is_target: bool = False
+    clocks: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
@@ -279,6 +284,28 @@ class TableSchema:
         if not batch.is_text or self.numeric == "none":
             return values
         return column_kinds.with_dates(column_kinds.with_numbers(values) if self.numeric == "auto" else values)
+
+    @property
+    def zones(self) -> dict[int, str]:
+        """The zones of the columns whose times have one, by their places."""
+        return {place: zone for place, zone in enumerate(self.clocks) if zone}
+
+    def join_clocks(self, clocks: Sequence[str | None], others: Sequence[str | None]) -> tuple[str | None, ...]:
+        """Return `clocks` of two parts of a table; ValueError where a column has times of two."""
+        names, none = self.known_columns, [None] * len(self.known_columns)
+        columns = zip(names, clocks or none, others or none, strict=True)
+        return tuple(join_zones(mine, theirs, f"Column {name!r}") for name, mine, theirs in columns)
+
+    def read_clocks(self, batch: Batch) -> tuple[str | None, ...]:
+        """Return what some rows say of `clocks`; the columns and their kinds are known."""
+        clocks: list[str | None] = []
+        for name, kind in zip(self.known_columns, self.kinds[:-1], strict=True):
+            if kind == ColumnKind.DATES:
+                dates = batch.ordered(name, kind, self.missing)
+                clocks.append(clock_of_column(dates, f"Column {name!r}"))
+            else:
+                clocks.append(None)
+        return tuple(clocks)
 
     def truths(self, batch: Batch) -> str:
         """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
