@@ -27,6 +27,7 @@ from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import ReadingRules, evidence_of
+from hammemo.tokens.zones import UTC_NAME
 
 if TYPE_CHECKING:
     from hammemo.edits.state import RowsState
@@ -61,10 +62,9 @@ def can_decide(state: RowsState) -> bool:
 def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
     """Return columns as of unknown kinds: those that `numeric` names are numbers."""
     if settings.numeric is None:
-        return replace(columns, types=None)
-    types = _UNTYPED * columns.n
-    kinds = Evidence(types, Holds.NOTHING * columns.n).kinds(asked(settings, columns))
-    return replace(columns, types=types).of_kinds(kinds)
+        return replace(columns, types=None, zones={})
+    nothing = Evidence(_UNTYPED * columns.n, Holds.NOTHING * columns.n)
+    return columns.with_types_of(nothing).of_kinds(nothing.kinds(asked(settings, columns)))
 
 
 def check_numeric(settings: ReadingRules, state: RowsState) -> None:
@@ -94,8 +94,9 @@ def decided_by_rows(
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
         return columns, store
-    found = Evidence.of_rows(columns.types, rows_of(store).contexts)
-    kinds, columns = found.kinds(asked(settings, columns)), replace(columns, types=found.types)
+    shown = Evidence.of_rows(columns.types, rows_of(store).contexts, columns.zones)
+    kinds = shown.kinds(asked(settings, columns))
+    columns = columns.with_types_of(shown)
     return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
 
 
@@ -141,7 +142,7 @@ def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bo
     if not listed or len(listed) != columns.n:
         return columns  # what is wrong with it is said where it is learnt
     shown, numbers, before = evidence_of(settings, X, listed), asked(settings, columns), columns.letters
-    if not _may_change(shown, columns.types or "", shown.kinds(numbers), before):
+    if not _may_change(shown, columns, shown.kinds(numbers)):
         return columns
     held = evidence(state)
     together = held.plus(shown)
@@ -150,7 +151,7 @@ def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bo
         new if (choose and old == ColumnKind.NAMES) or (is_empty and (choose or holds_time(column))) else old
         for old, new, is_empty, column in zip(before, together.kinds(numbers), empty, listed, strict=True)
     )
-    return replace(columns, types=together.types).of_kinds(after)
+    return columns.with_types_of(together).of_kinds(after)
 
 
 def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> bool:
@@ -165,11 +166,13 @@ def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> b
 
 def evidence(state: RowsState) -> Evidence:
     """Return what the rows show; a model that keeps not all of them shows that there are values."""
-    types = state.columns.types
+    types, zones = state.columns.types, state.columns.zones
     assert types is not None
     if state.rows is not None and state.rows.holds_all:
-        return Evidence.of_rows(types, state.rows.examples().contexts)
-    return Evidence(types, (Holds.NOTHING if state.holds_nothing else Holds.WHOLE) * len(types))
+        return Evidence.of_rows(types, state.rows.examples().contexts, zones)
+    if state.holds_nothing:
+        return Evidence(types, Holds.NOTHING * len(types))
+    return Evidence(types, Holds.WHOLE * len(types), zones)
 
 
 def like_layout(
@@ -179,7 +182,7 @@ def like_layout(
     theirs, mine = layout.kinds or ColumnKind.NAMES * examples.contexts.h, columns.letters
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
         return columns, examples
-    shown = Evidence.of_rows(columns.types, examples.contexts)
+    shown = Evidence.of_rows(columns.types, examples.contexts, columns.zones)
     as_names = "".join(  # with a layout, whole numbers are names where it has names
         new if content == Holds.WHOLE and new == ColumnKind.NAMES else old
         for old, new, content in zip(mine, theirs, shown.contents, strict=True)
@@ -211,13 +214,20 @@ def may_become(before: str, after: str, rows: Evidence) -> bool:
     )
 
 
-def _may_change(shown: Evidence, types: str, found: str, before: str) -> bool:
-    """Return whether a table may change types or kinds; most do not, and the rows need not be looked at."""
-    columns = zip(shown.contents, shown.types, types, found, before, strict=True)
-    return any(
-        content != Holds.NOTHING and (kind != known or (old != ColumnKind.DATES and new not in (old, ColumnKind.NAMES)))
-        for content, kind, known, new, old in columns
-    )
+def _may_change(shown: Evidence, before: ColumnSchema, kinds: str) -> bool:
+    """Return whether a table may change types, zones or kinds; most do not, and the rows need not be looked at.
+
+    `kinds` are those that the table alone shows.
+    """
+    types = before.types or ""
+    for j, content in enumerate(shown.contents):
+        if content == Holds.NOTHING:
+            continue
+        if shown.types[j] != types[j] or _is_other_zone(before.zones.get(j), shown.zones.get(j)):
+            return True
+        if before.letters[j] != ColumnKind.DATES and kinds[j] not in (before.letters[j], ColumnKind.NAMES):
+            return True
+    return False
 
 
 def check_names(mine: ColumnSchema, theirs: ColumnSchema) -> None:
@@ -233,9 +243,30 @@ def check_names(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     )
 
 
+def _is_other_zone(before: str | None, shown: str | None) -> bool:
+    """Return whether times cannot be read by the clock of a column; those in UTC become times of its zone."""
+    return shown != before and not (before is not None and shown == UTC_NAME)
+
+
+def check_zones(columns: ColumnSchema, mine: Evidence, theirs: Evidence) -> None:
+    """Refuse a model whose times were read by the clock of another zone; columns without values have none."""
+    for j, contents in enumerate(zip(mine.contents, theirs.contents, strict=True)):
+        here, there = mine.zones.get(j), theirs.zones.get(j)
+        if here == there or Holds.NOTHING in contents or {mine.types[j], theirs.types[j]} != {HowGiven.DATES}:
+            continue
+        shown = [f"in the zone {zone}" if zone is not None else "without a zone" for zone in (here, there)]
+        raise LayoutError(
+            f"Column {columns.shown(j)} holds times {shown[0]} here and {shown[1]} there: read both tables by one "
+            "clock, with tz_convert or tz_localize, and fit again."
+        )
+
+
 def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
-    """Refuse a model whose columns are of other kinds."""
+    """Refuse a model whose columns are of other kinds, or whose times are of another zone."""
     if mine.kinds == theirs.kinds:
+        if mine.zones != theirs.zones and mine.types is not None and theirs.types is not None:
+            every = Holds.WHOLE * mine.n
+            check_zones(mine, Evidence(mine.types, every, mine.zones), Evidence(theirs.types, every, theirs.zones))
         return
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")

@@ -24,6 +24,7 @@ from hammemo.votes.bounds import Bounds
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.edits.state import RowsState
+    from hammemo.tokens.column_schema import ColumnSchema
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -47,7 +48,7 @@ def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, st
     described = {
         "parameters": [parameters, parts.seed],
         "layout": parts.layout,
-        "declared": [*parts.declared, columns.kinds, columns.types],
+        "declared": [*parts.declared, columns.kinds, columns.types, *_described_zones(columns)],
         "vote settings": parts.vote,
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
@@ -61,6 +62,11 @@ def canonical_bounds(bounds: Any) -> list[float | None] | None:
     """Return the parameter `bounds` in the one form that digests and files have: floats in a list, or None."""
     canonical = Bounds.from_parameter(bounds).parameter
     return None if canonical is None else list(canonical)
+
+
+def _described_zones(columns: ColumnSchema) -> list[Any]:
+    """Return the zones of columns of times; nothing where there are none, as in digests before there were zones."""
+    return [sorted(columns.zones.items())] if columns.zones else []
 
 
 class _StateParts(NamedTuple):

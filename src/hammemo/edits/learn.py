@@ -272,7 +272,7 @@ def with_other_kinds(
     """Return a state whose columns are of other kinds, with the rows counted again."""
     if state.store is None or state.rows is None or not len(state.rows):
         return state.but(columns=columns)  # the first rows start over
-    known = replace(state.columns, types=columns.types)
+    known = state.columns.with_types_of(columns)
     columns, store = with_kinds(settings, known, state.store, columns.letters)
     if choose_again:
         return _fit_stored(settings, state, columns, store)

@@ -64,5 +64,6 @@ def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: 
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]
-    row: list[Any] = tokens_of(listed, kinds, settings.missing, columns.listed(), learning=True)[0].tolist()
+    table = tokens_of(listed, kinds, settings.missing, columns.listed(), learning=True, zones=columns.zones)
+    row: list[Any] = table[0].tolist()
     return [as_token(token) for token in row]

@@ -11,6 +11,7 @@ from hammemo.edits.column_changes import (
     asked,
     can_decide,
     check_kinds,
+    check_zones,
     evidence,
     kinds_of_both,
     may_become,
@@ -105,15 +106,16 @@ def with_same_kinds(
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
         check_kinds(mine, theirs)
         return state, other
-    if mine.letters == theirs.letters and mine.types == theirs.types:
+    if mine.letters == theirs.letters and mine.types == theirs.types and mine.zones == theirs.zones:
         return state, other
     held, shown = evidence(state), evidence(other)
+    check_zones(mine, held, shown)
     together = held.plus(shown)
     after = kinds_of_both(mine.letters, theirs.letters, together, asked(settings, mine))
     can_be = (mine.letters == after or can_decide(state)) and (theirs.letters == after or can_decide(other))
     if not can_be or not may_become(mine.letters, after, held) or not may_become(theirs.letters, after, shown):
         check_kinds(mine, theirs)
-    columns = replace(mine, types=together.types)
+    columns = mine.with_types_of(together)
     state = state.but(columns=columns) if mine.letters == after else with_columns(state, columns.of_kinds(after))
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
 

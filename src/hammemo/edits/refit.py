@@ -201,7 +201,7 @@ def with_choice(settings: ModelSettings, state: ModelState, chosen: ModelState) 
         raise ValueError("the layout is of a model with other columns")
     if state.rows is not None and chosen.columns.kinds != columns.kinds:
         columns, store = with_kinds(settings, columns, store, chosen.columns.letters)
-    columns = replace(columns, types=chosen.columns.types)  # as `refit` does
+    columns = columns.with_types_of(chosen.columns)  # as `refit` does
     memory = chosen.memory.empty_like()
     memory.declare_labels(state.memory.declared)
     assert store.kept is not None

@@ -24,6 +24,7 @@ from hammemo.tokens.distinct import distinct_order, example_words
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.user_input import CheckedRows, joined_rows
 from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.zones import aware_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Ints
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tokens.column_schema import ColumnSchema
 
 Batch: TypeAlias = tuple[Any, Any, Any]
 """Rows X, their labels or targets y, and how often each occurs: sample_weight, or None."""
@@ -97,7 +99,7 @@ class Synced:
     def learnt_rows(self) -> tuple[Array, Array]:
         """Return the rows to learn and their labels, a row with n copies n times, as `partial_fit` takes them."""
         times = np.repeat(np.arange(len(self.new.counts)), self.new.counts)
-        return _values(self.new.tokens[times], self.new.columns.letters), self.new.labels[times]
+        return _values(self.new.tokens[times], self.new.columns), self.new.labels[times]
 
     def forgotten_rows(self) -> tuple[Array, Array]:
         """Return the rows to forget and their labels, as `forget` takes them; ValueError where they are not stored."""
@@ -110,7 +112,7 @@ class Synced:
         times = np.repeat(np.arange(len(gone)), gone.multiplicity)
         tokens = object_array([*gone.contexts.vocabulary.tolist(), NO_TOKEN])  # rank -1 reads the last entry
         labels = object_array(gone.labels.tolist())
-        return _values(tokens[gone.contexts.ranks[times]], self.new.columns.letters), labels[gone.label_ranks[times]]
+        return _values(tokens[gone.contexts.ranks[times]], self.new.columns), labels[gone.label_ranks[times]]
 
     def __str__(self) -> str:
         if self.forgotten is None:
@@ -124,16 +126,23 @@ class Synced:
         return f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, {self.unchanged:,} unchanged.{more}"
 
 
-def _values(tokens: Array, kinds: str) -> Array:
-    """Return tokens as a user gives them: None where a value is missing, and dates."""
+def _values(tokens: Array, columns: ColumnSchema) -> Array:
+    """Return tokens as a user gives them: None where a value is missing, and dates, with the zone of their column."""
     values = tokens.astype(object)
-    for j, kind in enumerate(kinds):
-        column, is_date = values[:, j], kind == ColumnKind.DATES
+    for j, kind in enumerate(columns.letters):
+        column = values[:, j]
         lacking = np.fromiter((token in (NO_TOKEN, MISSING) for token in column.tolist()), bool, len(column))
         column[lacking] = None
-        if is_date:
-            column[~lacking] = column[~lacking].astype(np.int64).astype("datetime64[us]").astype(object)
+        if kind == ColumnKind.DATES:
+            column[~lacking] = _dates(column[~lacking].astype(np.int64), columns.zones.get(j))
     return values
+
+
+def _dates(microseconds: Ints, zone: str | None) -> Array:
+    """Return the times of a column as dates of Python."""
+    if zone is None:
+        return microseconds.astype("datetime64[us]").astype(object)
+    return object_array(aware_time(moment, zone) for moment in microseconds.tolist())
 
 
 class TableEdits(NamedTuple):

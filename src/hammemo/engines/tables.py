@@ -76,7 +76,7 @@ def _examples(schema: TableSchema, batch: Batch) -> tuple[Examples, Array, str]:
     values, given, kinds = schema.read(batch)
     labels = read_targets(given) if schema.is_target else label_array(given)
     if schema.cell_kinds is not None:
-        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True)
+        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True, zones=schema.zones)
     else:
         tokens = side_by_side(values)
     return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, kinds
@@ -151,6 +151,8 @@ class Findings:
         What is stored of the rows: those with the lowest hashes, or digests of all.
     is_whole : bool
         Whether all rows were read as the pass reads them; if not, it is repeated.
+    clocks : tuple of str or None
+        The zones of columns of dates, as `TableSchema.clocks` says them.
     """
 
     evidence: tuple[TextEvidence, ...]
@@ -162,6 +164,7 @@ class Findings:
     n_rows: int = 0
     kept: ModelStore | None = None
     is_whole: bool = True
+    clocks: tuple[str | None, ...] = ()
 
     def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
         """Return what is known after some more rows."""
@@ -196,12 +199,23 @@ class Findings:
             n_rows=self.n_rows + other.n_rows,
             kept=None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1),
             is_whole=self.is_whole and other.is_whole,
+            # Of several groups they are joined where their schema is known.
+            clocks=self.clocks or other.clocks,
         )
 
     def packed(self) -> Arrays:
         """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
-        evidence = [one.packed() for one in self.evidence]
-        told = json.dumps([evidence, self.truths, self.names, self.noted, self.dtype, self.n_rows, self.is_whole])
+        values = [
+            [one.packed() for one in self.evidence],
+            self.truths,
+            self.names,
+            self.noted,
+            self.dtype,
+            self.n_rows,
+            self.is_whole,
+            self.clocks,
+        ]
+        told = json.dumps(values)
         kept = {} if self.kept is None else self.kept.packed()
         arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
         return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
@@ -209,7 +223,8 @@ class Findings:
     @classmethod
     def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `packed` returned."""
-        evidence, truths, names, noted, dtype, n_rows, is_whole = json.loads(np.asarray(arrays["told"]).tobytes())
+        values = json.loads(np.asarray(arrays["told"]).tobytes())
+        evidence, truths, names, noted, dtype, n_rows, is_whole, clocks = values
         kept = with_prefix(_KEPT, arrays)
         return cls(
             evidence=tuple(TextEvidence.from_packed(one) for one in evidence),
@@ -221,6 +236,7 @@ class Findings:
             n_rows=n_rows,
             kept=empty.unpacked(kept) if empty is not None and kept else None,
             is_whole=is_whole,
+            clocks=tuple(clocks),
         )
 
     def types(self, kinds: str | None) -> str:
@@ -317,17 +333,20 @@ class Survey(Pass):
         for batch in batches:
             evidence = tuple(schema.found_evidence(batch, findings.evidence)) if self.is_open else findings.evidence
             truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
+            # The zones of dates are those of the kinds that the rows show, even if these are not the pass's.
+            reading = schema if self.has_kinds(evidence) else self._read_as(evidence)
+            clocks = schema.join_clocks(findings.clocks, reading.read_clocks(batch))
+            findings = replace(findings, evidence=evidence, truths=truths, clocks=clocks)
             # Once some rows were not read, the rest are not either, though later rows may prove the reading right.
-            is_whole = findings.is_whole and self.is_right(evidence)
-            findings = replace(findings, evidence=evidence, truths=truths, is_whole=is_whole)
-            if is_whole:
+            findings = replace(findings, is_whole=findings.is_whole and self.is_right(findings))
+            if findings.is_whole:
                 examples, labels, kinds = _examples(schema, batch)
                 findings = findings.with_rows(examples, labels, kinds)
                 if schema.is_target:
                     self.bounds.refuse_outside(labels)
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
         if not findings.is_whole:
-            findings = Findings(findings.evidence, is_whole=False)
+            findings = Findings(findings.evidence, is_whole=False, clocks=findings.clocks)
         return findings.packed()
 
     @property
@@ -340,13 +359,23 @@ class Survey(Pass):
         """What no row says about each column."""
         return (NO_EVIDENCE,) * len(self.known)
 
-    def is_right(self, evidence: Sequence[TextEvidence]) -> bool:
-        """Return whether columns are what this pass reads them as, now that some rows were read."""
+    def has_kinds(self, evidence: Sequence[TextEvidence]) -> bool:
+        """Return whether columns have the kinds and the formats with which this pass reads them."""
         if not self.is_open:
             return True
-        both = [known.plus(one) for known, one in zip(self.known, evidence, strict=True)]
-        schema = self.schema.with_evidence(both)
+        schema = self._read_as(evidence)
         return (schema.kinds, schema.learned_formats) == (self.schema.kinds, self.schema.learned_formats)
+
+    def _read_as(self, evidence: Sequence[TextEvidence]) -> TableSchema:
+        """Return how columns are read, now that some more rows were seen."""
+        both = [known.plus(one) for known, one in zip(self.known, evidence, strict=True)]
+        return self.schema.with_evidence(both)
+
+    def is_right(self, findings: Findings) -> bool:
+        """Return whether this pass reads the columns as what it has found says: in their kinds, by their clocks."""
+        if not self.has_kinds(findings.evidence):
+            return False
+        return self.schema.join_clocks(self.schema.clocks, findings.clocks) == self.schema.clocks
 
 
 def fit_rows(
@@ -407,12 +436,14 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, t
     schema = replace(schema, columns=schema.named(batch))
     check_column_names(schema.known_columns)
     schema.check_dated(schema.known_columns)
-    if len(schema.kinds) == len(schema.known_columns) + 1:
-        return schema, ()
-    if schema.numeric == "none":
-        return schema.with_evidence([NAMES_ONLY] * len(schema.known_columns)), ()
-    known = tuple(schema.found_evidence(batch))
-    return schema.with_evidence(known), known
+    known: tuple[TextEvidence, ...] = ()
+    if len(schema.kinds) != len(schema.known_columns) + 1:  # otherwise the kinds need not be found out
+        if schema.numeric == "none":
+            schema = schema.with_evidence([NAMES_ONLY] * len(schema.known_columns))
+        else:
+            known = tuple(schema.found_evidence(batch))
+            schema = schema.with_evidence(known)
+    return replace(schema, clocks=schema.read_clocks(batch)), known
 
 
 @dataclass
@@ -439,13 +470,17 @@ class _TableFit:
             findings = Findings(survey.nothing_found, kept=empty)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(survey.read, enumerate(self.groups)):
-                    findings = findings.plus(Findings.unpacked(arrays, empty))
+                    of_group = Findings.unpacked(arrays, empty)
+                    clocks = schema.join_clocks(findings.clocks, of_group.clocks)
+                    findings = replace(findings.plus(of_group), clocks=clocks)
                     self.tell(report)
             # Two groups can each mislead a reading that is right for both together, so both are asked.
-            if findings.is_whole and survey.is_right(findings.evidence):
+            if findings.is_whole and survey.is_right(findings):
                 return schema, findings
             known = findings.evidence
-            schema = schema.with_evidence(known)
+            if survey.is_open:
+                schema = schema.with_evidence(known)
+            schema = replace(schema, clocks=findings.clocks)
             self.tell.expect(len(self.groups))
         raise _changed()
 
@@ -476,7 +511,8 @@ class _TableFit:
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
         names, kinds, noted = schema.known_columns, schema.cell_kinds, TokenTypes(findings.noted)
-        columns = ColumnSchema(len(names), object_array(names), kinds, findings.types(kinds), noted)
+        types = findings.types(kinds)
+        columns = ColumnSchema(len(names), object_array(names), kinds, types, noted, schema.zones)
         return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
@@ -496,7 +532,7 @@ class _TableFit:
         assert not isinstance(self.settings, NumberSettings)
         kinds, labels = schema.cell_kinds, (findings.labels, np.dtype(findings.dtype))
         evidence = (findings.types(kinds), TokenTypes(findings.noted))
-        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed)
+        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed, schema.zones)
         is_counted = self.machines.segments is None
         return learn_table(self.settings, facts, classes, self.layout, count, kept_are_counted=is_counted)
 

@@ -130,7 +130,7 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
     about |= {"feature_names_in": state.columns.listed(), "seed": memory.seed, "layout": memory.layout()}
     about |= {"fingerprint": memory.fingerprint(), "pinned": state.pinned, "chosen_at": state.chosen_at}
     about |= present(held_out=plain_fields(held_out(state)), cutting=plain_fields(state.cutting))
-    about |= present(types=_packed_types(state), forgot_unchecked=memory.forgot_unchecked)
+    about |= present(types=_packed_types(state), zones=_packed_zones(state), forgot_unchecked=memory.forgot_unchecked)
     about |= present(stale=state.stale, position=state.position, kept=kept)
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
@@ -155,6 +155,14 @@ def _packed_types(state: ModelState | NumberState) -> str | None:
     return None if state.columns.types is None else packed_types(state.columns.types)
 
 
+def _packed_zones(state: ModelState | NumberState) -> dict[str, list[int]] | None:
+    """Return the zones of columns of times as a file says them: for each zone the places of its columns."""
+    packed: dict[str, list[int]] = {}
+    for place, zone in sorted(state.columns.zones.items()):
+        packed.setdefault(zone, []).append(place)
+    return packed or None
+
+
 def _regressor_parts(model: MemoryRegressor) -> Parts:
     state = model.state
     if type(model) is not MemoryRegressor:
@@ -170,7 +178,8 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
     about |= {"params": params, "n_features_in": state.columns.n}
     about |= {"feature_names_in": state.columns.listed(), "seed": state.seed, "layout": state.layout.described()}
     about |= {"pinned": state.pinned, "chosen_at": state.chosen_at, "weighed_at": state.vote.rows}
-    about |= present(types=_packed_types(state), stale=state.stale, position=state.position, kept=kept)
+    about |= present(types=_packed_types(state), zones=_packed_zones(state))
+    about |= present(stale=state.stale, position=state.position, kept=kept)
     rows = {} if state.store is None else state.store.state()
     fitted = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
     return _named(**fitted, kept=rows), about
@@ -220,7 +229,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    optional = ("held_out", "kept", "types", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
+    optional = ("held_out", "kept", "types", "zones", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     restorer.take_codes(arrays)
     model: MemoryClassifier = _unfitted(about, restorer)
@@ -264,7 +273,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
 def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     about, arrays = archive.about, dict(archive.arrays)
     entries = ("checksum", "format", "version", "kind", "class", "params", "n_features_in", "feature_names_in", "seed")
-    optional = ("kept", "types", descriptions.STALE, "position", "notes")
+    optional = ("kept", "types", "zones", descriptions.STALE, "position", "notes")
     exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
     model: MemoryRegressor = _unfitted(about, restorer)
     check_missing_rule(model.missing)
@@ -306,8 +315,14 @@ def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
-    names = descriptions.stored_feature_names(about, n)
-    return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
+    return ColumnSchema(
+        n,
+        names=descriptions.stored_feature_names(about, n),
+        kinds=kinds,
+        types=types,
+        learnt=None if kinds is None else TokenTypes.of_cells(kinds),
+        zones=descriptions.stored_zones(about, types or ""),
+    )
 
 
 def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, key: bytes | None) -> ModelStore | None:

@@ -28,8 +28,10 @@ from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, given_codes
 from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.zones import is_zone_name
 from hammemo.votes.bounds import Bounds
 from hammemo.votes.choosing import HeldOut
 
@@ -431,6 +433,21 @@ def stored_feature_names(about: Mapping[str, Any], h: int) -> Array | None:
         raise ValueError(f"it names {len(names)} features, but contexts have {h} tokens")
     check_column_names(names)
     return np.array(names, dtype=object)
+
+
+def stored_zones(about: Mapping[str, Any], types: str) -> dict[int, str]:
+    """Return the zones of columns in a description, checked: of columns whose values came as dates, each once."""
+    zones: dict[int, str] = {}
+    for zone, places in field(about, "zones", dict).items() if "zones" in about else ():
+        if not is_zone_name(zone) or not isinstance(places, list) or not places:
+            raise ValueError("the zones of its columns are not valid")
+        for place in places:
+            if type(place) is not int or not 0 <= place < len(types) or types[place] != HowGiven.DATES:
+                raise ValueError("it names the zone of a column that holds no dates")
+            if place in zones:
+                raise ValueError("it names two zones for one column")
+            zones[place] = zone
+    return dict(sorted(zones.items()))
 
 
 def shown(part: Any) -> str:

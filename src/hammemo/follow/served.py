@@ -97,7 +97,7 @@ class ServedTarget:
         X, y, subjects = table
         assert subjects is not None
         if self._facts is None:
-            dates = [column.name for column in followed.columns if column.kind == "date"]
+            dates = [column.name for column in followed.columns if column.kind in ("date", "moment")]
             kind = {"predicts": "numbers"} if followed.is_target else {}
             self._client.create(self._model, columns=followed.names, dates=dates, subjects="required", **kind)
         for start in range(0, max(1, len(y)), self.batch_rows):

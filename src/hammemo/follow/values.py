@@ -7,7 +7,8 @@ value becomes depends on its column's type alone, never on other rows.
 |---|---|
 | smallint, integer, bigint, oid, numeric(p, 0) up to 18 digits | whole number |
 | real, double precision, other numeric | 64-bit float; NaN is missing, infinity the largest float |
-| date, timestamp, timestamptz | date, in UTC; infinite dates and those outside the years 1 to 9999 are missing |
+| date, timestamp | date; infinite ones and those outside the years 1 to 9999 are missing |
+| timestamptz | the same, with the zone UTC |
 | boolean | true or false |
 | all others: text, enum, uuid, arrays, JSON, time, … | name, by its text |
 """
@@ -45,7 +46,8 @@ _KINDS: Final = {
     16: "bool",
     **dict.fromkeys((20, 21, 23, 26), "whole"),  # int8, int2, int4, oid
     **dict.fromkeys((700, 701), "float"),
-    **dict.fromkeys((1082, 1114, 1184), "date"),  # date, timestamp, timestamptz
+    **dict.fromkeys((1082, 1114), "date"),  # date, timestamp
+    1184: "moment",  # timestamptz
 }
 _FOUR_DIGIT_YEAR: Final = r"^\d{4}-.*[^C]$"
 """Not infinity, not BC, and a year that a date of Python has."""
@@ -61,7 +63,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """What its values are: "whole", "float", "date", "bool" or "name"."""
+        """What its values are: "whole", "float", "date", "moment" (with a zone), "bool" or "name"."""
         if self.type == _NUMERIC:
             digits, scale = (self.modifier - 4) >> 16, (self.modifier - 4) & 0x7FF
             return "whole" if self.modifier >= 4 and digits <= 18 and scale == 0 else "float"
@@ -134,7 +136,7 @@ class Followed:
         return targets
 
 
-EXAMPLES: Final = {"whole": "0", "float": "0", "bool": "t", "date": "2000-01-01", "name": ""}
+EXAMPLES: Final = {"whole": "0", "float": "0", "bool": "t", "date": "2000-01-01", "moment": "2000-01-01", "name": ""}
 """A text of each kind of column."""
 
 
@@ -186,10 +188,17 @@ def _typed(texts: Sequence[str | None], kind: str) -> Any:
     if kind == "bool":
         return pc.equal(given, "t")
     if kind == "date":
-        usual = pc.match_substring_regex(given, _FOUR_DIGIT_YEAR)
-        plain = pc.replace_substring_regex(given, r"\+00$", "")  # the session's time zone is UTC
-        return pc.if_else(usual, plain, pa.scalar(None, pa.string())).cast(pa.timestamp("us"))
+        return _dates(given)
+    if kind == "moment":
+        in_utc = pc.replace_substring_regex(given, r"\+00$", "")  # the session's time zone is UTC
+        return _dates(in_utc).cast(pa.timestamp("us", "UTC"))
     return given
+
+
+def _dates(texts: Any) -> Any:
+    """Return texts as dates, null where Python has no such date."""
+    usual = pc.match_substring_regex(texts, _FOUR_DIGIT_YEAR)
+    return pc.if_else(usual, texts, pa.scalar(None, pa.string())).cast(pa.timestamp("us"))
 
 
 def _finite(numbers: Any) -> Any:

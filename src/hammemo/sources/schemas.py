@@ -47,13 +47,14 @@ from hammemo.sources.reading_notes import (
 )
 from hammemo.sources.tables import Batch, OrderedReading, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.columns import ColumnKind, clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
 from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.zones import join_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -156,6 +157,9 @@ class TableSchema:
     tell : callable, optional
         Called with sentences about how columns are read; without it, those about columns that are probably misread
         are warnings.
+    clocks : tuple of str or None
+        The zones of the columns of dates: "" for times without a zone, None for other columns and where no value says
+        it. Empty while nothing is known.
 
     Examples
     --------
@@ -183,6 +187,7 @@ class TableSchema:
     date_format: tuple[tuple[str, str], ...] = ()
     learned_formats: tuple[tuple[int, str], ...] = ()
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    clocks: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
@@ -379,6 +384,28 @@ class TableSchema:
             found.append(before)
         return found
 
+    @property
+    def zones(self) -> dict[int, str]:
+        """The zones of the columns whose times have one, by their places."""
+        return {place: zone for place, zone in enumerate(self.clocks) if zone}
+
+    def join_clocks(self, clocks: Sequence[str | None], others: Sequence[str | None]) -> tuple[str | None, ...]:
+        """Return `clocks` of two parts of a table; ValueError where a column has times of two."""
+        names, none = self.known_columns, [None] * len(self.known_columns)
+        columns = zip(names, clocks or none, others or none, strict=True)
+        return tuple(join_zones(mine, theirs, f"Column {name!r}") for name, mine, theirs in columns)
+
+    def read_clocks(self, batch: Batch) -> tuple[str | None, ...]:
+        """Return what some rows say of `clocks`; the columns and their kinds are known."""
+        readings = self._order_readings(self.known_columns, self.kinds[:-1])
+        clocks: list[str | None] = []
+        for name, kind in zip(self.known_columns, self.kinds[:-1], strict=True):
+            clock = None
+            if kind == ColumnKind.DATES:
+                clock = clock_of_column(batch.ordered(name, readings[name]), f"Column {name!r}")
+            clocks.append(clock)
+        return tuple(clocks)
+
     def truths(self, batch: Batch) -> str:
         """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
         columns = [batch.column(name) for name in self.known_columns]
@@ -441,17 +468,25 @@ class TableSchema:
                     "again with it."
                 )
 
-    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
-        """Return columns of a batch as the model learned them."""
-        self.check_dated(names)
+    def _order_readings(self, names: Sequence[str], kinds: str) -> dict[str, OrderedReading]:
+        """Return how the texts of each column of numbers or of dates are read, by its name."""
         formats = {names[place]: written for place, written in self.learned_formats if place < len(names)}
         formats.update(self.date_format)
         na = frozenset(self.na)
+        return {
+            name: OrderedReading(kind, self.missing, na, formats.get(name, ISO))
+            for name, kind in zip(names, kinds, strict=True)
+            if kind in ORDERED
+        }
+
+    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
+        """Return columns of a batch as the model learned them."""
+        self.check_dated(names)
+        readings = self._order_readings(names, kinds)
         columns = []
         for name, kind in zip(names, kinds, strict=True):
-            if kind in ORDERED:
-                reading = OrderedReading(kind, self.missing, na, formats.get(name, ISO))
-                columns.append(batch.ordered(name, reading))
+            if name in readings:
+                columns.append(batch.ordered(name, readings[name]))
             else:
                 columns.append(as_kind(batch.tokens(name, self.missing), kind))
         return columns

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import LARGEST, ColumnKind, array_values, is_number, number_of
+from hammemo.tokens.columns import LARGEST, ColumnKind, array_values, is_number, number_of, zone_of_column
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
+    from hammemo.tokens.zones import Zones
 
 
 class HowGiven(StrEnum):
@@ -78,6 +80,8 @@ class Evidence:
 
     types: str
     contents: str
+    zones: Zones = field(default_factory=dict)
+    """Of the columns whose dates have a zone."""
 
     @classmethod
     def of_columns(cls, columns: Sequence[Array], *, has_types: bool, categories: Set[int] = frozenset()) -> Evidence:
@@ -93,32 +97,39 @@ class Evidence:
         found = [_shown(column, has_types=has_types) for column in columns]
         named = {j for j in categories if found[j][0] != HowGiven.DATES}
         types = [HowGiven.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
-        return cls._made(types, [content for _, content in found])
+        dates = [j for j, (how, _) in enumerate(found) if how == HowGiven.DATES]
+        zones = {j: zone_of_column(columns[j]) for j in dates}
+        named_zones = {j: zone for j, zone in zones.items() if zone is not None}
+        return cls._made(types, [content for _, content in found], named_zones)
 
     @classmethod
-    def of_rows(cls, types: str, contexts: Contexts) -> Evidence:
-        """Return what rows of tokens show that came with these types."""
+    def of_rows(cls, types: str, contexts: Contexts, zones: Zones = NO_ZONES) -> Evidence:
+        """Return what rows of tokens show that came with these types, in these zones."""
         tokens = contexts.vocabulary
         levels = np.zeros(len(tokens) + 1, np.int64)  # rank -1, no token, reads the last entry
         fractional = (tokens.floats != np.floor(tokens.floats)) | (np.abs(tokens.floats) >= LARGEST)
         strings = np.where(tokens.strings == MISSING, 0, 3)
         levels[:-1] = np.concatenate([np.ones(len(tokens.ints), np.int64), 1 + fractional, strings])
         most = levels[contexts.ranks].max(axis=0, initial=0)
-        return cls._made(types, [CONTENTS[level] for level in most.tolist()])
+        return cls._made(types, [CONTENTS[level] for level in most.tolist()], zones)
 
     @classmethod
-    def _made(cls, types: Sequence[str], contents: Sequence[str]) -> Evidence:
-        """Return evidence where a column without values has no type of its own."""
+    def _made(cls, types: Sequence[str], contents: Sequence[str], zones: Zones) -> Evidence:
+        """Return evidence where a column without values has no type and no zone of its own."""
         pairs = zip(types, contents, strict=True)
         known = "".join(HowGiven.UNTYPED if content == _NOTHING else kind for kind, content in pairs)
-        return cls(known, "".join(contents))
+        zones_of_values = {j: zone for j, zone in zones.items() if contents[j] != _NOTHING}
+        return cls(known, "".join(contents), zones_of_values)
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
         columns = zip(self.types, self.contents, other.types, other.contents, strict=True)
         types = "".join(_joined(mine, content, theirs, more) for mine, content, theirs, more in columns)
         pairs = zip(self.contents, other.contents, strict=True)
-        return Evidence(types, "".join(max(pair, key=CONTENTS.index) for pair in pairs))
+        contents = "".join(max(pair, key=CONTENTS.index) for pair in pairs)
+        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] == _NOTHING}  # else mine were first
+        zones.update(self.zones)
+        return Evidence(types, contents, zones)
 
     def kinds(self, asked: Asked) -> str:
         """Return the kind of each column, as letters."""

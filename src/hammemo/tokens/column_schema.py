@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_evidence import Evidence
     from hammemo.tokens.token_types import TokenTypes
+    from hammemo.tokens.zones import Zones
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,8 @@ class ColumnSchema:
         How values came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided by rows.
     learnt : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after `load`.
+    zones : mapping of int to str
+        The zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their places.
     """
 
     n: int
@@ -35,6 +39,7 @@ class ColumnSchema:
     kinds: str | None = None
     types: str | None = None
     learnt: TokenTypes | None = None
+    zones: Zones = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -52,6 +57,10 @@ class ColumnSchema:
     def of_kinds(self, kinds: str) -> ColumnSchema:
         """Return columns of these kinds."""
         return replace(self, kinds=None if set(kinds) <= {ColumnKind.NAMES} else kinds)
+
+    def with_types_of(self, other: ColumnSchema | Evidence) -> ColumnSchema:
+        """Return columns whose values came as those of others did: in the same types and zones."""
+        return replace(self, types=other.types, zones=other.zones)
 
     def also_learnt(self, kinds: TokenTypes, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""

@@ -6,14 +6,14 @@
 - Dates and times are dates, durations are numbers (of seconds).
 
 A number is a token like any other: what makes it a number is that the layout cuts it into cells
-(:mod:`hammemo.kernels.cells`). A date is the token of its microseconds since 1970 (UTC). A missing number is no token
-here; an infinite one is the largest number that there is.
+(:mod:`hammemo.kernels.cells`). A date is the token of its microseconds since 1970, on the clock of its column's zone
+(:mod:`hammemo.tokens.zones`). A missing number is no token here; an infinite one is the largest number that there is.
 """
 
 from __future__ import annotations
 
 import warnings
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -25,11 +25,13 @@ from scipy import sparse
 from hammemo._arrays.integers import distinct_numbers, object_array
 from hammemo.tokens.missing import MISSING, filled, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
+from hammemo.tokens.zones import UTC_NAME, AwareTimes, ReadTimes, choose_zone, is_offset, name_zone, read_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo._arrays.types import Array, Bools, Floats
+    from hammemo.tokens.zones import Zones
 
 
 class ColumnKind(StrEnum):
@@ -122,7 +124,7 @@ def _pandas_column(column: Any) -> Array:
     if type(dtype).__name__ == "CategoricalDtype":
         return object_array(column.astype(object).tolist())
     if type(dtype).__name__ == "DatetimeTZDtype":
-        return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), "datetime64[us]")
+        return AwareTimes.from_moments(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype.tz)
     if getattr(dtype, "kind", "O") in "iuf":  # Int64, Float64 and those of Arrow
         return _as_floats(column.to_numpy(dtype=np.float64, na_value=np.nan), column)
     return np.asarray(column)
@@ -176,10 +178,19 @@ def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *
         return
 
 
-def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[Any] | None, *, learning: bool) -> Array:
+def tokens_of(
+    columns: list[Array],
+    kinds: str,
+    missing: str,
+    names: Sequence[Any] | None,
+    *,
+    learning: bool,
+    zones: Zones | None = None,
+) -> Array:
     """Return the tokens of a table, one row each: floats where all columns are numbers, else objects.
 
-    A value that is no number in a column of numbers is refused in what is learnt, and missing in a question.
+    A value that is no number in a column of numbers is refused in what is learnt, and missing in a question. `zones`
+    are those of the columns that hold times with a zone; by default each column of dates has the zone that it came in.
     """
     plain = {} if learning or missing == "refuse" else _few_numbers(columns, kinds)
     if plain and len(plain) == len(columns):
@@ -194,7 +205,12 @@ def tokens_of(columns: list[Array], kinds: str, missing: str, names: Sequence[An
             found.append(filled(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
-        values = ordered_values(column, kind, where)
+        if kind == ColumnKind.DATES:
+            times = read_times(column, where)
+            zone = choose_zone(times.zones) if zones is None else zones.get(j)
+            values = read_clock(times, zone, where, learning=learning)
+        else:
+            values = _numbers(column, where)
         lacking = np.isnan(values)
         if missing == "refuse" and lacking.any():
             raise ValueError(f"{where} has missing values, and missing='refuse' was given: use missing='token'.")
@@ -243,6 +259,8 @@ def _few_numbers(columns: list[Array], kinds: str) -> dict[int, Floats]:
 def ordered_values(column: Array, kind: str, where: str) -> Floats:
     """Return a column of numbers or of dates as floats, NaN for what is missing or of another kind.
 
+    Times with a zone are moments in UTC here.
+
     Examples
     --------
     >>> import numpy as np
@@ -250,7 +268,7 @@ def ordered_values(column: Array, kind: str, where: str) -> Floats:
     >>> ordered_values(np.array([2, None, "two"], object), ColumnKind.NUMBERS, "Column 0").tolist()
     [2.0, nan, nan]
     """
-    return _moments(column, where) if kind == ColumnKind.DATES else _numbers(column, where)
+    return read_times(column, where).microseconds if kind == ColumnKind.DATES else _numbers(column, where)
 
 
 def _named(column: Array, where: str, *, learning: bool) -> Array:
@@ -372,11 +390,25 @@ def number_of(value: Any) -> float:
     return float("nan")
 
 
-def _moments(column: Array, where: str) -> Floats:
-    """Return the microseconds since 1970 of a column of dates, NaN for what is missing or no date."""
+def read_times(column: Array, where: str) -> ReadTimes:
+    """Return the dates of a column, NaN for what is missing or no date.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.columns import read_times
+    >>> read_times(np.array(["1970-01-01T00:00:01", "1970-01-01T01:00:00+01:00", None], object), "Column 0")
+    ReadTimes(microseconds=array([1000000.,       0.,      nan]), is_aware=array([False,  True, False]), \
+zones=frozenset({'UTC'}))
+    """
     if column.dtype.kind == "M":
-        return _microseconds(column, where)
-    return np.fromiter((_moment(value, where) for value in array_values(column)), np.float64, len(column))
+        zone = zone_of_column(column)
+        zones = frozenset() if zone is None else frozenset({zone})
+        return ReadTimes(_microseconds(np.asarray(column), where), np.full(len(column), zone is not None), zones)
+    moments = [_read_moment(value, where) for value in array_values(column)]
+    microseconds = np.array([moment for moment, _ in moments], np.float64)
+    is_aware = np.array([zone is not None for _, zone in moments], bool)
+    return ReadTimes(microseconds, is_aware, frozenset(zone for _, zone in moments if zone is not None))
 
 
 def _microseconds(column: Array, where: str) -> Floats:
@@ -392,22 +424,71 @@ def _microseconds(column: Array, where: str) -> Floats:
     return np.where(lacking, np.nan, found.astype(np.int64))
 
 
-def _moment(value: Any, where: str) -> float:
+def _read_moment(value: Any, where: str) -> tuple[float, str | None]:
+    """Return the microseconds since 1970 of a date, NaN for what is none, and the name of its zone, if it has one."""
     if is_missing(value):
-        return float("nan")
+        return float("nan"), None
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            return float("nan")
+            return float("nan"), None
+    clock = getattr(value, "tzinfo", None)
+    zone = None if clock is None else name_zone(clock)
     if hasattr(value, "to_datetime64"):  # of pandas, whose years go beyond those of Python
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
-        return float(_microseconds(np.array([value]), where)[0])
+        return float(_microseconds(np.array([value]), where)[0]), zone
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):
-        return float("nan")
-    if value.tzinfo is None:
+        return float("nan"), None
+    if clock is None:
         value = value.replace(tzinfo=UTC)
-    return float((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
+    return float((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)), zone
+
+
+def zone_of_column(column: Array) -> str | None:
+    """Return the zone of a column of dates; None where they have none."""
+    if isinstance(column, AwareTimes):
+        return column.zone
+    if column.dtype.kind != "O":
+        return None
+    return choose_zone({name_zone(clock) for clock in _clocks(column)})
+
+
+def clock_of_column(column: Array, where: str) -> str | None:
+    """Return the zone of a column of dates, "" where they have none, and None where there are none."""
+    if np.isnan(read_times(column, where).microseconds).all():
+        return None
+    return zone_of_column(column) or ""
+
+
+def _clocks(column: Array) -> list[tzinfo]:
+    """Return the zones and offsets of the values of a column of objects, each once."""
+    clocks = {id(clock): clock for clock in (getattr(value, "tzinfo", None) for value in column.tolist())}
+    return [clock for clock in clocks.values() if clock is not None]
+
+
+def _has_offsets(column: Array) -> bool:
+    """Return whether some times of a column came with an offset that names no zone."""
+    if isinstance(column, AwareTimes):
+        return column.has_offset
+    return any(map(is_offset, _clocks(column)))
+
+
+def warn_of_offsets(columns: list[Array], zones: Zones, names: Sequence[Any] | None) -> None:
+    """Warn of the first column that is read in UTC because its times came with offsets, which name no zone."""
+    for j, zone in zones.items():
+        if zone != UTC_NAME:
+            continue
+        if _has_offsets(columns[j]):
+            where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+            warnings.warn(
+                f"{where} holds times with an offset from UTC, which names no zone, so its hours and weekdays are "
+                "those of UTC: tz_convert('Europe/Berlin'), with the name of its zone, makes them those of a clock "
+                "there.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return

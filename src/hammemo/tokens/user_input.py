@@ -25,6 +25,7 @@ from hammemo.tokens.columns import (
     table_columns,
     tokens_of,
     warn_of_ids,
+    warn_of_offsets,
 )
 from hammemo.tokens.contexts import (
     Contexts,
@@ -234,7 +235,8 @@ def _table(
     check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
     validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
     found = _as_taken(estimator, found, reset=reset)
-    return found, tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning)
+    tokens = tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning, zones=found.zones)
+    return found, tokens
 
 
 def _as_taken(estimator: Any, columns: ColumnSchema, *, reset: bool) -> ColumnSchema:
@@ -254,7 +256,8 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
         warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
         if rules.kernel_is_automatic:
             warn_of_texts(listed, kinds, names)
-    return ColumnSchema(len(listed), types=evidence.types).of_kinds(kinds)
+    warn_of_offsets(listed, evidence.zones, names)
+    return ColumnSchema(len(listed)).with_types_of(evidence).of_kinds(kinds)
 
 
 def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.token_types import TokenTypes
+    from hammemo.tokens.zones import Zones
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,8 @@ class TableFacts:
     store : ModelStore or None
         What is stored of the rows; None where nothing is.
     seed : int
+    zones : mapping of int to str
+        The zones of the columns of times.
     """
 
     names: tuple[str, ...]
@@ -59,10 +62,12 @@ class TableFacts:
     label_dtype: np.dtype[Any]
     store: ModelStore | None
     seed: int
+    zones: Zones
 
     def columns(self) -> ColumnSchema:
         """Return the columns of the table."""
-        return ColumnSchema(len(self.names), object_array(self.names), self.kinds, self.types, self.learnt)
+        names = object_array(self.names)
+        return ColumnSchema(len(names), names, self.kinds, self.types, self.learnt, self.zones)
 
     def choice_rows(self) -> Examples:
         """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""

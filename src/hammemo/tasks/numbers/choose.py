@@ -208,7 +208,7 @@ def _of_columns(settings: NumberSettings, state: NumberState, columns: ColumnSch
     """Return a state whose columns have other types, or are of other kinds: then all is chosen again."""
     if columns.letters == state.columns.letters or state.rows is None or not len(state.rows):
         return state.but(columns=columns)
-    known = replace(state.columns, types=columns.types)
+    known = state.columns.with_types_of(columns)
     columns, store = with_kinds(settings, known, state.rows, columns.letters)
     again = _fit_examples(settings, columns, rows_of(store), state.seed, store.kept_rows)
     return again.but(**state.carried, refitted=frozenset())
@@ -291,7 +291,7 @@ def with_choice(settings: NumberSettings, state: NumberState, chosen: NumberStat
     if state.rows is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
     columns, store = with_kinds(settings, state.columns, state.rows, chosen.columns.letters)
-    columns = replace(columns, types=chosen.columns.types)
+    columns = columns.with_types_of(chosen.columns)
     rows = NumberRows.of(chosen.layout, rows_of(store), state.seed)
     memory = NumberMemory.empty(chosen.layout).changed(chosen.layout, rows, 1)
     return chosen.but(memory=memory, columns=columns, store=store, stale=False, **state.carried)
