@@ -226,8 +226,10 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it declares a label that it does not hold")
     with taken_part(arrays, "vote", trusted=not verify) as fitted_vote:
         vote.restore(fitted_vote, sites)
-    n_columns = sites.h if cells is None else len(cells.kinds)
-    store = _stored_store(about, arrays, n_columns, restorer.key)
+    n_columns = sites.h if cells is None else len(cells.table_kinds)
+    narrowing = None if cells is None else cells.narrowing
+    width = n_columns if narrowing is None else narrowing.width
+    store = _stored_store(about, arrays, width, restorer.key)
     seed = field(about, "seed", int)
     if "segments" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
@@ -245,7 +247,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it does not have as many digests as rows")
     choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     part = Part(Layout(kernel, sites, choices, cells), memory)
-    columns = _stored_columns(about, n_columns, None if cells is None else cells.kinds)
+    columns = _stored_columns(about, n_columns, None if cells is None else cells.table_kinds, packed=width < n_columns)
     dtype, cutting = descriptions.stored_label_dtype(about, memory.labels), descriptions.stored_cutting(about)
     take_state(model, ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about)))
     return model
@@ -259,21 +261,22 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     model: MemoryRegressor = _unfitted(about, restorer)
     check_missing_rule(model.missing)
     described, n = field(about, "layout", dict), field(about, "n_features_in", int)
-    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"))
+    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"), optional=("narrowing",))
     exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
-    store = _stored_store(about, arrays, n, restorer.key)
+    is_packed = "narrowing" in described and field(described, "narrowing", dict).get("kinds", "") is None
+    store = _stored_store(about, arrays, 1 if is_packed else n, restorer.key)
     if store is not None and store.kept_rows is not store:
         raise ValueError("it keeps something that is not rows")
     stored = StoredArrays(arrays)
     layout = NumberLayout.restored(described, stored.part("layout"))
     seed, chosen_at, weighed_at = (field(about, name, int) for name in ("seed", "chosen_at", "weighed_at"))
-    if len(layout.codes.kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
+    if len(layout.table_kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
         raise ValueError("its columns, its seed or its numbers of rows are impossible")
     memory = NumberMemory.restored(layout, stored.part("memory"))
     vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
     stored.finish()
-    kinds = layout.codes.kinds
-    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds)
+    kinds = layout.table_kinds
+    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds, packed=is_packed)
     take_state(model, NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about)))
     return model
 
@@ -294,10 +297,13 @@ def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "stale": descriptions.stored_flag(about, descriptions.STALE), "position": position}
 
 
-def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:
+def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None, *, packed: bool = False) -> ColumnSchema:
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
     names = descriptions.stored_feature_names(about, n)
-    return ColumnSchema(n, names, kinds, types, None if kinds is None else TokenTypes.of_cells(kinds))
+    if packed and types is not None:
+        raise ValueError("the kinds of the columns of a wide table of numbers are not decided by rows")
+    learnt = None if kinds is None else TokenTypes.of_cells(kinds)
+    return ColumnSchema(n, names, kinds, types, learnt, packed)
 
 
 def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, key: bytes | None) -> ModelStore | None:

@@ -957,7 +957,10 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
-            return self.report().bits().of_columns(self.n_features_in_)
+            bits, cells = self.report().bits(), self.state.cells
+            if cells is None or cells.narrowing is None:
+                return bits.of_columns(self.n_features_in_)
+            return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 

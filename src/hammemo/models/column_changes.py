@@ -59,7 +59,9 @@ def can_decide(state: RowsState) -> bool:
 
 
 def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
-    """Return columns as of unknown kinds: those that `numeric` names are numbers."""
+    """Return columns as of unknown kinds: those that `numeric` names are numbers; those of packed rows are anyway."""
+    if columns.packed:
+        return columns
     if settings.numeric is None:
         return replace(columns, types=None)
     types = _UNTYPED * columns.n
@@ -235,10 +237,15 @@ def check_names(mine: ColumnSchema, theirs: ColumnSchema) -> None:
 
 def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     """Refuse a model whose columns are of other kinds."""
-    if mine.kinds == theirs.kinds:
+    if mine.kinds == theirs.kinds and mine.packed == theirs.packed:
         return
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
+    if mine.kinds == theirs.kinds:
+        raise LayoutError(
+            "Both tables are wide tables of numbers, but one was read column by column: give both models kernel='auto' "
+            "and numeric='auto', and both tables as arrays, sparse matrices or frames of numbers."
+        )
     at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
     here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
     raise LayoutError(

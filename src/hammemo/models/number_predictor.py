@@ -9,13 +9,13 @@ import numpy as np
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
+from hammemo.kernels.wide.narrowing import refuse_wide
 from hammemo.models.answering import row_slices
 from hammemo.models.predictor import torch_module, write_onnx
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.number_state import NumberState
     from hammemo.portable.torch_module import TorchPredictor
-    from hammemo.votes.number_answers import NumberAnswers
+    from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 
 class NumberPredictor:
@@ -77,8 +77,10 @@ class NumberPredictor:
             if self._kinds is None:
                 contexts = contexts_of_length(some, self.n_columns, self.missing)
             else:
-                contexts = contexts_with_numbers(some, self._kinds, self.missing)
-            found.append(ask(SeenRows(self.answers.codes, contexts)))
+                narrowing = self.answers.narrowing
+                packed = narrowing is not None and narrowing.packed
+                contexts = contexts_with_numbers(some, self._kinds, self.missing, packed=packed)
+            found.append(ask(self.answers.ask(contexts)))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def to_torch(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> TorchPredictor:
@@ -112,6 +114,7 @@ class NumberPredictor:
 
     def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
         """Return what torch and ONNX compute."""
+        refuse_wide(self.answers.narrowing)
         names = self.names if tokens is None else Vocabulary.of(tokens)
         return number_graph(self.answers, self.missing, names, checked_levels(levels))
 
@@ -119,6 +122,8 @@ class NumberPredictor:
         """Return the arrays that prediction needs, by name."""
         own, errors = self.answers, self.answers.errors
         found = {f"codes.{name}": array for name, array in code_arrays(own.codes).items()}
+        if own.narrowing is not None:
+            found |= {f"narrowing.{name}": array for name, array in own.narrowing.arrays().items()}
         found |= {f"design.{name}": array for name, array in own.design.arrays().items()}
         for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
             found |= {f"trees.{part}.{name}": array for name, array in forest_arrays(forest).items()}

@@ -11,6 +11,7 @@ from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import Cells, TreeCells
+from hammemo.kernels.wide.narrowing import refuse_wide
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering, ModelView
 from hammemo.models.scorer import Scorer, check_probabilities
@@ -129,7 +130,7 @@ class Predictor(Answering):
     @property
     def n_columns(self) -> int:
         """How many tokens, or columns, a query has."""
-        return self.sites.h if self.cells is None else len(self.cells.kinds)
+        return self.sites.h if self.cells is None else len(self.cells.table_kinds)
 
     def vote_in_use(self) -> Vote:
         """Return the vote."""
@@ -198,6 +199,7 @@ class Predictor(Answering):
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self.cells is None:
             return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
+        refuse_wide(self.cells.narrowing)
         ranker = self._asked.ranker
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(

@@ -28,6 +28,8 @@ class ColumnSchema:
         How values came (:mod:`hammemo.tokens.column_evidence`); None where kinds are not decided by rows.
     learnt : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after `load`.
+    packed : bool
+        Whether rows are one token each (:mod:`hammemo.tokens.packed_rows`); then all columns are numbers.
     """
 
     n: int
@@ -35,6 +37,12 @@ class ColumnSchema:
     kinds: str | None = None
     types: str | None = None
     learnt: TokenTypes | None = None
+    packed: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many tokens a row has."""
+        return 1 if self.packed else self.n
 
     @property
     def letters(self) -> str:
@@ -52,6 +60,10 @@ class ColumnSchema:
     def of_kinds(self, kinds: str) -> ColumnSchema:
         """Return columns of these kinds."""
         return replace(self, kinds=None if set(kinds) <= {ColumnKind.NAMES} else kinds)
+
+    def as_packed(self) -> ColumnSchema:
+        """Return columns of numbers whose rows are one token each; their kinds are not decided again."""
+        return replace(self, types=None, packed=True)
 
     def also_learnt(self, kinds: TokenTypes, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""
