@@ -535,6 +535,7 @@ class AdditiveRows:
         modes: AdditiveModes,
         inverse: NDArray[np.float64],
         penalties: NDArray[np.float64],
+        center: NDArray[np.float64],
         steps: int,
         tolerance: float,
         phi: NDArray[np.float64],

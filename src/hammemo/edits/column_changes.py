@@ -60,7 +60,9 @@ def can_decide(state: RowsState) -> bool:
 
 
 def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
-    """Return columns as of unknown kinds: those that `numeric` names are numbers."""
+    """Return columns as of unknown kinds: those that `numeric` names are numbers; those of packed rows are anyway."""
+    if columns.packed:
+        return columns
     if settings.numeric is None:
         return replace(columns, types=None, zones={})
     nothing = Evidence(_UNTYPED * columns.n, Holds.NOTHING * columns.n)
@@ -263,13 +265,18 @@ def check_zones(columns: ColumnSchema, mine: Evidence, theirs: Evidence) -> None
 
 def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
     """Refuse a model whose columns are of other kinds, or whose times are of another zone."""
-    if mine.kinds == theirs.kinds:
+    if mine.kinds == theirs.kinds and mine.packed == theirs.packed:
         if mine.zones != theirs.zones and mine.types is not None and theirs.types is not None:
             every = Holds.WHOLE * mine.n
             check_zones(mine, Evidence(mine.types, every, mine.zones), Evidence(theirs.types, every, theirs.zones))
         return
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
+    if mine.kinds == theirs.kinds:
+        raise LayoutError(
+            "Both tables are wide tables of numbers, but one was read column by column: give both models kernel='auto' "
+            "and numeric='auto', and both tables as arrays, sparse matrices or frames of numbers."
+        )
     at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
     here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
     raise LayoutError(

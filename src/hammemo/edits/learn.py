@@ -121,7 +121,7 @@ def started(
 ) -> ModelState:
     """Return the state of a plan with nothing stored; `layout` is the model whose layout it has, if that was given."""
     parts, memory = (Part(plan.layout, plan.memory),), plan.memory
-    store = settings.empty_store(columns.n, memory.seed, plan.vote, documents=documents)
+    store = settings.empty_store(columns.width, memory.seed, plan.vote, documents=documents)
     if layout is None:
         return ModelState(parts, plan.vote, columns, label_dtype, store)
     if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
@@ -189,7 +189,7 @@ def _with_batch(
             plan = choose.by_first_rows(settings, columns, n_labels, examples, settings.seed())
         state = started(settings, plan, columns, dtype, layout)
     else:
-        state, kinds = before, None if before.cells is None else before.cells.kinds
+        state, kinds = before, None if before.cells is None else before.cells.table_kinds
         has_cells = before.columns.kinds == kinds
         may_cut = before.columns.kinds is not None and (choose_again or not has_cells) and not before.pinned
         if may_cut and before.holds_nothing:

@@ -16,6 +16,7 @@ from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import as_token
+from hammemo.tokens.wide_tables import pack_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,8 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
 
 def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
     """Return the tokens of one row with numbers."""
+    if columns.packed:
+        return pack_table([list(context)], settings.missing, columns.listed())[0].tolist()  # type: ignore[no-any-return]
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]

@@ -272,7 +272,7 @@ def _synced(rows: CheckedRows, found: Difference | None, *, is_fitted: bool) -> 
 
 def _without_rows(steps: TableEdits, state: Any, *, refit: bool) -> tuple[Any, Synced]:
     """Forget everything: the content of no row is needed."""
-    kept, n, h = state.rows, state.n_examples, state.columns.n
+    kept, n, h = state.rows, state.n_examples, state.columns.width
     gone = kept.examples() if kept is not None and kept.holds_all else None
     after = steps.forget_everything(state)
     nothing = CheckedRows(np.empty((0, h), object), np.empty(0, object), np.empty(0, np.int64), state.columns)

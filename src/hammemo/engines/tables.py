@@ -488,7 +488,7 @@ class _TableFit:
         """Return what the rows of the first pass are stored in."""
         if isinstance(self.settings, NumberSettings):
             check_missing_rule(self.settings.missing)
-            return self.settings.empty_store(columns.n, self.seed)
+            return self.settings.empty_store(columns.width, self.seed)
         return room_for_rows(self.settings, columns, self.seed, self.layout)
 
     def learn_numbers(self, schema: TableSchema, findings: Findings) -> NumberState:

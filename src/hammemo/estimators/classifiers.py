@@ -959,7 +959,10 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
-            return self.report().bits().of_columns(self.n_features_in_)
+            bits, cells = self.report().bits(), self.state.cells
+            if cells is None or cells.narrowing is None:
+                return bits.of_columns(self.n_features_in_)
+            return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 
@@ -1012,7 +1015,16 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
         scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
         missing, names = self.settings().missing, state.columns.names
-        return ModelView(scorer, version.contexts, state.label_dtype, missing, state.cutting, cells, names)
+        return ModelView(
+            scorer,
+            version.contexts,
+            state.label_dtype,
+            missing,
+            cutting=state.cutting,
+            cells=cells,
+            names=names,
+            zones=state.columns.zones,
+        )
 
     def contexts(self, X: Any) -> Contexts:
         """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""

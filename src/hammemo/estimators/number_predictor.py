@@ -10,6 +10,7 @@ from hammemo.estimators.predictor import torch_module, write_onnx
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
+from hammemo.kernels.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.labels.answer import row_slices
 from hammemo.tasks.numbers.errors import interval_answers
@@ -65,7 +66,7 @@ class NumberPredictor(ReadsQuestions):
         """Return the expected target of one row: a list of values in order, or a row of a table with these columns."""
         values = one_context(row, self.form.columns.names, call="a predictor")
         contexts = self.form.read_rows_in_order([values])
-        return float(self.answers.expected(SeenRows(self.answers.codes, contexts))[0])
+        return float(self.answers.expected(self.answers.ask(contexts))[0])
 
     @property
     def missing(self) -> str:
@@ -94,7 +95,7 @@ class NumberPredictor(ReadsQuestions):
 
     def _answer(self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return the answers to all rows, some rows at a time."""
-        answers = [ask(SeenRows(self.answers.codes, self.read(rows))) for rows in row_slices(X)]
+        answers = [ask(self.answers.ask(self.read(rows))) for rows in row_slices(X)]
         return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,6 +134,7 @@ class NumberPredictor(ReadsQuestions):
 
     def graph(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> NumberGraph:
         """Return what torch and ONNX compute."""
+        refuse_wide(self.answers.narrowing)
         names = self.names if tokens is None else Vocabulary.of(tokens)
         return number_graph(self.answers, names, checked_levels(levels), self.bounds)
 
@@ -140,6 +142,8 @@ class NumberPredictor(ReadsQuestions):
         """Return the arrays that prediction needs, by name."""
         own, errors = self.answers, self.answers.errors
         found = {f"codes.{name}": array for name, array in code_arrays(own.codes).items()}
+        if own.narrowing is not None:
+            found |= {f"narrowing.{name}": array for name, array in own.narrowing.arrays().items()}
         found |= {f"design.{name}": array for name, array in own.design.arrays().items()}
         for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
             found |= {f"trees.{part}.{name}": array for name, array in forest_arrays(forest).items()}

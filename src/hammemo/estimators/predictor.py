@@ -12,6 +12,7 @@ from hammemo._lazy import needed
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import Cells, TreeCells
+from hammemo.kernels.wide.narrowing import refuse_wide
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.portable.building import build_graph
 from hammemo.portable.tree_graph import TreeGraph, tree_graph
@@ -143,6 +144,7 @@ class Predictor(ReadsQuestions, Answering):
             self.cells,
             names=self.form.columns.names,
             known_classes=self.classes_,
+            zones=self.form.columns.zones,
         )
 
     def _contexts(self, X: Any) -> Contexts:
@@ -240,6 +242,7 @@ class Predictor(ReadsQuestions, Answering):
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self.cells is None:
             return build_graph(self.compiled, self.sites, self.vote, self.classes_, tokens=tokens, missing=self.missing)
+        refuse_wide(self.cells.narrowing)
         ranker = self._asked.ranker
         if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(

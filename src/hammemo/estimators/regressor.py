@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from hammemo.tasks.numbers.sums import NumberState
     from hammemo.tokens.user_input import CheckedRows
+    from hammemo.votes.number_answers import SeenRows
 
 Self = TypeVar("Self", bound="MemoryRegressor")
 
@@ -413,7 +414,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         if state.holds_nothing:
             raise ValueError(_NO_ROWS)
         row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain")
-        rows = SeenRows(state.layout.codes, examples.contexts)
+        rows = state.layout.ask(examples.contexts)
         *added, base = _contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
         expected = state.answering.expected(rows)
@@ -487,7 +488,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
                 warn_once(differences, vars(self)["_columns_warned_of"])
             if state.holds_nothing:
                 raise ValueError(_NO_ROWS)
-            found.append(ask(state, SeenRows(state.layout.codes, contexts)))
+            found.append(ask(state, state.layout.ask(contexts)))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     @overload
@@ -585,6 +586,8 @@ def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
 def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
     """Return what each column adds to predictions and, last, what is left of these: (m, columns + 1)."""
     added = np.ldexp(state.contributions(rows), -state.layout.exponent)
+    if rows.wide is not None and state.layout.narrowing is not None:
+        added = state.layout.narrowing.spread(added, rows.wide)
     return np.column_stack([added, state.answering.expected(rows) - added.sum(axis=1)])
 
 

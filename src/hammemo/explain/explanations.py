@@ -370,6 +370,7 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     stays; bounds are divided alike. Without trees the sites stay, and numbers are shown as ranges.
     """
     h = len(cells.kinds)
+    row = cells.ask(row)
     ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
     held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
     seen = [known if cells.kinds[j] == ColumnKind.NAMES else None for j, known in enumerate(explanation.seen[:h])]

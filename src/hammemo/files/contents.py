@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.kernels.cells import Cells
 
 Savable: TypeAlias = Learner | Predictor
 Notes: TypeAlias = "Mapping[str, str] | None"
@@ -130,7 +131,9 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
     about |= {"feature_names_in": state.columns.listed(), "seed": memory.seed, "layout": memory.layout()}
     about |= {"fingerprint": memory.fingerprint(), "pinned": state.pinned, "chosen_at": state.chosen_at}
     about |= present(held_out=plain_fields(held_out(state)), cutting=plain_fields(state.cutting))
-    about |= present(types=_packed_types(state), zones=_packed_zones(state), forgot_unchecked=memory.forgot_unchecked)
+    about |= present(
+        types=_packed_types(state), zones=_packed_zones(state.columns), forgot_unchecked=memory.forgot_unchecked
+    )
     about |= present(stale=state.stale, position=state.position, kept=kept)
     declared = narrow(memory.labels.find(memory.declared))
     if segmented is not None:
@@ -155,10 +158,10 @@ def _packed_types(state: ModelState | NumberState) -> str | None:
     return None if state.columns.types is None else packed_types(state.columns.types)
 
 
-def _packed_zones(state: ModelState | NumberState) -> dict[str, list[int]] | None:
+def _packed_zones(columns: ColumnSchema) -> dict[str, list[int]] | None:
     """Return the zones of columns of times as a file says them: for each zone the places of its columns."""
     packed: dict[str, list[int]] = {}
-    for place, zone in sorted(state.columns.zones.items()):
+    for place, zone in sorted(columns.zones.items()):
         packed.setdefault(zone, []).append(place)
     return packed or None
 
@@ -178,7 +181,7 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
     about |= {"params": params, "n_features_in": state.columns.n}
     about |= {"feature_names_in": state.columns.listed(), "seed": state.seed, "layout": state.layout.described()}
     about |= {"pinned": state.pinned, "chosen_at": state.chosen_at, "weighed_at": state.vote.rows}
-    about |= present(types=_packed_types(state), zones=_packed_zones(state))
+    about |= present(types=_packed_types(state), zones=_packed_zones(state.columns))
     about |= present(stale=state.stale, position=state.position, kept=kept)
     rows = {} if state.store is None else state.store.state()
     fitted = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
@@ -204,6 +207,7 @@ def _predictor_parts(model: Predictor) -> Parts:
         forgot_unchecked=compiled.forgot_unchecked,
         feature_names_in=model.form.columns.listed(),
         names_only=not model.form.reads_tables,
+        zones=_packed_zones(model.form.columns),
     )
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     cells = {} if model.cells is None else model.cells.arrays()
@@ -245,8 +249,10 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it declares a label that it does not hold")
     with taken_part(arrays, "vote", trusted=not verify) as fitted_vote:
         vote.restore(fitted_vote, sites)
-    n_columns = sites.h if cells is None else len(cells.kinds)
-    store = _stored_store(about, arrays, n_columns, restorer.key)
+    n_columns = sites.h if cells is None else len(cells.table_kinds)
+    narrowing = None if cells is None else cells.narrowing
+    width = n_columns if narrowing is None else narrowing.width
+    store = _stored_store(about, arrays, width, restorer.key)
     seed = field(about, "seed", int)
     if "segments" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
@@ -264,7 +270,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("it does not have as many digests as rows")
     choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     part = Part(Layout(kernel, sites, choices, cells), memory)
-    columns = _stored_columns(about, n_columns, None if cells is None else cells.kinds)
+    columns = _stored_columns(about, n_columns, None if cells is None else cells.table_kinds, packed=width < n_columns)
     dtype, cutting = descriptions.stored_label_dtype(about, memory.labels), descriptions.stored_cutting(about)
     take_state(model, ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about)))
     return model
@@ -278,21 +284,22 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     model: MemoryRegressor = _unfitted(about, restorer)
     check_missing_rule(model.missing)
     described, n = field(about, "layout", dict), field(about, "n_features_in", int)
-    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"))
+    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"), optional=("narrowing",))
     exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
-    store = _stored_store(about, arrays, n, restorer.key)
+    is_packed = "narrowing" in described and field(described, "narrowing", dict).get("kinds", "") is None
+    store = _stored_store(about, arrays, 1 if is_packed else n, restorer.key)
     if store is not None and store.kept_rows is not store:
         raise ValueError("it keeps something that is not rows")
     stored = StoredArrays(arrays)
     layout = NumberLayout.restored(described, stored.part("layout"))
     seed, chosen_at, weighed_at = (field(about, name, int) for name in ("seed", "chosen_at", "weighed_at"))
-    if len(layout.codes.kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
+    if len(layout.table_kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
         raise ValueError("its columns, its seed or its numbers of rows are impossible")
     memory = NumberMemory.restored(layout, stored.part("memory"))
     vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
     stored.finish()
-    kinds = layout.codes.kinds
-    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds)
+    kinds = layout.table_kinds
+    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds, packed=is_packed)
     take_state(model, NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about)))
     return model
 
@@ -313,8 +320,10 @@ def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "stale": descriptions.stored_flag(about, descriptions.STALE), "position": position}
 
 
-def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> ColumnSchema:
+def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None, *, packed: bool = False) -> ColumnSchema:
     types = unpacked_types(field(about, "types", str), n) if "types" in about else None
+    if packed and types is not None:
+        raise ValueError("the kinds of the columns of a wide table of numbers are not decided by rows")
     return ColumnSchema(
         n,
         names=descriptions.stored_feature_names(about, n),
@@ -322,6 +331,7 @@ def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None) -> Colu
         types=types,
         learnt=None if kinds is None else TokenTypes.of_cells(kinds),
         zones=descriptions.stored_zones(about, types or ""),
+        packed=packed,
     )
 
 
@@ -357,7 +367,7 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    optional = (*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY)
+    optional = (*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY, "zones")
     exactly(about, (*_START, "description", "vote", "missing"), optional=optional)
     missing = field(about, "missing", str)
     check_missing_rule(missing)
@@ -377,16 +387,22 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
         descriptions.stored_label_dtype(about, frame.labels),
         sites,
         vote,
-        form=_stored_form(about, missing, None if cells is None else cells.kinds),
+        form=_stored_form(about, missing, cells),
         cutting=descriptions.stored_cutting(about),
         cells=cells,
     )
 
 
-def _stored_form(about: Mapping[str, Any], missing: str, kinds: str | None) -> QuestionForm:
+def _stored_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -> QuestionForm:
     """Return how the predictor of a description reads questions, checked."""
     n = field(about, "n_features_in", int)
-    names = descriptions.stored_feature_names(about, n) if "feature_names_in" in about else None
-    learnt = None if kinds is None else TokenTypes.of_cells(kinds)
-    columns = ColumnSchema(n, names, kinds, learnt=learnt)
+    kinds = None if cells is None else cells.table_kinds
+    columns = ColumnSchema(
+        n,
+        names=descriptions.stored_feature_names(about, n) if "feature_names_in" in about else None,
+        kinds=kinds,
+        learnt=None if kinds is None else TokenTypes.of_cells(kinds),
+        zones=descriptions.stored_zones(about, kinds or ""),
+        packed=cells is not None and cells.narrowing is not None and cells.narrowing.packed,
+    )
     return QuestionForm(columns, missing, reads_tables=not descriptions.stored_flag(about, NAMES_ONLY))

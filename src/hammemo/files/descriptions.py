@@ -60,7 +60,7 @@ def common_entries(sites: Sites, label_dtype: np.dtype[Any], cells: Cells | None
     """Return what the descriptions of classifiers and of predictors both say of a model."""
     own = {"positions": [list(site) for site in sites.positions], "weights": sites.weights.tolist()}
     own |= present(free=[[site.kind, site.reach] for site in sites.free])
-    start = {"n_features_in": sites.h if cells is None else len(cells.kinds)}
+    start = {"n_features_in": sites.h if cells is None else len(cells.table_kinds)}
     start |= present(cells=None if cells is None else cells.described())
     return {**start, "sites": own, "label_dtype": label_dtype.str}
 
@@ -327,10 +327,10 @@ def stored_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | 
     if "cells" not in about:
         return None
     described = field(about, "cells", dict)
-    exactly(described, ("kinds", "missing_is_cell", "last_word", "trees", "tuples", "base"))
+    exactly(described, ("kinds", "missing_is_cell", "last_word", "trees", "tuples", "base"), optional=("narrowing",))
     with taken_part(arrays, "cells") as stored:
         cells = Cells.restored(described, stored)
-    if len(cells.kinds) != field(about, "n_features_in", int):
+    if len(cells.table_kinds) != field(about, "n_features_in", int):
         raise ValueError("its cells have another number of columns")
     return cells
 

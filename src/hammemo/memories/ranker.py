@@ -357,7 +357,7 @@ class AdditiveRanker(CellRanker):
         """Return one score for each row and label."""
         found: Floats = np.ascontiguousarray(super().scores(contexts), np.float64)
         if self.base is not None:
-            self.base.add(self._cells.codes.rows(contexts), found)
+            self.base.add(self._cells.coded(contexts), found)
         return found
 
     winners = Ranker.winners
@@ -370,7 +370,7 @@ class AdditiveRanker(CellRanker):
         found, cells = super().site_scores(contexts, columns), self._cells
         if self.base is None:
             return found
-        added, rest = self.base.contributions(cells.codes.rows(contexts), columns)
+        added, rest = self.base.contributions(cells.coded(contexts), columns)
         known = found if found.parts is not None else replace(found, parts=tuple(("", site) for site in cells.sites()))
         return known.extended(added, rest, tuple(("", (j,)) for j in range(len(cells.kinds))))
 

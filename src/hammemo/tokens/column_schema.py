@@ -32,6 +32,8 @@ class ColumnSchema:
         Whether columns of names held numbers or strings; None where that is not known, as after `load`.
     zones : mapping of int to str
         The zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their places.
+    packed : bool
+        Whether rows are one token each (:mod:`hammemo.tokens.packed_rows`); then all columns are numbers.
     """
 
     n: int
@@ -40,6 +42,12 @@ class ColumnSchema:
     types: str | None = None
     learnt: TokenTypes | None = None
     zones: Zones = field(default_factory=dict)
+    packed: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many tokens a row has."""
+        return 1 if self.packed else self.n
 
     @property
     def letters(self) -> str:
@@ -61,6 +69,10 @@ class ColumnSchema:
     def with_types_of(self, other: ColumnSchema | Evidence) -> ColumnSchema:
         """Return columns whose values came as those of others did: in the same types and zones."""
         return replace(self, types=other.types, zones=other.zones)
+
+    def as_packed(self) -> ColumnSchema:
+        """Return columns of numbers whose rows are one token each; their kinds are not decided again."""
+        return replace(self, types=None, packed=True)
 
     def also_learnt(self, kinds: TokenTypes, *, first: bool) -> ColumnSchema:
         """Return them with what more rows hold; it is all that is known if they are the first ones."""

@@ -24,6 +24,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
 from hammemo.tokens.missing import MISSING, filled, is_missing
+from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 from hammemo.tokens.zones import UTC_NAME, AwareTimes, ReadTimes, choose_zone, is_offset, name_zone, read_clock
 
@@ -64,8 +65,17 @@ _DISTINCT_SHARE: Final = 0.9
 
 
 def dense(X: Any) -> Any:
-    """Return a sparse matrix as an array, and everything else as it is."""
-    return X.toarray() if sparse.issparse(X) else X  # type: ignore[attr-defined]
+    """Return a sparse matrix of few columns as an array, and everything else as it is; refuse one of many columns."""
+    if not sparse.issparse(X):
+        return X
+    m, n = X.shape  # type: ignore[attr-defined]
+    if n > MOST_PLAIN_COLUMNS:
+        raise ValueError(
+            f"X is a sparse matrix of {m:,} by {n:,}, and this needs every value of every row. Models with "
+            "kernel='auto' and numeric='auto' learn and answer sparse rows as they are; for anything else choose at "
+            f"most {MOST_PLAIN_COLUMNS} columns, or pass X.toarray() where there is memory for it."
+        )
+    return X.toarray()  # type: ignore[attr-defined]
 
 
 def table_columns(X: Any) -> list[Array] | None:

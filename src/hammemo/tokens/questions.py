@@ -63,7 +63,7 @@ class QuestionForm:
         kinds = self.columns.kinds
         if kinds is None:
             return contexts_of_length(rows, self.columns.n, self.missing)
-        return contexts_with_numbers(rows, kinds, self.missing)
+        return contexts_with_numbers(rows, kinds, self.missing, packed=self.columns.packed, zones=self.columns.zones)
 
 
 class ReadsQuestions:
@@ -102,7 +102,7 @@ class ReadsQuestions:
             if hasattr(X, "columns"):
                 column_names(X)  # refuses names that occur twice
             validate_data(self, X, reset=False, skip_check_array=True)
-            return Contexts(np.empty((0, columns.n), np.int64))
+            return Contexts(np.empty((0, columns.width), np.int64))
         contexts = asked_contexts(self, self.form, columns, X)
         if columns.learnt is not None:
             differences = columns.learnt.differences(contexts, columns.names, columns.kinds)

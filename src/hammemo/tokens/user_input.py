@@ -39,8 +39,10 @@ from hammemo.tokens.contexts import (
 )
 from hammemo.tokens.labels import common_label_dtype, label_array
 from hammemo.tokens.missing import filled
+from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.text_warnings import warn_of_texts
 from hammemo.tokens.vocabulary import as_token
+from hammemo.tokens.wide_tables import as_numbers_by_type, is_wide_table, pack_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array, Ints
+    from hammemo.tokens.zones import Zones
 
 
 class ReadingRules(Protocol):
@@ -171,6 +174,8 @@ def asked_contexts(estimator: Any, rules: ReadingRules, columns: ColumnSchema | 
         columns, table = _table(estimator, rules, None, X)
         with _located(table, columns.names):
             return Contexts(table)
+    if columns.packed:
+        return Contexts(_table(estimator, rules, columns, X)[1])
     kinds = columns.kinds
     plain = _plain_tokens(X) if kinds is None else _plain_rows(X, kinds)
     if _is_plain(columns, plain) and (plain is not X or (kinds is None and plain.dtype.kind in "iu")):
@@ -189,13 +194,20 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
     return contexts
 
 
-def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
-    """Return the contexts of a question, where only the kinds of the columns are known."""
+def contexts_with_numbers(
+    X: Any, kinds: str, missing: str, *, packed: bool = False, zones: Zones | None = None
+) -> Contexts:
+    """Return the contexts of a question, where only the kinds of the columns and the zones of times are known."""
+    if packed:
+        n = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0]) if len(X) else 0
+        if n != len(kinds):
+            raise ValueError(f"The model was fitted on tables of {len(kinds):,} columns; X has {n:,}.")
+        return Contexts(pack_table(X, missing, None))
     columns = table_columns(X)
     if columns is None or len(columns) != len(kinds):
         n = 0 if columns is None else len(columns)
         raise ValueError(f"The model was fitted on tables of {len(kinds)} columns; X has {n}.")
-    return Contexts(tokens_of(columns, kinds, missing, None, learning=False))
+    return Contexts(tokens_of(columns, kinds, missing, None, learning=False, zones=zones))
 
 
 def _table(
@@ -208,6 +220,9 @@ def _table(
     learning: bool = False,
 ) -> tuple[ColumnSchema, Array]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
+    packs = _packs(rules, X) if known is None else known.packed
+    if packs:
+        return _packed_table(estimator, rules, known, X, y=y)
     X = X if rules.numeric is None else dense(X)
     is_frame, reset = hasattr(X, "columns"), known is None
     if is_frame and hasattr(X, "shape"):
@@ -235,8 +250,41 @@ def _table(
     check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
     validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
     found = _as_taken(estimator, found, reset=reset)
+    if known is None and rules.kernel_is_automatic and _all_are_numbers(found):
+        return found.as_packed(), pack_table(X, rules.missing, found.listed())
     tokens = tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning, zones=found.zones)
     return found, tokens
+
+
+def _packs(rules: ReadingRules, X: Any) -> bool:
+    """Return whether a table that is learned first is wide, and all of its columns are numbers by their types."""
+    is_automatic = rules.kernel_is_automatic and isinstance(rules.numeric, str) and rules.numeric == "auto"
+    return is_automatic and is_wide_table(X) and as_numbers_by_type(X) is not None
+
+
+def _all_are_numbers(columns: ColumnSchema) -> bool:
+    """Return whether columns are so many, and all of them numbers, that rows are packed."""
+    return columns.n > MOST_PLAIN_COLUMNS and set(columns.letters) == {ColumnKind.NUMBERS}
+
+
+def _packed_table(
+    estimator: Any, rules: ReadingRules, known: ColumnSchema | None, X: Any, *, y: Any
+) -> tuple[ColumnSchema, Array]:
+    """Return the columns, and the packed rows of X after scikit-learn's checks of names and shape."""
+    is_frame, reset = hasattr(X, "columns"), known is None
+    names = column_names(X) if is_frame else None
+    refuse_masked(X, "X")
+    shape = X.shape if hasattr(X, "shape") else (len(X), len(X[0]) if len(X) else 0)
+    if len(shape) == 2:
+        stub = np.broadcast_to(np.float64(0), shape)  # of its shape, but without its memory
+        check_array(stub, ensure_all_finite=False, estimator=estimator, input_name="X")
+    else:
+        check_table(np.empty(shape))
+        stub = X
+    validate_data(estimator, X if is_frame else stub, y, reset=reset, skip_check_array=True)
+    if known is None:
+        known = ColumnSchema(shape[1], kinds=ColumnKind.NUMBERS * shape[1]).as_packed()
+    return _as_taken(estimator, known, reset=reset), pack_table(X, rules.missing, names)
 
 
 def _as_taken(estimator: Any, columns: ColumnSchema, *, reset: bool) -> ColumnSchema:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.error_sizes import ErrorSizes
     from hammemo.kernels.cells.forest import Forest
+    from hammemo.kernels.wide.narrowing import Narrowing
     from hammemo.tokens.contexts import Contexts
 
 
@@ -37,7 +38,9 @@ class SeenRows:
     values : (m, ordered columns); codes : (m, columns)
     """
 
-    def __init__(self, codes: ColumnCodes, contexts: Contexts) -> None:
+    def __init__(self, codes: ColumnCodes, contexts: Contexts, wide: Contexts | None = None) -> None:
+        self.wide = wide
+        """The rows of a wide table that these were made of; None for others, and for what needs no columns."""
         self.codes = codes.rows(contexts)
         self.values, self.names = codes.plain(self.codes)
 
@@ -68,6 +71,8 @@ class NumberAnswers(Cached):
         The weights of the base and of the mean, with their trees.
     errors : ErrorSizes, optional
         None for a model without rows.
+    narrowing : Narrowing, optional
+        How the rows of a wide table become those that all else is of.
     """
 
     codes: ColumnCodes
@@ -80,6 +85,11 @@ class NumberAnswers(Cached):
     leaves: tuple[Floats, ...]
     blend: Floats
     errors: ErrorSizes | None
+    narrowing: Narrowing | None = None
+
+    def ask(self, contexts: Contexts) -> SeenRows:
+        """Return the rows of a question as base and trees see them."""
+        return SeenRows(self.codes, contexts if self.narrowing is None else self.narrowing.ask(contexts))
 
     @cached_property
     def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], Floats]]:

@@ -144,13 +144,13 @@ void curvature(const AdditiveRows& rows, const Vector<int32_t>& labels, const Ve
 }
 
 void fit(const AdditiveRows& rows, const Vector<int32_t>& labels, const Vector<double>& weights, const Modes& modes, const Matrix<double>& inverse,
-         const Vector<double>& penalties, size_t steps, double tolerance, OutputMatrix phi) {
+         const Vector<double>& penalties, const Matrix<double>& center, size_t steps, double tolerance, OutputMatrix phi) {
     const size_t outputs = phi.shape(0), q = modes.q();
     const ClassRows given = make_classes(rows, labels, weights, outputs);
     require(rows.p() == modes.p() && outputs > 0, "modes of other coordinates");
-    require_size(inverse, q * q), require_size(penalties, q), require_size(phi, outputs * q);
+    require_size(inverse, q * q), require_size(penalties, q), require_size(center, outputs * q), require_size(phi, outputs * q);
     const Released released;
-    given.fit(modes, inverse.data(), penalties.data(), steps, tolerance, phi.data());
+    given.fit(modes, inverse.data(), penalties.data(), center.data(), steps, tolerance, phi.data());
 }
 
 // Coordinates of the fit, (outputs, q), become those of rows, (p, outputs).
@@ -269,7 +269,7 @@ void bind_additive(nb::module_& m) {
         .def("add_gram", &add_gram, array("counts"), array("targets"), array("gram"), array("products"))
         .def("add_wide_gram", &add_wide_gram, array("counts"), array("targets"), array("gram"), array("products"))
         .def("curvature", &curvature, array("labels"), array("weights"), nb::arg("modes"), array("phi"), nb::arg("most"), array("out"))
-        .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverse"), array("penalties"), nb::arg("steps"),
+        .def("fit", &fit, array("labels"), array("weights"), nb::arg("modes"), array("inverse"), array("penalties"), array("center"), nb::arg("steps"),
              nb::arg("tolerance"), array("phi"));
     nb::class_<StepRatios>(m, "StepRatios")
         .def_static("of", &make_ratios, array("columns"), array("levels"), array("rights"), array("pairs"), array("widths"), array("starts"),

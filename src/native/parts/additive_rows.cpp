@@ -185,9 +185,10 @@ std::vector<double> spread(const double* phi, size_t outputs, size_t q) {
 // Points are (q, stride), steps in coordinates in which the curvature is about one.
 class PenalisedLoss final : public Loss {
    public:
-    PenalisedLoss(const ClassRows& given, const Modes& modes, const double* inverse, const double* penalties, std::vector<double> start)
+    PenalisedLoss(const ClassRows& given, const Modes& modes, const double* inverse, const double* penalties, std::vector<double> center,
+                  std::vector<double> start)
         : given_(given), modes_(modes), pass_{given.rows, inverse, given.outputs, padded(given.outputs), modes.q()}, penalties_(penalties),
-          start_(std::move(start)) {}
+          center_(std::move(center)), start_(std::move(start)) {}
 
     // From steps to the coordinates of the fit.
     std::vector<double> moved(const std::vector<double>& at) const {
@@ -214,8 +215,9 @@ class PenalisedLoss final : public Loss {
         }
         change(modes_, o, stride, slopes.data(), of_modes.data(), true);
         for (size_t i = 0; i < phi.size(); ++i) {
-            away += penalties_[i / stride] * phi[i] * phi[i];
-            of_modes[i] += penalties_[i / stride] * phi[i];
+            const double moved_by = phi[i] - center_[i];
+            away += penalties_[i / stride] * moved_by * moved_by;
+            of_modes[i] += penalties_[i / stride] * moved_by;
         }
         std::fill(gradient.begin(), gradient.end(), 0.0);
         RUN(Step::TURNED, pass_, 0, of_modes.data(), gradient.data());
@@ -227,6 +229,7 @@ class PenalisedLoss final : public Loss {
     const Modes& modes_;
     const Pass pass_;
     const double* penalties_;
+    const std::vector<double> center_;  // where penalties pull to
     const std::vector<double> start_;
 };
 
@@ -361,8 +364,9 @@ void ClassRows::curvature(const Modes& modes, const double* phi, size_t most, do
     modes.turn(upper.data(), out);
 }
 
-void ClassRows::fit(const Modes& modes, const double* inverse, const double* penalties, size_t steps, double tolerance, double* phi) const {
-    PenalisedLoss loss(*this, modes, inverse, penalties, spread(phi, outputs, modes.q()));
+void ClassRows::fit(const Modes& modes, const double* inverse, const double* penalties, const double* center, size_t steps, double tolerance,
+                    double* phi) const {
+    PenalisedLoss loss(*this, modes, inverse, penalties, spread(center, outputs, modes.q()), spread(phi, outputs, modes.q()));
     std::vector<double> at(padded(outputs) * modes.q());
     descend(loss, at, steps, tolerance);
     const std::vector<double> found = loss.moved(at);

@@ -81,8 +81,10 @@ struct ClassRows {
 
     // The mean over outputs of the curvature at phi (outputs, q), by the first `most` rows with a weight: (q, q).
     void curvature(const Modes& modes, const double* phi, size_t most, double* out) const;
-    // Minimises the penalised loss from phi (outputs, q); inverse: (q, q), upper, of the root of the curvature with penalties.
-    void fit(const Modes& modes, const double* inverse, const double* penalties, size_t steps, double tolerance, double* phi) const;
+    // Minimises the loss, penalised by the distance from center (outputs, q), from phi (outputs, q) on; inverse: (q, q), upper, of the root of
+    // the curvature with penalties.
+    void fit(const Modes& modes, const double* inverse, const double* penalties, const double* center, size_t steps, double tolerance,
+             double* phi) const;
 };
 
 // Score tests of all pairs of columns. cells: (columns, n); left, spread: (n, outputs) whole numbers; out: one number for each pair a < b.

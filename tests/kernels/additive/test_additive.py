@@ -140,9 +140,10 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     assert plain.inverse_root(whole, inverses[1].reshape(-1))
     np.testing.assert_allclose(inverses[0], inverses[1], rtol=1e-8, atol=1e-10)
     ends = np.stack([phi, phi])
+    center = rng.normal(size=phi.shape) * 0.5
     both_modes: list[Any] = [modes, twin_modes]
     for rows_of, own, end in zip(both, both_modes, ends, strict=True):
-        rows_of.fit(labels, weights, own, inverses[0], penalties, 500, 1e-13, end)
+        rows_of.fit(labels, weights, own, inverses[0], penalties, center, 500, 1e-13, end)
     np.testing.assert_allclose(ends[0], ends[1], atol=2e-3)
     turned = np.empty((2, q * q))
     upper = rng.normal(size=(design.p, design.p))

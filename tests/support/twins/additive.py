@@ -122,6 +122,7 @@ class AdditiveRows:
         modes: AdditiveModes,
         inverse: Floats,
         penalties: Any,
+        center: Floats,
         steps: int,
         tolerance: float,
         phi: Floats,
@@ -135,8 +136,8 @@ class AdditiveRows:
             at = start + u.reshape(outputs, q) @ inverse.T
             shares = _shares(B @ at.T)
             own = np.where(observed, shares, 1 - shares)[:, 0] if outputs == 1 else shares[observed]
-            slopes = ((shares - observed) * weights[:, None]).T @ B + penalties * at
-            value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * at**2).sum()
+            slopes = ((shares - observed) * weights[:, None]).T @ B + penalties * (at - center)
+            value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * (at - center) ** 2).sum()
             return float(value), (slopes @ inverse).ravel()
 
         found = minimize(

@@ -7,6 +7,7 @@ curvature changes the way to the minimum, not the minimum.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -63,8 +64,13 @@ def class_base(
     n_labels: int,
     counts: Ints,
     words: Words,
+    *,
+    n_scores: int = 0,
 ) -> AdditiveBase:
     """Return the base for rows with these labels: a function of the multiset of rows.
+
+    The last `n_scores` ordered columns are the scores of labels by another function, in nats: coefficients are pulled
+    to those that repeat them, and not to zero.
 
     Shapes
     ------
@@ -81,10 +87,14 @@ def class_base(
         return AdditiveBase(design, n_labels, nothing, np.zeros((FOLDS, *shape), np.int64), np.ones(n_groups))
     cells, folded = design.cells(values, name_codes), fold_counts(words, counts)
     penalties, phi = np.full(n_groups, _FIRST_PENALTY), _prior(labels, n_labels, counts, len(design.groups))
+    center = np.zeros(phi.shape)
+    if n_scores:
+        center = _repeated_scores(design, n_scores, outputs)
+        phi = center.copy()
     most_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
     best, rounds = None, _FIRST_ROUNDS
     while True:
-        rows = _LabelledRows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs)
+        rows = _LabelledRows(design, design.rows(values, name_codes), labels.astype(np.int32), outputs, center)
         phi, penalties, inverse = rows.evidence(phi, penalties, counts.astype(np.float64), rounds)
         crossed = _crossed(rows, phi, penalties, inverse, counts, folded)
         loss, left, spread = _left_over(rows, crossed, folded)
@@ -95,7 +105,9 @@ def class_base(
         if not len(more):
             break
         design, rounds = replace(design, pairs=np.concatenate([design.pairs, more])), _NEXT_ROUNDS
-        phi = np.hstack([phi, np.zeros((outputs, len(design.groups) - phi.shape[1]))])
+        more_zeros = np.zeros((outputs, len(design.groups) - phi.shape[1]))
+        phi = np.hstack([phi, more_zeros])
+        center = np.hstack([center, more_zeros])
         penalties = np.append(penalties, np.full(len(more), _PAIR_PENALTY))
     return best[1]
 
@@ -108,6 +120,8 @@ class _LabelledRows:
     rows: _native.AdditiveRows
     labels: NDArray[np.int32]
     outputs: int
+    center: Floats
+    """Where penalties pull coefficients to: (outputs, q)."""
 
     def evidence(self, phi: Floats, penalties: Floats, weights: Floats, rounds: int) -> tuple[Floats, Floats, Floats]:
         """Return coefficients, penalties and `inverse_of` the curvature, after so many steps of the evidence."""
@@ -118,7 +132,7 @@ class _LabelledRows:
             inverse = inverse_of(curvature, self.ridge(penalties))
             phi = self.fitted(phi, penalties, weights, inverse, _SHORT if self.outputs == 1 else _SHARED)
             worths = worth(groups, penalties, inverse, self.outputs)
-            squares = sum(group_sums(groups, one**2) for one in phi)
+            squares = sum(group_sums(groups, one**2) for one in phi - self.center)
             penalties = np.clip(worths / np.maximum(squares, 1e-9), 1e-3, 1e6)
         inverse = inverse_of(self.curvature(phi, weights), self.ridge(penalties))
         return self.fitted(phi, penalties, weights, inverse), penalties, inverse
@@ -141,7 +155,7 @@ class _LabelledRows:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found = phi.copy()
         end = end or (_LONG if self.outputs == 1 else _SHARED_LONG)
-        self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), *end, found)
+        self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), self.center, *end, found)
         return found
 
     def whole(self, phi: Floats) -> Ints:
@@ -156,6 +170,27 @@ def _prior(labels: Ints, n_labels: int, counts: Ints, q: int) -> Floats:
     shares = np.bincount(labels, weights=counts, minlength=n_labels) + 0.5
     found = np.zeros((n_outputs(n_labels), q))
     found[:, 0] = log(shares[1:] / shares[:1]) if n_labels == 2 else log(shares / shares.max())
+    return found
+
+
+def _repeated_scores(design: AdditiveDesign, n_scores: int, outputs: int) -> Floats:
+    """Return the coefficients with which each score of a label is its own score: (outputs, q).
+
+    The line of a column has mean zero and spread one over its knots, so the spread of the knots makes the column of it.
+    """
+    found = np.zeros((outputs, len(design.groups)))
+    # a line and the bends of its inner knots: one fewer than there are knots
+    sizes = [max(len(known) - 1, 0) + has for known, has in zip(design.knots, design.has_missing, strict=True)]
+    starts = np.cumsum([1, *sizes])
+    first = len(design.knots) - n_scores
+    for output in range(outputs):
+        knots = design.knots[first + output]
+        if not len(knots):
+            continue
+        mean = sum(knots.tolist()) / len(knots)
+        spread = math.sqrt(sum(((knots - mean) ** 2).tolist()) / len(knots))
+        found[output, starts[first + output]] = spread
+        found[output, 0] += mean
     return found
 
 

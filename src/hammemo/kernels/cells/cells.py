@@ -10,7 +10,7 @@ rows (:mod:`hammemo.kernels.cells.choosing`) and never change while counts are a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from hammemo.kernels.additive.label_base import BaseAnswers, LabelBase
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, values_of
 from hammemo.kernels.cells.forest import Forest, cut_shares, forest_arrays, restored_forest
 from hammemo.kernels.sites import MAX_POSITIONS, Site
+from hammemo.kernels.wide.narrowing import Narrowing
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import NAME_BYTES
+from hammemo.tokens.user_input import contexts_with_numbers
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats
+    from hammemo.tokens.zones import Zones
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
@@ -54,6 +57,8 @@ class Cells:
         Whether missing numbers match each other; else they match nothing.
     ranges : tuple of ndarray of float64
         The cuts between the ranges of each column; none for names.
+    narrowing : Narrowing, optional
+        How the rows of a wide table become those that cells are made of; all else is of narrow rows then.
 
     Examples
     --------
@@ -70,6 +75,30 @@ class Cells:
     kinds: str
     missing_is_cell: bool
     ranges: tuple[Floats, ...]
+    narrowing: Narrowing | None = field(default=None, kw_only=True)
+
+    @property
+    def table_kinds(self) -> str:
+        """The kinds of the columns of the table."""
+        return self.kinds if self.narrowing is None else self.narrowing.kinds
+
+    @property
+    def places(self) -> list[int | None]:
+        """The column of the table that each column of `kinds` is; None for a linear score of a wide table."""
+        return list(range(len(self.kinds))) if self.narrowing is None else self.narrowing.places
+
+    def read(self, X: Any, missing: str, zones: Zones | None = None) -> Contexts:
+        """Return the contexts of a question to a model of which only the cells and the zones of times are known."""
+        packed = self.narrowing is not None and self.narrowing.packed
+        return contexts_with_numbers(X, self.table_kinds, missing, packed=packed, zones=zones)
+
+    def ask(self, contexts: Contexts) -> Contexts:
+        """Return the rows of a question as cells are made of them: narrow rows of a wide table."""
+        return contexts if self.narrowing is None else self.narrowing.ask(contexts)
+
+    def learn(self, examples: Examples) -> Examples:
+        """Return the same for examples that are counted, or forgotten, or that weights are fitted to."""
+        return examples if self.narrowing is None else self.narrowing.learn(examples)
 
     @property
     def h(self) -> int:
@@ -83,6 +112,7 @@ class Cells:
 
     def of(self, contexts: Contexts) -> Contexts:
         """Return the contexts of cells of rows."""
+        contexts = self.ask(contexts)
         h = len(self.kinds)
         names = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
         used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
@@ -107,11 +137,13 @@ class Cells:
 
     def counted(self, examples: Examples) -> Examples:
         """Return examples with cells in place of their rows."""
+        examples = self.learn(examples)
         return replace(examples, contexts=self.of(examples.contexts))
 
     def of_one(self, row: Sequence[Any]) -> list[Any]:
-        """Return the tokens of the cells of one row."""
-        asked = self.of(Contexts(object_array(row).reshape(1, -1)))
+        """Return the tokens of the cells of one row that is counted."""
+        row_alone = Examples.of_arrays(object_array(row).reshape(1, -1), np.zeros(1, np.int64))
+        asked = self.counted(row_alone).contexts
         tokens = asked.vocabulary.tolist()
         return [NO_TOKEN if rank < 0 else tokens[rank] for rank in asked.ranks[0].tolist()]
 
@@ -172,7 +204,9 @@ class Cells:
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
+        described = {} if self.narrowing is None else {"narrowing": self.narrowing.described()}
         return {
+            **described,
             "kinds": self.kinds,
             "missing_is_cell": self.missing_is_cell,
             "last_word": 0,
@@ -183,7 +217,9 @@ class Cells:
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
+        found = {} if self.narrowing is None else self.narrowing.arrays()
         return {
+            **{f"narrowing.{name}": array for name, array in found.items()},
             "ranges": np.concatenate([np.empty(0), *self.ranges]),
             "range_lengths": np.array([len(cuts) for cuts in self.ranges], np.uint8),
         }
@@ -200,15 +236,22 @@ class Cells:
             raise ValueError("the hash of its last growing row is not valid")
         lengths = stored.take("range_lengths", "uint8", (len(kinds),)).tolist()
         ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
+        narrowing = None
+        if "narrowing" in described:
+            narrowing = Narrowing.restored(described["narrowing"], stored.part("narrowing"))
+            if narrowing.narrow_kinds != kinds:
+                raise ValueError("its cells are of other columns than those chosen of its wide table")
         if not described["trees"]:
-            return Cells(kinds, described["missing_is_cell"], ranges)
+            return Cells(kinds, described["missing_is_cell"], ranges, narrowing=narrowing)
         codes = restored_codes(kinds, stored.part("codes"))
         forest = restored_forest(codes.is_name, stored.part("trees"))
         tuples = _checked_tuples(described["tuples"], kinds)
         base = LabelBase.restored(described["base"], stored.part("base"))
         if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
             raise ValueError("its additive base was made for other columns")
-        return TreeCells(kinds, described["missing_is_cell"], ranges, codes, forest, last, base, tuples)
+        return TreeCells(
+            kinds, described["missing_is_cell"], ranges, codes, forest, last, base, tuples, narrowing=narrowing
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +289,11 @@ class TreeCells(Cells):
 
     def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
-        return self.forest.leaves(self.codes.rows(contexts))
+        return self.forest.leaves(self.coded(contexts))
+
+    def coded(self, contexts: Contexts) -> NDArray[np.uint8]:
+        """Return the bytes of rows of a question."""
+        return self.codes.rows(self.ask(contexts))
 
     def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:
         """Return what the additive base adds to the scores of labels, if it has weights."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints, Words
+    from hammemo.kernels.wide.narrowing import Narrowing
     from hammemo.tokens.contexts import Contexts, Examples
 
 GROWING_ROWS: Final = 20_000
@@ -36,33 +37,55 @@ _MAX_PAIRS: Final = 64
 _RANGES: Final = 16
 
 
-def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: bool, trees: bool) -> Cells:
-    """Return the cells of a table with columns of these kinds, by its rows; with trees, or with ranges only."""
+def chosen_cells(
+    kinds: str,
+    examples: Examples,
+    seed: int,
+    *,
+    missing_is_cell: bool,
+    trees: bool,
+    narrowing: Narrowing | None = None,
+) -> Cells:
+    """Return the cells of a table with columns of these kinds, by its rows; with trees, or with ranges only.
+
+    With a narrowing, the examples are the narrow rows of a wide table.
+    """
+    n_scores = 0
+    if narrowing is not None:
+        kinds = narrowing.narrow_kinds
+        n_scores = narrowing.n_scores
     contexts, counts = examples.contexts, examples.multiplicity
     ranges = _ranges(kinds, contexts, counts)
-    plain = Cells(kinds, missing_is_cell, ranges)
+    plain = Cells(kinds, missing_is_cell, ranges, narrowing=narrowing)
     if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
-    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
+    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed).with_even_cuts(n_scores, contexts)
     coded = codes.rows(contexts)
     rows, words, counts = codes.distinct(examples, seed, coded)
     coded = coded[rows]
-    base = _base(codes, examples, coded, rows, words, counts)
+    base = _base(codes, examples, coded, rows, words, counts, n_scores)
     m = min(len(rows), GROWING_ROWS)
     bytes_of_rows = np.ascontiguousarray(coded[:m].T)
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
         forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
-    return TreeCells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]), base)
+    last_word = int(words[m - 1])
+    return TreeCells(kinds, missing_is_cell, ranges, codes, forest, last_word, base, narrowing=narrowing)
 
 
 def _base(
-    codes: ColumnCodes, examples: Examples, coded: NDArray[np.uint8], rows: Ints, words: Words, counts: Ints
+    codes: ColumnCodes,
+    examples: Examples,
+    coded: NDArray[np.uint8],
+    rows: Ints,
+    words: Words,
+    counts: Ints,
+    n_scores: int,
 ) -> LabelBase:
     """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
     labels, plain = examples.label_ranks[rows], codes.plain(coded)
     with progress_bar("Fitting an additive base"):
-        function = class_base(codes, *plain, labels, len(examples.labels), counts, words)
+        function = class_base(codes, *plain, labels, len(examples.labels), counts, words, n_scores=n_scores)
     return LabelBase(function, examples.labels, examples.label_counts())
 
 

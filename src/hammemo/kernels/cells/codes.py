@@ -51,6 +51,8 @@ Rows of one hash grow the same trees. Where they share their label, too, trees t
 of other labels, and a vote that is fitted to what these trees say of them learns to contradict them.
 """
 _MOST_HALVINGS: Final = 8
+_SCORE_STEPS: Final = 200
+"""Steps at most between the lowest and the highest linear score: there are 253 cuts, the others lie beyond."""
 LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
@@ -371,8 +373,26 @@ class ColumnCodes:
         ]
         return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
 
+    def with_even_cuts(self, n_scores: int, contexts: Contexts) -> ColumnCodes:
+        """Return codes whose last ordered columns, linear scores, have evenly spaced cuts, some beyond those of rows.
+
+        Quantiles would be coarse where rows are few: the steps of a score are what probabilities are made of.
+        """
+        if not n_scores or not len(contexts):
+            return self
+        scores = self.values(contexts)[:, -n_scores:]
+        return replace(self, cuts=(*self.cuts[:-n_scores], *map(_even_cuts, scores.T)))
+
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+
+def _even_cuts(scores: Floats) -> Floats:
+    """Return cuts at multiples of a power of two, around the middle of some scores and beyond their ends."""
+    low, high = float(scores.min()), float(scores.max())
+    exponent = int(np.frexp(max((high - low) / _SCORE_STEPS, 2.0**-40))[1])
+    middle = round(float(np.ldexp(0.5 * low + 0.5 * high, -exponent)))
+    return np.asarray(np.ldexp(np.arange(MAX_CUTS, dtype=np.float64) + (middle - MAX_CUTS // 2), exponent))
 
 
 def _hash_cuts(

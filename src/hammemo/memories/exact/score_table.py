@@ -183,6 +183,7 @@ class TreeRanker(AdditiveRanker):
 
     def scores(self, contexts: Contexts) -> Floats:
         """Return one score for each row and label."""
+        contexts = self._cells.ask(contexts)
         codes = self._cells.codes.rows(contexts)
         if self._rules.pays(len(contexts)):
             totals = self._from_leaves(contexts, codes)
@@ -227,6 +228,7 @@ class TreeRanker(AdditiveRanker):
         contexts : m of them; returned : (m, columns, L), (m, L)
         """
         cells, whole = self._cells, self._rules.whole()
+        contexts = cells.ask(contexts)
         codes, padded = cells.codes.rows(contexts), _padded(whole.values)
         found = np.zeros((len(contexts), len(cells.kinds), self.n_labels))
         ranks = contexts.ranks_in(whole.table.vocabulary)
@@ -252,7 +254,7 @@ class TreeRanker(AdditiveRanker):
 
     def single_scores(self) -> SingleScores | None:
         """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
-        if not self.has_tables or ColumnKind.DATES in self._cells.kinds:
+        if not self.has_tables or ColumnKind.DATES in self._cells.kinds or self._cells.narrowing is not None:
             return None
         cells, base, (names_table, trees) = self._cells, self.base, self._built
         coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)

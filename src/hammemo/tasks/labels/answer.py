@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.explain.explanations import Explanation, by_columns, one_context, with_truth_values
@@ -17,7 +18,7 @@ from hammemo.tasks.labels.masking import columns_of, label_mask
 from hammemo.tasks.labels.names import VOTES
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
-from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
+from hammemo.tokens.user_input import contexts_of_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.zones import Zones
     from hammemo.votes import Vote
 
 
@@ -40,6 +42,10 @@ def _has_probabilities(self: Answering) -> bool:
 
 def row_slices(X: Any) -> list[Any]:
     """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
+    if sparse.issparse(X):
+        sparse_rows: Any = X.tocsr()  # type: ignore[attr-defined]
+        m = sparse_rows.shape[0]
+        return [sparse_rows[first : first + ROWS_AT_ONCE] for first in range(0, max(m, 1), ROWS_AT_ONCE)]
     rows = X.iloc if hasattr(X, "iloc") else X if isinstance(X, (list, np.ndarray)) else None
     if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
         return [X]
@@ -66,6 +72,8 @@ class ModelView(NamedTuple):
         The names of the columns.
     known_classes : ndarray, optional
         The labels in sorted order, where they were made before.
+    zones : mapping of int to str, optional
+        The zones of the columns of times.
     """
 
     scorer: Scorer
@@ -76,6 +84,7 @@ class ModelView(NamedTuple):
     cells: Cells | None = None
     names: Array | None = None
     known_classes: Array | None = None
+    zones: Zones | None = None
 
     def classes(self) -> Array:
         """Return the labels in sorted order."""
@@ -90,7 +99,7 @@ class ModelView(NamedTuple):
         """Return the contexts of rows that have no names of columns."""
         if self.cells is None:
             return contexts_of_length(X, self.scorer.sites.h, self.missing)
-        return contexts_with_numbers(X, self.cells.kinds, self.missing)
+        return self.cells.read(X, self.missing, self.zones)
 
     def seen(self, X: Any, contexts: Contexts) -> list[Ints]:
         """Return the columns of the tokens that each query holds, also of those before its context."""
@@ -274,6 +283,9 @@ class Answering(ABC):
         explanation = view.scorer.explanation(context, view.classes(), k)
         if view.cells is not None:
             explanation = by_columns(explanation, view.cells, context)
+        if view.cells is not None and view.cells.narrowing is not None:
+            listed = None if view.names is None else view.names.tolist()
+            return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(listed)))
         explanation = with_truth_values(explanation, tokens[0])
         return explanation if view.names is None else replace(explanation, names=tuple(view.names.tolist()))
 

@@ -19,6 +19,7 @@ from hammemo.edits.state import Choices, Layout, ModelState
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
+from hammemo.kernels.wide.choose import choose_narrowing, is_wide
 from hammemo.memories.errors import LayoutError
 from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
 from hammemo.tasks.labels.names import is_auto
@@ -28,6 +29,7 @@ from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_li
 from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
+    from hammemo.kernels.wide.narrowing import Narrowing
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_documents import StreamFacts
@@ -90,8 +92,16 @@ def by_rows(
     chosen = _Chosen.begun(settings, len(examples.labels))
     if columns.kinds is not None:
         grows = isinstance(chosen.kernel, AutoSites) and isinstance(chosen.vote, LogLinear) and _is_enough(examples)
-        is_cell = settings.missing != "empty"
-        cells = chosen_cells(columns.kinds, examples, seed, missing_is_cell=is_cell, trees=grows)
+        narrowing = _narrowing(settings, columns, examples, seed, with_scores=grows)
+        examples = examples if narrowing is None else narrowing.learn(examples)
+        cells = chosen_cells(
+            columns.kinds,
+            examples,
+            seed,
+            missing_is_cell=settings.missing != "empty",
+            trees=grows,
+            narrowing=narrowing,
+        )
         chosen = replace(chosen, cells=cells)
         if isinstance(cells, TreeCells):
             chosen = _by_trees(settings, chosen, cells, examples, seed, quickly=quickly)
@@ -128,13 +138,24 @@ def by_first_rows(
     """
     chosen = _Chosen.begun(settings, n_labels)
     if columns.kinds is not None and first is not None:
+        narrowing = _narrowing(settings, columns, first, seed, with_scores=False)
+        first = first if narrowing is None else narrowing.learn(first)
         is_cell = settings.missing != "empty"
-        cells = chosen_cells(columns.kinds, first, 0, missing_is_cell=is_cell, trees=False)
+        cells = chosen_cells(columns.kinds, first, 0, missing_is_cell=is_cell, trees=False, narrowing=narrowing)
         chosen = replace(chosen, cells=cells)
     if isinstance(chosen.kernel, AutoSites):
         choices = Choices(kernel="auto: single columns, because it was learnt in pieces")
         chosen = replace(chosen, kernel=PositionalHamming(), choices=choices)
     return chosen.opened(settings, columns, seed)
+
+
+def _narrowing(
+    settings: ModelSettings, columns: ColumnSchema, examples: Examples, seed: int, *, with_scores: bool
+) -> Narrowing | None:
+    """Return how the rows of a wide table become narrow; None for other tables, and where the kernel is given."""
+    if not (columns.packed or (settings.kernel_is_automatic and is_wide(columns.letters))):
+        return None
+    return choose_narrowing(columns, examples, seed, with_scores=with_scores)
 
 
 def by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int) -> LayoutPlan:

@@ -17,8 +17,10 @@ from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, toke
 from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.tasks.numbers.sums import NumberState, targets_of
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.contexts import joined_examples
+from hammemo.tokens.contexts import Contexts, joined_examples
 from hammemo.tokens.missing import MISSING
+from hammemo.tokens.packed_rows import unpack_rows
+from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +139,8 @@ def plot_means(state: NumberState, column: Any, ax: Axes | None = None) -> Axes:
     if not len(kept):
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples = kept.examples()
-    tokens, ranks, counts = examples.contexts.vocabulary, examples.contexts.ranks[:, place], examples.multiplicity
+    contexts, (rank_place,) = _of_places(state, examples.contexts, [place])
+    tokens, ranks, counts = contexts.vocabulary, contexts.ranks[:, rank_place], examples.multiplicity
     kind = state.columns.letters[place]
     if kind == ColumnKind.NAMES:
         values, bins, ordered = _names(tokens, ranks, counts, MOST_VALUES[0])
@@ -151,6 +154,15 @@ def plot_means(state: NumberState, column: Any, ax: Axes | None = None) -> Axes:
     source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{totals.sum():,} kept rows"
     name = f"column {place}" if state.columns.names is None else str(state.columns.names[place])
     return column_plot.draw_means(ax, name, values, totals, means, errors, source, ordered=ordered)
+
+
+def _of_places(state: RowsState, contexts: Contexts, places: list[int]) -> tuple[Contexts, list[int]]:
+    """Return contexts in which these columns have tokens of their own, and where: of packed rows, they alone."""
+    if not state.columns.packed:
+        return contexts, places
+    values = unpack_rows(contexts, state.columns.n).of_columns(np.array(sorted(places)))
+    tokens = np.where(np.isnan(values), float(NO_TOKEN), values)
+    return Contexts(tokens), [sorted(places).index(place) for place in places]
 
 
 def _place(state: RowsState, column: Any) -> int:
@@ -167,6 +179,8 @@ def _place(state: RowsState, column: Any) -> int:
 def _counted(state: ModelState, places: list[int]) -> _Cases | None:
     """Return the cases of a site that compares these columns; None where there is none with exact counts in memory."""
     site, sites, memory = tuple(sorted(places)), state.sites, state.memory
+    if state.cells is not None and state.cells.narrowing is not None:
+        return None  # its sites are columns of narrow rows
     if site not in sites.positions or (isinstance(memory, InSegments) and memory.segmented is not None):
         return None
     reader = memory.now().reader()
@@ -201,9 +215,10 @@ def _kept(state: ModelState, places: list[int]) -> _Cases:
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples, n = joined_examples(batches), int(state.memory.label_counts.sum())
     counts = examples.multiplicity
+    contexts, places = _of_places(state, examples.contexts, places)
     return _Cases(
-        tokens=examples.contexts.vocabulary,
-        ranks=examples.contexts.ranks[:, places],
+        tokens=contexts.vocabulary,
+        ranks=contexts.ranks[:, places],
         rows=np.arange(len(examples)),
         labels=labels.find(examples.labels)[examples.label_ranks],
         counts=counts,

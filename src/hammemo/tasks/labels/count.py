@@ -30,7 +30,7 @@ def count_batch(memory: Memory, cells: Cells | None, examples: Examples, sign: i
     if cells is None:
         memory.update(examples, sign)
     else:
-        memory.update_cells(cells, examples, sign)
+        memory.update_cells(cells, cells.learn(examples), sign)
 
 
 def empty_memory(plan: LayoutPlan, kept: Kept | None) -> Memory:

@@ -87,12 +87,12 @@ def room_for_rows(
     """
     check_missing_rule(settings.missing)
     if layout is not None:
-        fresh = settings.empty_store(columns.n, layout.memory.seed, like_given(settings, columns, layout, 2).vote)
+        fresh = settings.empty_store(columns.width, layout.memory.seed, like_given(settings, columns, layout, 2).vote)
         theirs = layout.rows
         return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.emptied())
     memory = settings.new_memory()
     vote = settings.vote_for(2, memory)
-    kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.n, seed, vote)
+    kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.width, seed, vote)
     if (room is None or room.kept is None) and (
         columns.kinds is not None
         or vote.fits_weights

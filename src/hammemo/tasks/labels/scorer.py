@@ -165,6 +165,12 @@ class Scorer:
         ------
         contexts : m of them; returned : (m, columns, L), (m, L)
         """
+        if self._cells is not None and self._cells.narrowing is not None:
+            narrowing = self._cells.narrowing
+            narrow = narrowing.ask(contexts)
+            if narrow is not contexts:
+                values, base = self.column_contributions(narrow)
+                return narrowing.spread(values, contexts), base
         n_columns = self.sites.h if self._cells is None else len(self._cells.kinds)
         labels, m = np.arange(len(self.labels)), len(contexts)
         values, base = np.zeros((m, n_columns, len(labels))), np.zeros((m, len(labels)))

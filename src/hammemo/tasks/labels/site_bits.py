@@ -112,8 +112,11 @@ def site_bits(state: ModelState) -> SiteBits:
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
-    sites = [("", (j,)) for j in range(state.columns.n)] if has_trees else state.sites.described()
-    shown = [kind or shown_site(site, state.columns.listed()) for kind, site in sites]
+    narrowing = None if state.cells is None else state.cells.narrowing
+    n_columns = state.columns.n if state.cells is None else len(state.cells.kinds)
+    sites = [("", (j,)) for j in range(n_columns)] if has_trees else state.sites.described()
+    listed = state.columns.listed() if narrowing is None else narrowing.narrow_names(state.columns.listed())
+    shown = [kind or shown_site(site, listed) for kind, site in sites]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
         bits=gained[order],
@@ -188,7 +191,7 @@ def _of_columns(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
     if not isinstance(vote, LogLinear) or kept is None or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert isinstance(cells, TreeCells)
-    reader, examples = memory.static_reader(), kept.examples()
+    reader, examples = memory.static_reader(), cells.learn(kept.examples())
     chosen, words, counts = cells.codes.distinct(examples, memory.seed)
     examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
     rows = rows_of(cells, examples, memory.seed, reader)

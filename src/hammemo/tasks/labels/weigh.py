@@ -80,6 +80,7 @@ def fitted_vote(
     if not vote.has_weights:
         return vote  # no reader is made
     vote = copy.copy(vote)
+    examples = examples if cells is None else cells.learn(examples)
     if isinstance(cells, TreeCells) and isinstance(vote, LogLinear):
         _fit_trees(state, vote, cells, examples, known, leave_one_out=leave_one_out)
         return vote

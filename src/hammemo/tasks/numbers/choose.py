@@ -36,6 +36,7 @@ from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.kernels.cells.number_trees import FITTED_ROWS, N_FEATURES
+from hammemo.kernels.wide.choose import choose_narrowing, is_wide
 from hammemo.memories.errors import LayoutError, not_held
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import (
@@ -90,7 +91,7 @@ def _fit_examples(
     """Choose by examples, count them and fit the vote; `kept` are these rows, where they are kept already."""
     check_row_total(0, int(examples.multiplicity.sum()))
     settings.bounds.refuse_outside(targets_of(examples), are_kept=True)
-    room = settings.empty_store(columns.n, seed)
+    room = settings.empty_store(columns.width, seed)
     if kept is None or kept.most != room.most:
         kept = room.changed(examples, 1)
     if not len(kept):
@@ -120,7 +121,7 @@ def fit_counted(
 
 def _of_nothing(columns: ColumnSchema, seed: int, kept: KeptRows | None) -> NumberState:
     """Return a state without rows, whose layout depends on none: it is chosen by one row without values."""
-    row = Examples.of(np.full((1, columns.n), NO_TOKEN), [0])
+    row = Examples.of(np.full((1, columns.width), NO_TOKEN), [0])
     layout, *_ = _chosen(columns, row, seed)
     state = NumberState(layout, NumberMemory.empty(layout), NO_VOTE, columns, seed, kept)
     return state.but(refitted=EVERYTHING_FITTED)
@@ -128,8 +129,16 @@ def _of_nothing(columns: ColumnSchema, seed: int, kept: KeptRows | None) -> Numb
 
 def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[NumberLayout, NumberRows, Gram]:
     """Return the layout that examples choose, the distinct rows of it in the order of hashes, and their matrix."""
+    kinds = columns.letters
+    narrowing = None
+    n_scores = 0
+    if columns.packed or is_wide(kinds):
+        narrowing = choose_narrowing(columns, examples, seed, targets=targets_of(examples))
+        examples = narrowing.learn(examples)
+        kinds = narrowing.narrow_kinds
+        n_scores = narrowing.n_scores
     no_pairs, of_examples = np.empty((0, 2), np.int64), (examples.contexts, examples.multiplicity)
-    codes = ColumnCodes.chosen(columns.letters, *of_examples, no_pairs, seed)
+    codes = ColumnCodes.chosen(kinds, *of_examples, no_pairs, seed).with_even_cuts(n_scores, examples.contexts)
     places, words, counts = codes.distinct(examples, seed)
     targets = targets_of(examples)[places]
     center = float(np.sort(targets)[len(targets) // 2])
@@ -146,7 +155,7 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
         with progress_bar("Growing trees"):
             grown_by = np.clip(own[:m], -_LARGEST, _LARGEST)
             forests.append(grown_forest(*seen, grown_by, *of_rows, len(codes.is_name), seed, rules))
-    layout = NumberLayout(codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]))
+    layout = NumberLayout(codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]), narrowing)
     leaves = tuple(forest.leaves(rows.codes) for forest in forests)
     return layout, NumberRows(rows, whole, left, leaves, words, counts), gram
 

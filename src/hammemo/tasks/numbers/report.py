@@ -54,10 +54,12 @@ class NumberReport:
         """Return the report of one version of a fitted model."""
         layout, kept = state.layout, state.kept
         names = state.columns.listed() or [str(j) for j in range(state.columns.n)]
+        if layout.narrowing is not None:
+            names = layout.narrowing.narrow_names(state.columns.listed())
         owners = [str(names[owner]) for owner in layout.base.design.owners]
         return cls(
             n_rows=state.n_examples,
-            kinds=layout.codes.kinds,
+            kinds=layout.table_kinds,
             n_coefficients=layout.base.design.p,
             pairs=tuple((owners[a], owners[b]) for a, b in layout.base.design.pairs.tolist()),
             n_trees=tuple(forest.n_trees for forest in layout.forests),
@@ -116,5 +118,7 @@ def importances(state: NumberState) -> Floats:
     added, targets = centred(state.contributions(rows.rows)), centred(rows.whole.astype(np.float64))
     spread = float(weights @ targets**2)
     if spread == 0:
-        return np.zeros(added.shape[1])
-    return np.asarray((weights * (2 * targets - centred(state.answering.units(rows.rows)))) @ added / spread)
+        return np.zeros(state.columns.n)
+    shares = np.asarray((weights * (2 * targets - centred(state.answering.units(rows.rows)))) @ added / spread)
+    narrowing = state.layout.narrowing
+    return shares if narrowing is None else narrowing.spread_total(shares)

@@ -35,6 +35,7 @@ from hammemo.kernels.cells.number_trees import (
     leaf_values,
 )
 from hammemo.kernels.sites import MAX_POSITIONS
+from hammemo.kernels.wide.narrowing import Narrowing
 from hammemo.memories.errors import never_stored
 from hammemo.tokens.columns import ColumnKind
 from hammemo.votes.number_answers import NumberAnswers, SeenRows
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo.stores.kept import ModelStore
     from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.contexts import Contexts, Examples
 
 NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
 """Of what the base leaves, and of what the mean leaves."""
@@ -96,6 +97,8 @@ class NumberLayout(Cached):
         Trees of what the base leaves, and of what the mean leaves.
     last_word : int
         The hash of the last row of the growing sample.
+    narrowing : Narrowing, optional
+        How the rows of a wide table become those that all else is of.
     """
 
     codes: ColumnCodes
@@ -105,6 +108,18 @@ class NumberLayout(Cached):
     mean: int
     forests: tuple[Forest, ...]
     last_word: int
+    narrowing: Narrowing | None = None
+
+    @property
+    def table_kinds(self) -> str:
+        """The kinds of the columns of the table."""
+        return self.codes.kinds if self.narrowing is None else self.narrowing.kinds
+
+    def ask(self, contexts: Contexts) -> SeenRows:
+        """Return the rows of a question as base and trees see them."""
+        if self.narrowing is None:
+            return SeenRows(self.codes, contexts)
+        return SeenRows(self.codes, self.narrowing.ask(contexts), wide=contexts)
 
     def whole(self, targets: Floats) -> Ints:
         """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
@@ -112,7 +127,9 @@ class NumberLayout(Cached):
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
+        described = {} if self.narrowing is None else {"narrowing": self.narrowing.described()}
         return {
+            **described,
             "kinds": self.codes.kinds,
             "center": self.center,
             "exponent": self.exponent,
@@ -123,7 +140,9 @@ class NumberLayout(Cached):
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
+        found = {} if self.narrowing is None else self.narrowing.arrays()
         return {
+            **{f"narrowing.{name}": array for name, array in found.items()},
             **{f"codes.{name}": array for name, array in code_arrays(self.codes).items()},
             **{f"base.{name}": array for name, array in self.base.arrays().items()},
             **numbered("trees", [forest_arrays(forest) for forest in self.forests]),
@@ -158,7 +177,12 @@ class NumberLayout(Cached):
             restored_forest(codes.is_name, stored.part(f"trees.{part}"), rules)
             for part, rules in enumerate(NUMBER_TREES)
         )
-        return cls(codes, center, exponent, base, mean, forests, last)
+        narrowing = None
+        if "narrowing" in described:
+            narrowing = Narrowing.restored(described["narrowing"], stored.part("narrowing"))
+            if narrowing.narrow_kinds != kinds:
+                raise ValueError("its cells are of other columns than those chosen of its wide table")
+        return cls(codes, center, exponent, base, mean, forests, last, narrowing)
 
     @cached_property
     def digest(self) -> str:
@@ -185,6 +209,7 @@ class NumberRows:
     @classmethod
     def of(cls, layout: NumberLayout, examples: Examples, seed: int) -> NumberRows:
         """Return examples, whose labels are their targets, as the distinct rows that a layout sees."""
+        examples = examples if layout.narrowing is None else layout.narrowing.learn(examples)
         places, words, counts = layout.codes.distinct(examples, seed)
         rows, whole = SeenRows(layout.codes, examples.contexts[places]), layout.whole(targets_of(examples)[places])
         left = what_is_left(layout.base, layout.mean, rows, whole, words)
@@ -363,6 +388,7 @@ class NumberState(RowsState):
         live = solved(layout.base.design, layout.base.penalties, gram)
         return NumberAnswers(
             codes=layout.codes,
+            narrowing=layout.narrowing,
             center=layout.center,
             exponent=layout.exponent,
             design=layout.base.design,

@@ -1,0 +1,107 @@
+"""Wide tables of numbers as users give them, read at once and packed; sparse ones are never made dense.
+
+A table is wide if it has more than `MOST_PLAIN_COLUMNS` columns. It is packed if all of its columns are numbers by
+their types, and the kernel is automatic, so that nobody asks for single positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from hammemo.tokens.columns import ColumnKind, ordered_values, table_columns
+from hammemo.tokens.packed_rows import MOST_COLUMNS, MOST_PLAIN_COLUMNS, pack_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo._arrays.types import Array
+
+_NUMBER_TYPES: Final = "iufb"
+_MOST_DENSE_VALUES: Final = 2**26
+"""Values of a frame with sparse columns whose common value is not zero, which are many anyway."""
+
+
+def is_wide_table(X: Any) -> bool:
+    """Return whether X has two dimensions and too many columns for a plain table."""
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        is_rows = isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], (list, tuple, np.ndarray))
+        return is_rows and len(X[0]) > MOST_PLAIN_COLUMNS
+    return len(shape) == 2 and shape[1] > MOST_PLAIN_COLUMNS
+
+
+def as_numbers_by_type(X: Any) -> Any:
+    """Return a wide table all of whose columns are numbers by their types, as a matrix or an array; else None."""
+    if sparse.issparse(X):
+        return X if X.dtype.kind in _NUMBER_TYPES else None  # type: ignore[attr-defined]
+    if hasattr(X, "iloc"):
+        return _frame_as_numbers(X)
+    if hasattr(X, "columns"):
+        columns = table_columns(X)
+        if columns is None or any(column.dtype.kind not in _NUMBER_TYPES for column in columns):
+            return None
+        return np.column_stack([column.astype(np.float64) for column in columns])
+    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    is_numbers = array.ndim == 2 and array.dtype.kind in _NUMBER_TYPES and array.dtype.itemsize <= 8
+    return array if is_numbers else None
+
+
+def _frame_as_numbers(frame: Any) -> Any:
+    """Return a frame of pandas whose columns are all numbers: a sparse matrix where all of them are sparse."""
+    types = frame.dtypes.tolist()
+    if any(getattr(dtype, "kind", "O") not in _NUMBER_TYPES for dtype in types):
+        return None
+    if not all(type(dtype).__name__ == "SparseDtype" for dtype in types):
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if all(dtype.fill_value == 0 for dtype in types):
+        return frame.sparse.to_coo()
+    if frame.shape[0] * frame.shape[1] > _MOST_DENSE_VALUES:
+        raise ValueError(
+            f"X has sparse columns whose most common value is not zero, and {frame.shape[0]:,} by {frame.shape[1]:,} "
+            "values are too many to write them all out. Use fill_value=0, or fill in missing values first."
+        )
+    return frame.to_numpy(dtype=np.float64)
+
+
+def pack_table(X: Any, missing: str, names: Sequence[Any] | None) -> Array:
+    """Return a table of numbers packed, one token for each row; a value that is no number is refused."""
+    numbers = as_numbers_by_type(X)
+    if numbers is None:
+        numbers = _columns_as_numbers(X, names)
+    if numbers.shape[1] > MOST_COLUMNS:
+        raise ValueError(
+            f"X has {numbers.shape[1]:,} columns, and a model takes at most {MOST_COLUMNS:,}: "
+            "leave out the rarest ones."
+        )
+    if missing == "refuse":
+        _refuse_missing(numbers, names)
+    return pack_rows(numbers)
+
+
+def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
+    """Return a table as an array of floats; what is no number, and not missing, is refused with its column."""
+    found = []
+    for j, column in enumerate(table_columns(X) or []):
+        where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+        values = ordered_values(column, ColumnKind.NUMBERS, where)
+        for value in column[np.isnan(values)].tolist():
+            if isinstance(value, str):
+                raise ValueError(
+                    f"{where} holds numbers, and {value!r} is not one. Convert it, or leave the column out."
+                )
+        found.append(values)
+    return np.column_stack(found) if found else np.empty((0, 0))
+
+
+def _refuse_missing(numbers: Any, names: Sequence[Any] | None) -> None:
+    if sparse.issparse(numbers):
+        entries: Any = numbers.tocoo()  # type: ignore[attr-defined]
+        places = entries.col[np.isnan(entries.data.astype(np.float64))]
+    else:
+        places = np.flatnonzero(np.isnan(numbers.astype(np.float64)).any(axis=0))
+    if len(places):
+        shown = int(places.min()) if names is None else repr(names[int(places.min())])
+        raise ValueError(f"Column {shown} has missing values, and missing='refuse' was given: use missing='token'.")
