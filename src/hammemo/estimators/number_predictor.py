@@ -19,9 +19,9 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import QuestionForm, ReadsQuestions
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.bounds import UNBOUNDED, Bounds
-from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
+    from hammemo.votes.number_answers import SeenRows
     import os
     from collections.abc import Callable, Iterable, Sequence
 
