@@ -334,6 +334,20 @@ def test_wrong_date_formats_are_refused_with_the_way_out(days: Path) -> None:
     assert "'wind', which was learned as numbers" in said
 
 
+def test_a_shard_is_read_as_its_layout_was(days: Path) -> None:
+    model, shard, few = days.with_name("m"), days.with_name("s"), days.with_name("few.csv")
+    frame = weather().astype({"wind": object})
+    frame.loc[0, "wind"] = "-"
+    frame.to_csv(days, index=False, date_format="%Y/%m/%d")
+    run("fit", days, *WEATHER, "--na", "-", "--out", model)
+    frame[:2].to_csv(few, index=False, date_format="%Y/%m/%d")
+    for engine in ((), ("--engine", "threads")):
+        run("fit", few, *WEATHER, "--layout", model, *engine, "--out", shard)
+        run("forget", shard, few)
+        run("merge", model, shard, "--out", days.with_name("both"))
+        run("predict", days.with_name("both"), days)
+
+
 def test_times_of_another_format_are_read_with_an_option(days: Path) -> None:
     asked = ("evaluate", days, *WEATHER, "--columns", "wind", "--time", "date", "--json")
     assert "not a time" in run(*asked, code=1).stderr

@@ -78,7 +78,6 @@ def fit_files(
     """
     from hammemo.cli.batches import Reading, learn_batches
     from hammemo.cli.models import OpenModel
-    from hammemo.sources.kinds import kinds_of_model
     from hammemo.sources.schemas import TableSchema
 
     started = time.perf_counter()
@@ -88,7 +87,7 @@ def fit_files(
     if isinstance(schema, TableSchema):
         if layout is not None:  # its numbers are part of it
             refuse({"numeric": given.numeric}, "is fixed by --layout: leave it out")
-            schema = replace(schema, kinds=kinds_of_model(layout.state.columns.kinds, layout.n_features_in_))
+            schema = _read_as_layout(schema, layout, parameters.layout, given)
         set_table_parameters(model, schema)
     reading = Reading(schema, source, given.file_format)
     is_table = isinstance(schema, TableSchema)
@@ -103,6 +102,22 @@ def fit_files(
     facts |= {**opened.held_facts, "seconds": time.perf_counter() - started}
     facts |= {"fingerprint": model.state.fingerprint, "out": str(out)}
     print_result(facts, f"{_learnt(facts)}. Written to {out}", as_json=as_json)
+
+
+def _read_as_layout(
+    schema: TableSchema, layout: MemoryClassifier, path: Path | None, given: NewInputOptions
+) -> TableSchema:
+    """Return a schema that reads columns as the model did whose layout is used."""
+    from hammemo.files.models import read_notes
+    from hammemo.sources.kinds import kinds_of_model
+    from hammemo.sources.schemas import schema_from_notes
+
+    assert path is not None
+    kinds = kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
+    learned: Any = schema_from_notes(read_notes(path), None, layout.n_features_in_, lambda: kinds)
+    na = schema.na if given.na is not None else getattr(learned, "na", schema.na)
+    formats = getattr(learned, "learned_formats", ())
+    return replace(schema, kinds=kinds, na=na, learned_formats=formats)
 
 
 def set_table_parameters(model: Learner, schema: TableSchema) -> None:

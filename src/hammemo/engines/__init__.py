@@ -27,7 +27,6 @@ from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Hashed
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
-from hammemo.sources.reading_notes import read_date_formats, read_na
 from hammemo.sources.schemas import TableSchema
 from hammemo.sources.tables import open_table
 from hammemo.tasks.labels.names import is_auto
@@ -38,7 +37,7 @@ from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -140,8 +139,6 @@ def fit_table(
     classes: ArrayLike | None = None,
     layout: MemoryClassifier | None = None,
     machines: Machines | None = None,
-    na: Sequence[str] | None = None,
-    date_format: Mapping[str, str] | Sequence[str] | None = None,
 ) -> Front:
     r"""Return a copy of the estimator that has learnt the rows of files, as `fit` learns all rows in memory.
 
@@ -165,12 +162,6 @@ def fit_table(
     machines : Machines, optional
         The engine, its workers and where finished work is stored; by default all cores of this machine. A model of
         numbers takes no `classes`, `layout` and segments.
-    na : sequence of str, optional
-        The texts that are missing values in columns of numbers and of dates; by default those that pandas knows, and
-        ``?``. With ``[]`` only empty cells are.
-    date_format : mapping or sequence of str, optional
-        Columns of dates with their formats, as in ``{"when": "%d.%m.%Y"}`` or ``["when=%d.%m.%Y"]``; by default found
-        by all values of a column.
 
     Examples
     --------
@@ -206,8 +197,8 @@ def fit_table(
         kinds=kinds,
         numeric=numeric,
         is_target=is_target,
-        na=read_na(na),
-        date_format=read_date_formats(date_format),
+        na=source.na,
+        date_format=source.date_format,
     )
     return fit_rows(estimator, source, schema, machines, classes=classes, layout=layout)[0]
 

@@ -9,9 +9,9 @@ Both are sums over groups of rows:
 3. where not all rows were kept, each worker reads its group again and counts it under that layout;
 4. the weights are fitted here, to the kept rows.
 
-A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on all values of its column.
-The first rows say what it most likely is. Each group says what it has found, and where that is something else, the
-first step is done once more with what is now known.
+A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on all values of its column;
+so do the format of dates, and whether ``NA`` is a missing value. The first rows say what it most likely is. Each group
+says what it has found, and where that is something else, the first step is done once more with what is now known.
 
 The source is read twice. Where the second pass finds more or fewer rows than the first, the fit is refused.
 """
@@ -474,7 +474,7 @@ class _TableFit:
                     clocks = schema.join_clocks(findings.clocks, of_group.clocks)
                     findings = replace(findings.plus(of_group), clocks=clocks)
                     self.tell(report)
-            # Two groups can each mislead a reading that is right for both together, so both are asked.
+            # A group may have stopped because its own rows say another kind than all rows together.
             if findings.is_whole and survey.is_right(findings):
                 return schema, findings
             known = findings.evidence

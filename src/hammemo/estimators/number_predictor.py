@@ -21,7 +21,6 @@ from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
-    from hammemo.votes.number_answers import SeenRows
     import os
     from collections.abc import Callable, Iterable, Sequence
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.tasks.labels.settings import NumberSettings
     from hammemo.tasks.numbers.sums import NumberState
-    from hammemo.votes.number_answers import NumberAnswers
+    from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 
 class NumberPredictor(ReadsQuestions):

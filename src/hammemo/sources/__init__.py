@@ -4,6 +4,7 @@
 - `tables`: rows of columns; `table_files`: many files of them, cut into shards. `documents`: sequences of tokens, cut
   into shards (`line_ranges`, `tokenization`).
 - `schemas`: how rows and documents become examples and queries (`examples`, `kinds`, `times`), kept with the model.
+  `reading_notes`: what is said and stored about it.
 
 Imports `tokens` and `_arrays`; engines, experiments and the command line build on it.
 """

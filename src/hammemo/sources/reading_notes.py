@@ -8,6 +8,7 @@ later file is read alike.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.columns import ColumnKind
@@ -48,6 +49,22 @@ def describe_missing_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]
         values = "1 value is" if total == 1 else f"{total:,} values are"
         sentences.append(f"In {columns}, {values} read as missing.")
     return sentences
+
+
+class MissingTexts:
+    """Which texts were read as missing values, and how often, by column."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, name: str, counts: Counter[str]) -> None:
+        """Add those of some rows of a column."""
+        if counts:
+            self._counts.setdefault(name, Counter()).update(counts)
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each column that has some."""
+        return describe_missing_texts(self._counts)
 
 
 def describe_doubts(columns: Iterable[tuple[str, TextEvidence]]) -> list[str]:
@@ -145,6 +162,28 @@ def _split_pair(text: str) -> tuple[str, str]:
     return name, written
 
 
+def check_formatted_columns(
+    formats: Iterable[tuple[str, str]], columns: Sequence[str], kinds: str, time: str | None
+) -> None:
+    """Refuse a format for a column that is not there, or that the model has not learned as dates.
+
+    `kinds` are those of the columns; empty while they are open. `time` is a column that may be beside them.
+    """
+    for name, _ in formats:
+        if name == time and name not in columns:
+            continue
+        if name not in columns:
+            known = ", ".join(columns[:_SHOWN_COLUMNS])
+            raise ValueError(f"date_format= names the column {name!r}, which is none of the context: {known}.")
+        kind = kinds[list(columns).index(name)] if kinds else ColumnKind.DATES
+        if kind != ColumnKind.DATES:
+            learned = "numbers" if kind == ColumnKind.NUMBERS else "names"
+            raise ValueError(
+                f"date_format= names the column {name!r}, which was learned as {learned}: leave it out, or fit again "
+                "with it."
+            )
+
+
 # ---------------------------------------------------------------- notes
 
 
@@ -190,15 +229,20 @@ def places_by_format(formats: Sequence[tuple[int, str]]) -> dict[str, list[list[
 
 
 def formats_of_note(text: str, kinds: str) -> tuple[tuple[int, str], ...]:
-    """Return the formats of columns from their note; none where it does not fit to columns of these kinds."""
+    """Return the formats of columns from their note, or refuse one that does not fit to columns of these kinds."""
     ranges = _json_of_note(text)
     formats: list[tuple[int, str]] = []
     try:
         for written, of_format in (ranges or {}).items():
             check_format(written)
             for first, last in of_format:
-                places = range(max(int(first), 0), min(int(last) + 1, len(kinds)))
-                formats += [(place, written) for place in places if kinds[place] == ColumnKind.DATES]
+                if type(first) is not int or type(last) is not int or not 0 <= first <= last < len(kinds):
+                    raise ValueError("a range is no range of columns")
+                if last - first >= len(kinds) - len(formats):  # so a crafted note takes no time
+                    raise ValueError("a column has more than one format")
+                formats += [(place, written) for place in range(first, last + 1)]
+        if any(kinds[place] != ColumnKind.DATES for place, _ in formats):
+            raise ValueError("a column with a format holds no dates")
     except (AttributeError, TypeError, ValueError) as error:
         shown = text[:40]
         raise ValueError(f"The note 'dates' of the model file is damaged ({shown!r}): fit the model again.") from error
@@ -206,7 +250,7 @@ def formats_of_note(text: str, kinds: str) -> tuple[tuple[int, str], ...]:
 
 
 def _json_of_note(text: str) -> Any:
-    """Return the value of a note; None for one that is not there, or that nobody wrote as JSON."""
+    """Return the value of a note; None for one that is not there, or that is no JSON."""
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):

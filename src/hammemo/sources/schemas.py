@@ -23,7 +23,6 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -37,6 +36,8 @@ from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import STANDARD_INPUT, copied_streams, format_of, opened
 from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, as_kind, kind_of, kinds_of_model
 from hammemo.sources.reading_notes import (
+    MissingTexts,
+    check_formatted_columns,
     describe_doubts,
     describe_missing_texts,
     formats_of_note,
@@ -218,13 +219,14 @@ class TableSchema:
         if self.label is None:
             raise ValueError("The column with the labels is not known: name it with label=.")
         missing = MissingTexts()
-        with copied_streams(() if self.kinds else files) as copies:
+        is_open = not self.kinds and self.numeric != "none"
+        with copied_streams(files if is_open else ()) as copies:
             settled = self._settle(files, file_format, copies)
             schema = settled.schema
             for batch in settled.batches:
                 schema = schema.with_names(batch)
                 labelled = schema.labelled(batch)
-                missing.count(schema, batch, schema.known_columns, schema.kinds)
+                schema.count_missing(missing, batch, schema.known_columns)
                 yield labelled
         schema.say_all(missing.sentences())
 
@@ -242,17 +244,19 @@ class TableSchema:
         schema = self.with_names(first)
         if len(schema.kinds) == len(schema.known_columns) + 1:
             return _Settled(schema, chain([first], batches))
+        if schema.numeric == "none":
+            all_names = [NAMES_ONLY] * len(schema.known_columns)
+            return _Settled(schema.with_evidence(all_names), chain([first], batches))
         evidence: list[TextEvidence] = []
         kept: list[Batch] = []
         n_rows = 0
         for batch in chain([first], batches):
             schema = schema.with_names(batch)
-            if schema.numeric != "none":
-                evidence = schema.found_evidence(batch, evidence)
+            evidence = schema.found_evidence(batch, evidence)
             n_rows += len(batch)
             # One batch is kept, so that small tables are read once; more would be held as texts, which are large.
             kept = [*kept, batch] if n_rows <= tables.BATCH_ROWS else []
-        schema = schema.with_evidence(evidence or [NAMES_ONLY] * len(schema.known_columns))
+        schema = schema.with_evidence(evidence)
         schema.say_doubts(evidence)
         return _Settled(schema, iter(kept) if kept else read(schema))
 
@@ -308,7 +312,7 @@ class TableSchema:
             for batch in self._batches(where, file_format, labelled=False, whole=whole):
                 columns = self._query_columns(batch, h)
                 X = self._contexts(batch, columns, kinds)
-                missing.count(self, batch, columns, kinds)
+                self.count_missing(missing, batch, columns)
                 yield Queries(side_by_side(X), batch.names, batch.columns)
         self.say_all(missing.sentences())
 
@@ -435,11 +439,19 @@ class TableSchema:
     def say_doubts(self, evidence: Sequence[TextEvidence]) -> None:
         """Say which columns are probably misread; without `tell`, in one warning."""
         wanted = self.known_columns if isinstance(self.numeric, str) else self.numeric
-        named = zip(self.known_columns, evidence, strict=False)  # there is none with numeric="none"
+        named = zip(self.known_columns, evidence, strict=False)  # there is none where kinds are given
         sentences = describe_doubts((name, one) for name, one in named if name in wanted)
         if self.tell is None and sentences:
             warnings.warn(" ".join(sentences), UserWarning, stacklevel=2)
         self.say_all(sentences)
+
+    def count_missing(self, missing: MissingTexts, batch: Batch, columns: Sequence[str]) -> None:
+        """Count the texts of some rows that are missing values, if someone is to be told of them."""
+        if self.tell is not None:
+            na = frozenset(self.na)
+            for name, kind in zip(columns, self.kinds, strict=False):  # the label has a kind, too
+                if kind in ORDERED:
+                    missing.add(name, batch.count_missing_texts(name, na))
 
     def say_missing(self, evidence: Sequence[TextEvidence]) -> None:
         """Say which texts are missing values, given what all rows say; nothing where the kinds were given."""
@@ -455,18 +467,7 @@ class TableSchema:
 
     def check_dated(self, columns: Sequence[str]) -> None:
         """Refuse a format for a column that is not there, or that the model has not learned as dates."""
-        for name, _ in self.date_format:
-            if name not in columns and name != self.time:
-                raise ValueError(
-                    f"date_format= names the column {name!r}, which is none of the context: {shown_names(columns)}."
-                )
-            kind = self.kinds[list(columns).index(name)] if name in columns and self.kinds else ColumnKind.DATES
-            if kind != ColumnKind.DATES:
-                learned = "numbers" if kind == ColumnKind.NUMBERS else "names"
-                raise ValueError(
-                    f"date_format= names the column {name!r}, which was learned as {learned}: leave it out, or fit "
-                    "again with it."
-                )
+        check_formatted_columns(self.date_format, columns, self.kinds, self.time)
 
     def _order_readings(self, names: Sequence[str], kinds: str) -> dict[str, OrderedReading]:
         """Return how the texts of each column of numbers or of dates are read, by its name."""
@@ -521,28 +522,6 @@ class _Settled(NamedTuple):
 
     schema: TableSchema
     batches: Iterator[Batch]
-
-
-class MissingTexts:
-    """Which texts were read as missing values, and how often, by column."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {}
-
-    def count(self, schema: TableSchema, batch: Batch, columns: Sequence[str], kinds: str) -> None:
-        """Count those of some rows."""
-        if schema.tell is None:
-            return
-        na = frozenset(schema.na)
-        for name, kind in zip(columns, kinds, strict=False):  # kinds may have the label, too
-            if kind in ORDERED:
-                counts = batch.count_missing_texts(name, na)
-                if counts:
-                    self._counts.setdefault(name, Counter()).update(counts)
-
-    def sentences(self) -> list[str]:
-        """Return a sentence for each column that has some."""
-        return describe_missing_texts(self._counts)
 
 
 @dataclass(frozen=True)

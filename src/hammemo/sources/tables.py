@@ -2,8 +2,9 @@ r"""Tables: rows of CSV, TSV, JSON lines, Parquet or Arrow, from a file or stand
 
 A value of a table is as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON lines and
 Parquet a string, a number, a truth value or a date. A column is read as names (`Batch.tokens`), or as numbers or dates
-(`Batch.ordered`), where a text is the number or the date that it says. An empty cell, a null and a JSON object without
-the key are *missing*: they are read as None. In a context they have a token of their own, leave the position empty, or
+(`Batch.ordered`), where a text is the number or the date that it says (`OrderedReading`). An empty cell, a null and a
+JSON object without the key are *missing*: they are read as None; so are texts such as ``NA`` in a column of numbers or
+dates. In a context they have a token of their own, leave the position empty, or
 are refused (:mod:`hammemo.tokens.missing`).
 
 Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
@@ -44,6 +45,7 @@ from hammemo.sources import formats
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
 from hammemo.sources.kinds import Typing, evidence_of_values
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
+from hammemo.sources.reading_notes import read_date_formats, read_na
 from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
 from hammemo.tokens.date_formats import ISO, choose_format, formats_of, read_date
 from hammemo.tokens.missing import filled_column, is_missing
@@ -51,7 +53,7 @@ from hammemo.tokens.text_evidence import NA_TEXTS, is_blank_or_na, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.tokens.text_evidence import TextEvidence
@@ -553,12 +555,16 @@ class TableFiles(ShardedFiles):
     format : {"csv", "tsv", "jsonl", "parquet"}
     header, delimiter
         As in :func:`hammemo.sources.tables.read_table`.
+    na, date_format
+        As in `open_table`, checked.
     """
 
     reading = ("header", "delimiter")
 
     header: bool = True
     delimiter: str | None = None
+    na: tuple[str, ...] = NA_TEXTS
+    date_format: tuple[tuple[str, str], ...] = ()
 
     def without_files(self) -> TableFiles:
         """Return how shards are read, without the list of all files."""
@@ -637,6 +643,8 @@ def open_table(
     format: str | None = None,  # noqa: A002
     header: bool = True,
     delimiter: str | None = None,
+    na: Sequence[str] | None = None,
+    date_format: Mapping[str, str] | Sequence[str] | None = None,
 ) -> TableFiles:
     r"""Return the source of the rows in files, folders, globs, addresses on object storage, or an Arrow dataset.
 
@@ -649,6 +657,12 @@ def open_table(
         By default what the names end in.
     header, delimiter
         As in :func:`hammemo.sources.tables.read_table`.
+    na : sequence of str, optional
+        The texts that are missing values in columns of numbers and of dates; by default those that pandas knows, and
+        ``?``. With ``[]`` only empty cells are.
+    date_format : mapping or sequence of str, optional
+        Columns of dates with their formats, as in ``{"when": "%d.%m.%Y"}`` or ``["when=%d.%m.%Y"]``; by default the
+        values of a column decide.
 
     Examples
     --------
@@ -665,7 +679,8 @@ def open_table(
     if isinstance(where, TableFiles):
         return where
     if hasattr(where, "get_fragments"):
-        return _dataset_files(where)
+        dataset = _dataset_files(where)
+        return replace(dataset, na=read_na(na), date_format=read_date_formats(date_format))
     if not isinstance(where, (str, os.PathLike, list, tuple)):
         raise TypeError(
             f"A table for engines is read more than once: name files, folders, globs or an Arrow dataset of files, not "
@@ -675,7 +690,7 @@ def open_table(
     for file in files:
         check_table_format(kind, file.path)
         require_reader(file.path, kind)
-    return TableFiles(files, kind, header, delimiter)
+    return TableFiles(files, kind, header, delimiter, read_na(na), read_date_formats(date_format))
 
 
 def _listed(place: str) -> list[File]:
