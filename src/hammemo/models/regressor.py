@@ -21,6 +21,7 @@ from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
 from hammemo.models.number_predictor import NumberPredictor, checked_levels, compiled_numbers, interval_levels
 from hammemo.models.number_report import NumberReport, importances
+from hammemo.models.number_state import BITS
 from hammemo.models.settings import NumberSettings
 from hammemo.models.sync import Synced, TableEdits
 from hammemo.tokens.contexts import refuse_masked
@@ -41,6 +42,9 @@ Self = TypeVar("Self", bound="MemoryRegressor")
 
 _MAGNITUDES: Final = 1e6
 """How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
+_FAR: Final = 2.0**16
+"""How many times as far from the median as nine of ten targets one may be before `fit` warns: the sums have 26 bits for
+the largest distance, so fewer than 1,024 units are left to the others."""
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
@@ -141,6 +145,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         def fitted(model: Any) -> NumberState:
             rows = _read(model, X, y, None, sample_weight)
             _warn_of_magnitudes(rows.labels)
+            _warn_of_a_far_target(rows.labels)
             return numbers.fit(model.settings(), known_state(model), rows)
 
         edit(self, fitted)
@@ -235,7 +240,12 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         return self.state.position
 
     def learn_one(self: Self, row: Sequence[Any], target: float) -> Self:
-        """Learn one row; nothing is chosen."""
+        """Learn one row. Nothing is chosen, unless there was too little to choose by before.
+
+        Where fewer than 200 rows were there at the last choice, everything is chosen again once their number has
+        doubled. So it is where a target does not fit in the unit of the sums: the first one that differs from the
+        others, or one that is more than 1,024 times as far away as any before.
+        """
         if "_state" not in vars(self):
             return self.partial_fit([row], [target])
         number = float(read_targets([target])[0])
@@ -533,6 +543,25 @@ def _warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
             "ones decide what is learnt. Fit their logarithms, for example with TransformedTargetRegressor.",
             UserWarning,
             stacklevel=3,
+        )
+
+
+def _warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
+    """Warn of a target so far from the others that their differences are lost in its unit."""
+    if not len(targets):
+        return
+    distances = np.abs(targets - np.median(targets))
+    usual = float(np.quantile(distances, 0.9))
+    furthest = int(np.argmax(distances))
+    if usual and distances[furthest] > _FAR * usual:
+        unit = float(distances[furthest]) / 2**BITS
+        warnings.warn(
+            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far from the median as "
+            f"nine of ten others. Targets become whole numbers of {unit:.2g}, so that smaller differences between the "
+            "others are lost. If it is a mistake, leave out this row; else fit logarithms, for example with "
+            "TransformedTargetRegressor.",
+            UserWarning,
+            stacklevel=5,
         )
 
 
